@@ -1,0 +1,92 @@
+"""The errors that archloom raises on a user's input.
+
+Each message says what was expected, what was found, whose it is and where; the command line prints it
+without a traceback and exits with status 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class ArchloomError(Exception):
+    """Base of every error that a user's input can cause."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a text: one-based ``line`` and ``column`` in ``file`` (or ``<string>``)."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class SourceError(ArchloomError):
+    """A fault at a place in a text (TAIDL, assembly, an expression), shown with its line and a caret."""
+
+    def __init__(self, message: str, position: Position | None = None, source: str | None = None) -> None:
+        self.message = message
+        self.position = position
+        super().__init__(render(message, position, source))
+
+
+def render(message: str, position: Position | None, source: str | None) -> str:
+    """``file:line:column: message``, then the source line with a caret below the column."""
+    if position is None:
+        return message
+    text = f"{position}: {message}"
+    lines = (source or "").splitlines()
+    if 0 < position.line <= len(lines):
+        text += f"\n    {lines[position.line - 1]}\n    {' ' * (position.column - 1)}^"
+    return text
+
+
+class TaidlError(SourceError):
+    """A TAIDL description does not parse or does not check."""
+
+
+class StreamError(SourceError):
+    """An instruction stream is malformed, violates an assertion of its ISA or leaves its memory."""
+
+
+class GraphError(ArchloomError):
+    """An architecture graph breaks rules; ``faults`` lists all of them, each with the object's path."""
+
+    def __init__(self, graph: str, faults: list[str]) -> None:
+        self.graph = graph
+        self.faults = faults
+        head = f"architecture graph {graph!r} has {len(faults)} fault{'s' if len(faults) != 1 else ''}"
+        super().__init__("\n  - ".join([head + ":", *faults]))
+
+
+class TargetError(ArchloomError):
+    """A target or one of its options is unknown, out of range, or its graph and ISA do not fit."""
+
+
+class ModelError(ArchloomError):
+    """A network cannot be read, imported or compiled; the message names the file and the node."""
+
+
+class MappingError(ArchloomError):
+    """A workload has no legal mapping; the message states demand, bound, gap and what would help."""
+
+
+class ArtifactError(ArchloomError):
+    """A saved artifact is missing, incomplete, corrupted, of another version, or cannot be written."""
+
+
+class InputError(ArchloomError):
+    """A tensor, file or option given by the user does not match what is expected."""
+
+
+def suggest(name: str, choices: list[str]) -> str:
+    """``; did you mean 'x'? valid: a, b, c``, to be appended to a message about an unknown name."""
+    import difflib
+
+    near = difflib.get_close_matches(name, choices, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} (valid: {', '.join(sorted(choices))})"

@@ -1,0 +1,158 @@
+"""Streams after their control registers are resolved: what each instruction moves and computes, as affine windows.
+
+This is the one form from which the XLA oracle raises, the timing derives dependences and bytes, and the checks
+derive bounds. :func:`oracle.resolve.resolve` makes it from a stream and its ISA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, Union
+
+from oracle.affine import Affine
+from oracle.stream import HbmTensor
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type (``"i8"``, ``"i32"``, ``"f32"``, ``"i1"`` ...: TAIDL's names)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor buffer as one array: rows first, then the base type (``[spad] (rows) (dim x i8)`` → rows × dim).
+
+    HBM is the buffer ``"hbm"`` of shape ``(bytes,)`` and type ``i8``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class WindowDim:
+    """One axis of a window: it walks ``extent`` steps of ``stride`` along the buffer's axis ``axis``."""
+
+    axis: int
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """The elements ``buffer[offsets[a] + sum(stride_d * index_d over dims d with axis a) for each axis a]``.
+
+    ``offsets`` has one expression over loop variables for each axis of the buffer; ``dims`` has one entry for each
+    axis of the tensor that is moved, in order. Several dims may walk the same axis (a 2-D window of 1-D HBM).
+    Extents are at least 1, strides are constants and may be 0 for extent 1 only in writes.
+    """
+
+    buffer: str
+    offsets: tuple[Affine, ...]
+    dims: tuple[WindowDim, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(d.extent for d in self.dims)
+
+
+@dataclass(frozen=True)
+class Read:
+    """``%dst <- window``."""
+
+    dst: str
+    window: Window
+    type: TensorType
+
+
+@dataclass(frozen=True)
+class Write:
+    """``%src -> window``; ``kind`` is ``"accumulate"`` where the value is the old contents plus something."""
+
+    src: str
+    window: Window
+    type: TensorType
+    kind: Literal["write", "accumulate"] = "write"
+
+
+@dataclass(frozen=True)
+class Op:
+    """``%dst = opcode(operands, attributes)`` with XLA-HLO meaning; attributes are sorted (name, value) pairs.
+
+    Values are ints, strings, tuples of them, or, for ``constant`` and ``iota`` offsets, :class:`Affine`.
+    """
+
+    dst: str
+    opcode: str
+    operands: tuple[str, ...]
+    attributes: tuple[tuple[str, object], ...]
+    type: TensorType
+
+    def attribute(self, name: str, default: object = None) -> object:
+        return next((v for k, v in self.attributes if k == name), default)
+
+
+Statement: TypeAlias = Union[Read, Write, Op]
+
+
+@dataclass(frozen=True)
+class ResolvedInstr:
+    """An instruction with every branch taken and every register known.
+
+    ``attributes`` are the instruction's own; ``registers`` are the values of all control registers at its start (both
+    as expressions over the loop variables; latencies may name either). ``source`` numbers the :class:`Instr` nodes of
+    the stream in textual order, so that several resolved instructions may come from one.
+    """
+
+    mnemonic: str
+    attributes: tuple[tuple[str, Affine], ...]
+    registers: tuple[tuple[str, Affine], ...]
+    statements: tuple[Statement, ...]
+    source: int
+
+
+@dataclass(frozen=True)
+class ResolvedLoop:
+    """As :class:`oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it."""
+
+    var: str
+    start: int
+    stop: int
+    step: int
+    body: tuple["ResolvedNode", ...]
+
+    @property
+    def extent(self) -> int:
+        return max(0, -(-(self.stop - self.start) // self.step))
+
+
+ResolvedNode: TypeAlias = Union[ResolvedInstr, ResolvedLoop]
+
+
+@dataclass(frozen=True)
+class ResolvedStream:
+    """A stream resolved against its ISA: loop variables are unique in the whole of it."""
+
+    name: str
+    isa: str
+    parameters: tuple[tuple[str, int], ...]
+    buffers: tuple[Buffer, ...]
+    arguments: tuple[HbmTensor, ...]
+    results: tuple[HbmTensor, ...]
+    hbm_bytes: int
+    body: tuple[ResolvedNode, ...]
+
+    def buffer(self, name: str) -> Buffer:
+        return next(b for b in self.buffers if b.name == name)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one instruction touches: a window of a buffer and how."""
+
+    window: Window
+    kind: Literal["read", "write", "accumulate"]

@@ -1,0 +1,124 @@
+"""Instruction streams: programs of an accelerator's own instructions in which loops stay loops.
+
+A stream is immutable and hashable. Its size does not depend on the number of instruction instances, and nothing
+but :func:`flat_trace` (for debugging and for the reference interpreter) ever enumerates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, Union
+
+from oracle.affine import Affine, Bounds
+
+
+@dataclass(frozen=True)
+class HbmTensor:
+    """An argument or result of a stream in HBM.
+
+    ``address`` is in bytes; ``shape`` is dense and row-major in HBM (the caller brings a tensor into this layout);
+    ``dtype`` is a NumPy name such as ``"int8"``.
+    """
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One instruction: attributes are expressions over the variables of the enclosing loops, in the ISA's order."""
+
+    mnemonic: str
+    attributes: tuple[tuple[str, Affine], ...]
+
+    @staticmethod
+    def make(mnemonic: str, **attributes: Affine | int) -> "Instr":
+        return Instr(mnemonic, tuple((k, Affine.of(v)) for k, v in attributes.items()))
+
+    def __getitem__(self, name: str) -> Affine:
+        for key, value in self.attributes:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``for var in range(start, stop, step)``: iterations run one after the other."""
+
+    var: str
+    start: int
+    stop: int
+    step: int
+    body: tuple["Node", ...]
+
+    @property
+    def extent(self) -> int:
+        """Number of iterations."""
+        return max(0, -(-(self.stop - self.start) // self.step))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value of the variable."""
+        return self.start, self.start + (max(self.extent, 1) - 1) * self.step
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """One iteration on each core along the dimension ``dim`` of the architecture graph, at the same time."""
+
+    var: str
+    extent: int
+    dim: str
+    body: tuple["Node", ...]
+
+
+Node: TypeAlias = Union[Instr, Loop, Parallel]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A program: ISA and its parameters, HBM arguments and results, size of HBM in bytes, and a body of nodes."""
+
+    isa: str
+    parameters: tuple[tuple[str, int], ...]
+    arguments: tuple[HbmTensor, ...]
+    results: tuple[HbmTensor, ...]
+    hbm_bytes: int
+    body: tuple[Node, ...]
+    name: str = field(default="stream", compare=True)
+
+    def count(self) -> int:
+        """Number of instruction instances (dynamic instructions)."""
+        return _count(self.body)
+
+
+def _count(nodes: tuple[Node, ...]) -> int:
+    total = 0
+    for node in nodes:
+        total += 1 if isinstance(node, Instr) else node.extent * _count(node.body)
+    return total
+
+
+def loop_bounds(loops: tuple[Loop, ...]) -> Bounds:
+    """Ranges of the variables of a nest, outermost first, as :meth:`Affine.simplify` takes them."""
+    return {loop.var: loop.bounds for loop in loops}
+
+
+def flat_trace(stream: Stream) -> Iterator[tuple[str, dict[str, int]]]:
+    """Every instruction instance in program order, with concrete attributes: for debugging only."""
+    yield from _trace(stream.body, {})
+
+
+def _trace(nodes: tuple[Node, ...], values: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
+    for node in nodes:
+        if isinstance(node, Instr):
+            yield node.mnemonic, {k: v.evaluate(values) for k, v in node.attributes}
+        elif isinstance(node, Parallel):
+            raise NotImplementedError("a trace of a multi-core stream is made per core")
+        else:
+            for i in range(node.start, node.stop, node.step):
+                yield from _trace(node.body, {**values, node.var: i})
