@@ -1,0 +1,52 @@
+# Every target sets up .venv by itself and does nothing again while it is current.
+# PYTHON: the interpreter (3.11 or newer). PIP_FLAGS: more flags for pip, e.g. an index with CPU builds of torch.
+PYTHON ?= python3
+PIP_FLAGS ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/archloom.stamp
+DOCS_STAMP := $(VENV)/archloom-docs.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench docs clean
+
+help:
+	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
+	@echo "make test       the tests;  make test-slow: the long ones too"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      every benchmark, each figure beside its target (benchmarks/RESULTS.md)"
+	@echo "make docs       the pages of docs/ as a site in build/site"
+	@echo "make clean      remove build/ and the caches of the tools"
+
+setup: $(STAMP)
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
+	@touch $@
+
+demo: $(STAMP)
+	$(PY) examples/demo.py
+
+test: $(STAMP)
+	$(PY) -m pytest -q -n 2 -m "not slow"
+
+test-slow: $(STAMP)
+	$(PY) -m pytest -q -n 2
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench: $(STAMP)
+	$(PY) benchmarks/run_all.py
+
+docs: $(DOCS_STAMP)
+	$(PY) -m mkdocs build --strict --site-dir build/site
+
+clean:
+	rm -rf build .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -1,0 +1,133 @@
+"""archloom: one description of an accelerator in, a whole software stack out.
+
+    import archloom
+    model = archloom.load("net.onnx")
+    exe = archloom.compile(model, target="gemmini", options={"dim": 16})
+    y = exe(x)                       # bit-exact execution; host operators included
+    exe.report                       # cycles, utilization and bytes of every layer
+    exe.save("net.loom")
+
+Importing this module loads neither TVM, JAX, PyTorch nor ONNX: each is imported by the call that first needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import (
+    ArchloomError,
+    ArtifactError,
+    GraphError,
+    InputError,
+    MappingError,
+    ModelError,
+    StreamError,
+    TaidlError,
+    TargetError,
+)
+from tvm_backend.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from tvm_backend.check import CheckResult
+    from tvm_backend.executable import Executable
+    from tvm_backend.frontends import Model
+    from tvm_backend.report.data import Report
+    from uma_targets.registry import TargetInfo
+
+__all__ = [
+    "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "check",
+    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
+    "TaidlError", "TargetError",
+]
+
+Options = Mapping[str, object]
+InputShapes = Mapping[str, Sequence[int]]
+
+
+def targets() -> "list[TargetInfo]":
+    """The registered accelerators: name, one-line description, options with their defaults."""
+    from uma_targets.registry import targets as registered
+
+    return registered()
+
+
+def load(
+    source: Any, example_inputs: Sequence[Any] | None = None, *, input_shapes: InputShapes | None = None,
+    name: str | None = None,
+) -> "Model":
+    """Import a network.
+
+    ``source``: path of an ``.onnx`` file, ``onnx.ModelProto``, ``torch.nn.Module`` (with ``example_inputs``),
+    ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
+    leaves open. Raises :class:`ModelError` naming the file and the node.
+    """
+    from tvm_backend.frontends import load as load_model
+
+    return load_model(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name)
+
+
+def quantize(
+    model: "str | Path | onnx.ModelProto", calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
+    target: str = "gemmini",
+) -> "onnx.ModelProto":
+    """Post-training static quantization of a float ONNX model to int8 QDQ, by the scheme that ``target`` executes.
+
+    ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch).
+    """
+    from tvm_backend.quantize import quantize as quantize_model
+
+    return quantize_model(model, calibration, target=target)
+
+
+def compile(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "Executable":
+    """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
+    from tvm_backend.executable import build
+
+    return build(_loaded(model, load_options), target, dict(options or {}))
+
+
+def load_compiled(path: "str | Path") -> "Executable":
+    """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
+
+    Nothing of the artifact is executed but its TVM host library: open only artifacts whose origin you trust.
+    """
+    from tvm_backend.executable import open_artifact
+
+    return open_artifact(Path(path))
+
+
+def estimate(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "Report":
+    """Cycles, utilization and bytes of every layer, without building anything that runs."""
+    from tvm_backend.estimate import estimate as estimate_model
+
+    return estimate_model(model, target, dict(options or {}), **load_options)
+
+
+def check(
+    model: Any, target: str = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
+    reference: Any = None, **load_options: Any,
+) -> "CheckResult":
+    """Compare the accelerator with onnxruntime's execution of the same model, and every layer with the interpreter.
+
+    ``inputs``: one array or one mapping of name to array per sample batch (random ones if absent); ``labels``: class
+    numbers for accuracy; ``reference``: a float model (ONNX) to compare accuracy with.
+    """
+    from tvm_backend.check import check as check_model
+
+    return check_model(_loaded(model, load_options), target, dict(options or {}), inputs=inputs, labels=labels,
+                       reference=reference)
+
+
+def _loaded(model: Any, load_options: Mapping[str, Any]) -> Any:
+    from tvm_backend.frontends import Model
+
+    if isinstance(model, Model):
+        if load_options:
+            raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
+        return model
+    return load(model, **load_options)

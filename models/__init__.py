@@ -1,0 +1,1 @@
+"""Networks and data sets that the demo, the tests and the benchmarks use."""

@@ -1,0 +1,1 @@
+"""From a network to an accelerator and back: import, partition, compile, run, check, estimate, report."""
