@@ -1,0 +1,1 @@
+"""Functional side: TAIDL, instruction streams, the reference interpreter and the XLA oracle."""
