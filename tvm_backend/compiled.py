@@ -1,0 +1,197 @@
+"""What a compiled network consists of: offloaded regions of steps (one workload, one stream each) and a host part.
+
+Everything here is plain data: NumPy arrays, workloads, plans and text; no JAX, TVM or torch object is needed to hold,
+print or save it. :mod:`tvm_backend.runtime` makes it run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from mapper.workload import Workload
+
+if TYPE_CHECKING:
+    from mapper.search import Plan
+
+Layout: TypeAlias = Literal["row-major", "nhwc"]
+OptionValue: TypeAlias = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output of the network: ``shape`` in elements and ``dtype`` as a NumPy name."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of a region.
+
+    ``shape`` is the shape that the network gives it (NCHW for images); ``layout`` says how the region keeps it in HBM:
+    ``row-major`` as it is, ``nhwc`` with the channels of an NCHW tensor moved last. Host code only sees ``shape``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape in HBM."""
+        if self.layout == "nhwc":
+            n, c, h, w = self.shape
+            return n, h, w, c
+        return self.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One workload of a region.
+
+    ``inputs`` pairs an argument of the workload with the value it takes, in the workload's order; the value's stored
+    bytes are the argument's bytes (reshaped, never permuted). ``constants`` holds the other arguments, shaped as the
+    workload's tensors. ``op`` names the fused operators, such as ``conv2d+bias+relu``; ``shape`` is that of the output
+    in the network's axes.
+    """
+
+    name: str
+    op: str
+    workload: Workload
+    inputs: tuple[tuple[str, str], ...]
+    output: str
+    shape: tuple[int, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def macs(self) -> int:
+        return self.workload.macs
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Neighbouring operators that one target runs without the host between them.
+
+    ``symbol`` is the name by which the host part calls it; ``values`` are all tensors of the region; ``inputs`` and
+    ``outputs`` name those that cross its border, in the order of the call.
+    """
+
+    symbol: str
+    target: str
+    values: tuple[Value, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def value(self, name: str) -> Value:
+        return self._by_name[name]
+
+    @property
+    def _by_name(self) -> dict[str, Value]:
+        return {v.name: v for v in self.values}
+
+
+@dataclass(frozen=True)
+class HostOp:
+    """An operator that stays on the host.
+
+    ``engine`` is ``xla`` (translated to JAX) or ``llvm`` (TVM's code); ``reason`` says why the target did not take it.
+    """
+
+    name: str
+    op: str
+    shape: tuple[int, ...]
+    macs: int
+    engine: Literal["xla", "llvm"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """The host side of a network.
+
+    ``module_json`` is the Relax module (``main``, and one function for each piece that XLA runs) in which every region
+    is a call to its symbol; :mod:`tvm_backend.host` builds it.
+    """
+
+    module_json: str
+    ops: tuple[HostOp, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Who runs what: enough to map and time a network without building it."""
+
+    name: str
+    source: str
+    target: str
+    options: Mapping[str, OptionValue]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    regions: tuple[Region, ...]
+    host: HostPart
+
+    def steps(self) -> Iterator[Step]:
+        """All steps of all regions, in the order of execution."""
+        for region in self.regions:
+            yield from region.steps
+
+    @property
+    def offloaded_macs(self) -> int:
+        return sum(step.macs for step in self.steps())
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the whole network."""
+        return self.offloaded_macs + sum(op.macs for op in self.host.ops)
+
+    @property
+    def offloaded_macs_share(self) -> float:
+        """Part of the multiply-accumulates that the target runs; 0 for a network without any."""
+        return self.offloaded_macs / self.macs if self.macs else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """A partitioned network with a plan (mapping, stream, timing) for each step, by the step's name.
+
+    Steps of equal workloads share one plan; steps that differ in the scale of the epilogue alone share a mapping.
+    """
+
+    partition: Partition
+    plans: Mapping[str, "Plan"]
+
+    @property
+    def name(self) -> str:
+        return self.partition.name
+
+    @property
+    def target(self) -> str:
+        return self.partition.target
+
+    @property
+    def options(self) -> Mapping[str, OptionValue]:
+        return self.partition.options
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self.partition.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self.partition.outputs
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return self.partition.regions
+
+    @property
+    def host(self) -> HostPart:
+        return self.partition.host

@@ -1,0 +1,1 @@
+"""UMA targets, one package or module each; :mod:`uma_targets.registry` finds them by name."""
