@@ -1,13 +1,17 @@
 """Integer expressions that are affine in loop variables, with floor division and modulo by constants.
 
 Every address, size and register value in a stream is one of these. They are immutable, hashable and canonical:
-two expressions built in different ways compare equal when their canonical forms are the same.
+two expressions built in different ways compare equal when their canonical forms are the same. Canonical means: like
+terms collected, no zero coefficients, terms in a fixed order (variables by name, then divisions and modulos by their
+text), what is a multiple of a divisor taken out of its division, and coefficients below a modulo reduced by it.
+The operators keep this form; construct with them, with :meth:`Affine.of` or with :meth:`Affine.build`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
@@ -33,11 +37,17 @@ class Mod:
 
 
 Atom: TypeAlias = Union[str, Div, Mod]
+Term: TypeAlias = tuple[Atom, int]
 
 
 @lru_cache(maxsize=65536)
-def _key(atom: Atom) -> tuple[int, str]:
-    return (0, atom) if isinstance(atom, str) else (1, str(Affine(0, ((atom, 1),))))
+def _text_key(atom: Div | Mod) -> str:
+    return _atom_text(atom)
+
+
+def _key(term: Term) -> tuple[int, str]:
+    atom = term[0]
+    return (0, atom) if isinstance(atom, str) else (1, _text_key(atom))
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Affine:
     """``constant + sum(coefficient * atom)``; an atom is a loop variable, a floor division or a modulo."""
 
     constant: int = 0
-    terms: tuple[tuple[Atom, int], ...] = ()
+    terms: tuple[Term, ...] = ()
 
     @staticmethod
     def variable(name: str) -> "Affine":
@@ -56,16 +66,18 @@ class Affine:
         """``value`` as an expression: an integer is a constant, a string the variable of that name."""
         if isinstance(value, Affine):
             return value
-        return Affine.variable(value) if isinstance(value, str) else Affine(int(value))
+        return Affine(0, ((value, 1),)) if isinstance(value, str) else Affine(operator.index(value))
 
     @staticmethod
-    def build(constant: int, terms: Iterable[tuple[Atom, int]]) -> "Affine":
+    def build(constant: int, terms: Iterable[Term]) -> "Affine":
         """Collect like terms and drop zeros: the canonical form."""
         merged: dict[Atom, int] = {}
         for atom, coefficient in terms:
             merged[atom] = merged.get(atom, 0) + coefficient
         kept = [(a, c) for a, c in merged.items() if c]
-        return Affine(constant, tuple(sorted(kept, key=lambda term: _key(term[0]))))
+        if len(kept) > 1:
+            kept.sort(key=_key)
+        return Affine(constant, tuple(kept))
 
     @property
     def is_constant(self) -> bool:
@@ -77,28 +89,37 @@ class Affine:
         return self.constant
 
     def __add__(self, other: "Affine | int") -> "Affine":
-        o = Affine.of(other)
-        return Affine.build(self.constant + o.constant, self.terms + o.terms)
+        if not isinstance(other, Affine):
+            return Affine(self.constant + operator.index(other), self.terms) if other else self
+        if not other.terms:
+            return Affine(self.constant + other.constant, self.terms) if other.constant else self
+        if not self.terms:
+            return Affine(self.constant + other.constant, other.terms) if self.constant else other
+        return Affine.build(self.constant + other.constant, self.terms + other.terms)
 
     __radd__ = __add__
 
     def __neg__(self) -> "Affine":
-        return self * -1
+        return Affine(-self.constant, tuple([(a, -c) for a, c in self.terms]))
 
     def __sub__(self, other: "Affine | int") -> "Affine":
-        return self + (-Affine.of(other))
+        return self + -other
 
     def __rsub__(self, other: int) -> "Affine":
-        return Affine.of(other) - self
+        return -self + other
 
     def __mul__(self, other: "Affine | int") -> "Affine":
         """Product; one side must be a constant."""
-        o = Affine.of(other)
-        if not o.is_constant:
-            if not self.is_constant:
-                raise ValueError(f"({self}) * ({o}) is not affine")
-            return o * self.constant
-        return Affine.build(self.constant * o.constant, ((a, c * o.constant) for a, c in self.terms))
+        if isinstance(other, Affine):
+            if other.terms:
+                if self.terms:
+                    raise ValueError(f"({self}) * ({other}) is not affine")
+                return other * self.constant
+            other = other.constant
+        if other == 1:
+            return self
+        other = operator.index(other)
+        return Affine(self.constant * other, tuple([(a, c * other) for a, c in self.terms])) if other else Affine(0)
 
     __rmul__ = __mul__
 
@@ -106,19 +127,25 @@ class Affine:
         d = _positive(divisor)
         if d == 1:
             return self
-        # (d*q + r) // d = q + r // d, for the part of each term that is a multiple of d
-        whole = Affine.build(self.constant // d, ((a, c // d) for a, c in self.terms if c % d == 0))
-        rest = Affine.build(self.constant % d, ((a, c) for a, c in self.terms if c % d))
-        return whole if rest.is_constant else whole + Affine(0, ((Div(rest, d), 1),))
+        if not self.terms:
+            return Affine(self.constant // d)
+        # (d*q + r) // d = q + r // d; each coefficient is split towards zero, so that q and r grow in the same direction
+        # and the range of the sum stays exact
+        whole = Affine(self.constant // d, tuple([(a, _quotient(c, d)) for a, c in self.terms if abs(c) >= d]))
+        rest = tuple([(a, c - d * _quotient(c, d)) for a, c in self.terms if c % d])
+        return whole + Affine(0, ((Div(Affine(self.constant % d, rest), d), 1),)) if rest else whole
 
     def __mod__(self, divisor: int) -> "Affine":
         d = _positive(divisor)
         # (d*q + r) % d = r % d
-        rest = Affine.build(self.constant % d, ((a, c % d) for a, c in self.terms))
-        return rest if rest.is_constant else Affine(0, ((Mod(rest, d), 1),))
+        rest = tuple([(a, c % d) for a, c in self.terms if c % d])
+        return Affine(0, ((Mod(Affine(self.constant % d, rest), d), 1),)) if rest else Affine(self.constant % d)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value where each variable has the value given; KeyError for a variable that is missing."""
+        """The value where each variable has the value given; KeyError for a variable that is missing.
+
+        Values may also be NumPy integer arrays that broadcast together; then so is the result.
+        """
         total = self.constant
         for atom, coefficient in self.terms:
             if isinstance(atom, str):
@@ -130,32 +157,67 @@ class Affine:
         return total
 
     def substitute(self, values: Mapping[str, "Affine | int"]) -> "Affine":
-        """Replace variables by expressions; variables that are not named stay."""
+        """Replace variables by expressions, all at once; variables that are not named stay."""
         result = Affine(self.constant)
+        kept: list[Term] = []
         for atom, coefficient in self.terms:
-            result = result + _rebuild(atom, lambda e: e.substitute(values), values) * coefficient
-        return result
+            if isinstance(atom, str):
+                if atom in values:
+                    result = result + Affine.of(values[atom]) * coefficient
+                else:
+                    kept.append((atom, coefficient))
+            else:
+                inner = atom.numerator.substitute(values)
+                if inner is atom.numerator or inner == atom.numerator:
+                    kept.append((atom, coefficient))
+                else:
+                    new = inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
+                    result = result + new * coefficient
+        if len(kept) == len(self.terms):
+            return self
+        return result + Affine(0, tuple(kept))
 
     def simplify(self, bounds: Bounds) -> "Affine":
-        """Remove divisions and modulos that the ranges of the variables decide; pair up ``d*(x//d) + x%d``."""
+        """Remove divisions and modulos that the ranges of the variables decide; pair up ``d*(x//d) + x%d``.
+
+        The value is unchanged wherever every variable lies in its bounds; variables without bounds may have any value.
+        """
         result = Affine(self.constant)
+        kept: list[Term] = []
         for atom, coefficient in self.terms:
-            result = result + _simplify_atom(atom, bounds) * coefficient
-        return _pair(result)
+            if isinstance(atom, str):
+                low, high = bounds.get(atom, (0, 1))
+                if low == high:
+                    result = result + low * coefficient
+                else:
+                    kept.append((atom, coefficient))
+            else:
+                result = result + _simplify_atom(atom, bounds) * coefficient
+        return _pair(result + Affine(0, tuple(kept)))
 
     def range(self, bounds: Bounds) -> tuple[int, int]:
-        """Bounds of the value (inclusive): exact without ``//`` and ``%``, never too narrow with them."""
+        """Bounds of the value (inclusive): exact without ``//`` and ``%``, never too narrow with them.
+
+        KeyError for a variable without bounds.
+        """
         low = high = self.constant
         for atom, coefficient in self.terms:
-            a, b = _atom_range(atom, bounds)
-            low += coefficient * (a if coefficient > 0 else b)
-            high += coefficient * (b if coefficient > 0 else a)
+            a, b = bounds[atom] if isinstance(atom, str) else _atom_range(atom, bounds)
+            if coefficient > 0:
+                low += coefficient * a
+                high += coefficient * b
+            else:
+                low += coefficient * b
+                high += coefficient * a
         return low, high
 
     def variables(self) -> frozenset[str]:
         names: set[str] = set()
         for atom, _ in self.terms:
-            names |= {atom} if isinstance(atom, str) else atom.numerator.variables()
+            if isinstance(atom, str):
+                names.add(atom)
+            else:
+                names |= atom.numerator.variables()
         return frozenset(names)
 
     def coefficient(self, variable: str) -> int:
@@ -179,12 +241,16 @@ class Affine:
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
 
 
-def _positive(divisor: int) -> int:
-    if isinstance(divisor, Affine):
-        divisor = int(divisor)
-    if divisor <= 0:
+def _positive(divisor: "int | Affine") -> int:
+    d = int(divisor)
+    if d <= 0:
         raise ValueError(f"a divisor must be a positive constant, not {divisor}")
-    return divisor
+    return d
+
+
+def _quotient(c: int, d: int) -> int:
+    """``c / d`` rounded towards zero."""
+    return c // d if c >= 0 else -(-c // d)
 
 
 def _atom_text(atom: Atom) -> str:
@@ -194,16 +260,7 @@ def _atom_text(atom: Atom) -> str:
     return f"(({atom.numerator}) {sign} {atom.divisor})"
 
 
-def _rebuild(atom: Atom, f: Callable[[Affine], Affine], values: Mapping[str, Affine | int]) -> Affine:
-    if isinstance(atom, str):
-        return Affine.of(values[atom]) if atom in values else Affine.variable(atom)
-    inner = f(atom.numerator)
-    return inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
-
-
-def _atom_range(atom: Atom, bounds: Bounds) -> tuple[int, int]:
-    if isinstance(atom, str):
-        return bounds[atom]
+def _atom_range(atom: Div | Mod, bounds: Bounds) -> tuple[int, int]:
     low, high = atom.numerator.range(bounds)
     if isinstance(atom, Div):
         return low // atom.divisor, high // atom.divisor
@@ -214,45 +271,29 @@ def _atom_range(atom: Atom, bounds: Bounds) -> tuple[int, int]:
     return first, atom.divisor - step + first
 
 
-def _simplify_atom(atom: Atom, bounds: Bounds) -> Affine:
-    if isinstance(atom, str):
-        low, high = bounds.get(atom, (0, -1))
-        return Affine(low) if low == high else Affine.variable(atom)
+def _simplify_atom(atom: Div | Mod, bounds: Bounds) -> Affine:
     d = atom.divisor
     inner = atom.numerator.simplify(bounds)
-    # split off what cannot carry: x = d*q + g*y + r with r in 0..g-1, so that x//d = q + (g*y)//d
-    low, high = inner.range(bounds)
-    if low // d == high // d:
-        q = low // d
-        return Affine(q) if isinstance(atom, Div) else inner - q * d
-    if isinstance(atom, Div):
-        return inner // d if not _carry_free(inner, d, bounds) else _split_div(inner, d, bounds)
-    return inner % d if not _carry_free(inner, d, bounds) else inner - d * _split_div(inner, d, bounds)
-
-
-def _parts(inner: Affine, d: int, bounds: Bounds) -> tuple[Affine, Affine]:
-    whole = Affine.build(0, ((a, c) for a, c in inner.terms if c % d == 0))
-    return whole, inner - whole
-
-
-def _carry_free(inner: Affine, d: int, bounds: Bounds) -> bool:
-    """Whether the part of ``inner`` that is no multiple of ``d`` stays within one block of ``d``."""
-    _, rest = _parts(inner, d, bounds)
-    low, high = rest.range(bounds)
-    return low // d == high // d
-
-
-def _split_div(inner: Affine, d: int, bounds: Bounds) -> Affine:
-    whole, rest = _parts(inner, d, bounds)
-    return whole // d + rest.range(bounds)[0] // d
+    # x = d*w + r where w takes the terms that are multiples of d; where r stays in one block of d, x//d = w + r//d
+    whole = Affine(0, tuple([(a, c // d) for a, c in inner.terms if c % d == 0]))
+    rest = Affine(inner.constant, tuple([(a, c) for a, c in inner.terms if c % d]))
+    try:
+        low, high = rest.range(bounds)
+    except KeyError:
+        return inner // d if isinstance(atom, Div) else inner % d
+    q = low // d
+    if q != high // d:
+        return inner // d if isinstance(atom, Div) else inner % d
+    return whole + q if isinstance(atom, Div) else rest - q * d
 
 
 def _pair(e: Affine) -> Affine:
     """``c*d*(x//d) + c*(x%d) = c*x``."""
     for atom, c in e.terms:
         if isinstance(atom, Mod):
-            other = Div(atom.numerator, atom.divisor)
-            if any(a == other and k == c * atom.divisor for a, k in e.terms):
-                rest = Affine(e.constant, tuple(t for t in e.terms if t[0] not in (atom, other)))
-                return _pair(rest + atom.numerator * c)
+            for other, k in e.terms:
+                if isinstance(other, Div) and other.divisor == atom.divisor and k == c * atom.divisor:
+                    if other.numerator % atom.divisor == Affine(0, ((atom, 1),)):
+                        rest = Affine(e.constant, tuple(t for t in e.terms if t[0] not in (atom, other)))
+                        return _pair(rest + other.numerator * c)
     return e

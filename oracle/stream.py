@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from oracle.affine import Affine, Bounds
+from oracle.errors import StreamError
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Loop:
     step: int
     body: tuple["Node", ...]
 
+    def __post_init__(self) -> None:
+        if not self.step:
+            raise StreamError(f"loop {self.var}: step must not be 0 (for {self.var} in {self.start}..{self.stop})")
+
     @property
     def extent(self) -> int:
         """Number of iterations."""
@@ -63,7 +68,8 @@ class Loop:
     @property
     def bounds(self) -> tuple[int, int]:
         """Smallest and largest value of the variable."""
-        return self.start, self.start + (max(self.extent, 1) - 1) * self.step
+        last = self.start + (max(self.extent, 1) - 1) * self.step
+        return min(self.start, last), max(self.start, last)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,11 @@ class Parallel:
     extent: int
     dim: str
     body: tuple["Node", ...]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value of the variable."""
+        return 0, max(self.extent, 1) - 1
 
 
 Node: TypeAlias = Union[Instr, Loop, Parallel]
