@@ -1,0 +1,47 @@
+"""ONNX files in: read, checked, with every fault of the file reported as a :class:`~oracle.errors.ModelError`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oracle.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def read_onnx(path: Path) -> "onnx.ModelProto":
+    """Read and check an ONNX file with its external data."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not path.exists():
+        raise ModelError(f"{path}: no such file")
+    if path.is_dir():
+        raise ModelError(f"{path}: expected an ONNX file, found a directory")
+    try:
+        proto = onnx.load(path)
+    except DecodeError as error:
+        raise ModelError(f"{path}: not an ONNX file, or cut short: {error} ({path.stat().st_size} bytes read)") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, RuntimeError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: its tensor data cannot be read: {error}") from error
+    check_onnx(proto, str(path))
+    return proto
+
+
+def check_onnx(proto: "onnx.ModelProto", label: str) -> None:
+    """Refuse what onnx's checker refuses, in one sentence."""
+    import onnx
+
+    if not proto.graph.node:
+        raise ModelError(f"{label}: expected an ONNX network, found no graph with operators in it")
+    try:
+        onnx.checker.check_model(proto)
+    except ValueError as error:
+        if "2GB" not in str(error) and "2GiB" not in str(error):
+            raise ModelError(f"{label}: not a valid ONNX network: {error}") from error
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{label}: not a valid ONNX network: {' '.join(str(error).split())}") from error

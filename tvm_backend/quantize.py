@@ -1,0 +1,246 @@
+"""Post-training static quantization of a float ONNX network to QDQ, in the form that an accelerator computes exactly.
+
+Calibration and rewriting are onnxruntime's; what is added is the choice of scales. An int8 accelerator requantizes a
+sum once, by one float32 factor, so tensors that meet or pass through it must agree on their scales:
+
+- both inputs of a residual ``Add`` share one scale, so that it is an integer addition;
+- the result of an operator that only feeds a ``Relu`` or a ``Clip(0, ...)`` takes that activation's scale: then
+  quantize → dequantize → relu → quantize is ``max(0, saturate(...))`` of the same integer;
+- ``MaxPool`` keeps the scale of its input, so that it compares integers.
+
+All zero points are 0; biases are int32 in units of (input scale × weight scale).
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from oracle.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
+
+KEEP_SCALE = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
+ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a target wants its numbers.
+
+    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``); ``per_channel`` gives each output
+    channel of a weight its own scale, which targets with one output scale per instruction cannot use; ``operators``
+    are the ONNX operators whose tensors become int8.
+    """
+
+    name: str = "int8-symmetric"
+    calibration: Literal["minmax", "entropy", "percentile"] = "minmax"
+    per_channel: bool = False
+    operators: tuple[str, ...] = (
+        "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
+        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze",
+    )
+
+
+INT8_SYMMETRIC = Scheme()
+
+
+def quantize(
+    model: "onnx.ModelProto | str | Path", calibration: Iterable[Sample], scheme: Scheme = INT8_SYMMETRIC
+) -> "onnx.ModelProto":
+    """Quantize a float ONNX network to int8 QDQ.
+
+    ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
+    has one input. Raises :class:`~oracle.errors.ModelError` for a network that cannot be read or is already quantized,
+    and :class:`~oracle.errors.InputError` for samples that do not fit.
+    """
+    from onnxruntime.quantization import QuantType
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+    prepared = prepare(model)
+    ranges = _calibrate(prepared, calibration, scheme)
+    _share_scales(prepared, ranges)
+    quantizer = QDQQuantizer(
+        prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [], [], list(scheme.operators),
+        {"ActivationSymmetric": True, "WeightSymmetric": True, "QDQDisableWeightAdjustForInt32Bias": False},
+    )
+    with _quiet():
+        quantizer.quantize_model()
+        quantizer.model.topological_sort()
+    result: onnx.ModelProto = quantizer.model.model
+    return result
+
+
+def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
+    """Fold batch normalization, infer shapes and bring the operator set to one with QDQ (13 or newer)."""
+    import onnx
+    from onnx import version_converter
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    label = "network" if isinstance(model, onnx.ModelProto) else str(model)
+    proto = model if isinstance(model, onnx.ModelProto) else _read(Path(model))
+    if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
+        raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
+    try:
+        if _opset(proto) < 13:
+            proto = version_converter.convert_version(proto, 13)
+        with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
+            path = Path(folder) / "prepared.onnx"
+            quant_pre_process(proto, path, skip_symbolic_shape=True)
+            return onnx.load(path)
+    except ModelError:
+        raise
+    except Exception as error:  # onnxruntime raises its own unrelated types for a network it cannot run
+        raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
+
+
+def _read(path: Path) -> "onnx.ModelProto":
+    from tvm_backend.onnx_files import read_onnx
+
+    return read_onnx(path)
+
+
+def _opset(proto: "onnx.ModelProto") -> int:
+    return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+class _Reader:
+    """onnxruntime's calibration data reader over an iterable of samples, checked one by one."""
+
+    def __init__(self, samples: Iterable[Sample], inputs: list[str]) -> None:
+        self.inputs = inputs
+        self.samples: Iterator[Sample] = iter(samples)
+        self.count = 0
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        sample = next(self.samples, None)
+        if sample is None:
+            return None
+        self.count += 1
+        if not isinstance(sample, Mapping):
+            if len(self.inputs) != 1:
+                raise InputError(
+                    f"calibration sample {self.count}: the network has inputs {', '.join(self.inputs)}; expected a "
+                    "mapping from input names to arrays, found a single array"
+                )
+            sample = {self.inputs[0]: sample}
+        missing = [name for name in self.inputs if name not in sample]
+        if missing:
+            raise InputError(f"calibration sample {self.count}: input {missing[0]!r} is missing")
+        return {name: np.asarray(sample[name]) for name in self.inputs}
+
+
+def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Scheme) -> Any:
+    """Ranges of all activations (onnxruntime's ``TensorsData``)."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader
+    from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
+
+    methods = {
+        "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
+        "percentile": CalibrationMethod.Percentile,
+    }
+    constants = {i.name for i in model.graph.initializer}
+    reader = _Reader(samples, [i.name for i in model.graph.input if i.name not in constants])
+    CalibrationDataReader.register(_Reader)
+    with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
+        path = Path(folder) / "float.onnx"
+        onnx.save(model, path)
+        calibrator = create_calibrator(
+            path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+            calibrate_method=methods[scheme.calibration], extra_options={"symmetric": True},
+        )
+        try:
+            calibrator.collect_data(reader)
+        except (InputError, ModelError):
+            raise
+        except Exception as error:  # onnxruntime's own types: wrong shape, dtype or rank of a sample
+            raise InputError(f"calibration sample {reader.count}: {error}") from error
+        if reader.count == 0:
+            raise InputError("calibration: expected at least one sample, found none")
+        return calibrator.compute_data()
+
+
+def _share_scales(model: "onnx.ModelProto", ranges: Any) -> None:
+    """Give the tensors of every group in :func:`scale_groups` one symmetric range, in place."""
+    from onnxruntime.quantization.calibrate import TensorData
+
+    for members, shadowed in scale_groups(model):
+        known = [name for name in members if name in ranges.data]
+        leading = [name for name in known if name not in shadowed] or known
+        if not leading:
+            continue
+        high = max(float(np.abs(np.asarray(ranges[name].range_value)).max()) for name in leading)
+        for name in known:
+            bound = np.float32(high)
+            ranges.data[name] = TensorData(lowest=-bound, highest=bound)
+
+
+def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
+    """Groups of tensors that share one scale, each with those members whose own range does not count.
+
+    A result that only feeds an activation does not count: what it saturates, the activation would have cut off or the
+    activation's range covers.
+    """
+    constants = {i.name for i in model.graph.initializer}
+    producer = {out: node for node in model.graph.node for out in node.output}
+    readers: dict[str, int] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers[name] = readers.get(name, 0) + 1
+    for output in model.graph.output:
+        readers[output.name] = readers.get(output.name, 0) + 1
+
+    parent: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        parent.setdefault(name, name)
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    shadowed: set[str] = set()
+    for node in model.graph.node:
+        if node.op_type == "Add" and not any(name in constants for name in node.input):
+            parent[find(node.input[0])] = find(node.input[1])
+        elif node.op_type in KEEP_SCALE:
+            parent[find(node.input[0])] = find(node.output[0])
+        elif node.op_type == "Relu" or (node.op_type == "Clip" and _clips_at_zero(node, model)):
+            source = producer.get(node.input[0])
+            if source is not None and source.op_type in ANCHORS and readers[node.input[0]] == 1:
+                parent[find(node.input[0])] = find(node.output[0])
+                shadowed.add(node.input[0])
+    groups: dict[str, list[str]] = {}
+    for name in list(parent):
+        groups.setdefault(find(name), []).append(name)
+    return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
+
+
+def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:
+    from onnx import numpy_helper
+
+    if len(node.input) < 2 or not node.input[1]:
+        return False
+    low = next((i for i in model.graph.initializer if i.name == node.input[1]), None)
+    return low is not None and float(numpy_helper.to_array(low).reshape(-1)[0]) == 0.0
+
+
+class _quiet:
+    """onnxruntime's quantizer logs advice on the root logger that does not apply here."""
+
+    def __enter__(self) -> None:
+        self.level = logging.getLogger().level
+        logging.getLogger().setLevel(logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().setLevel(self.level)
