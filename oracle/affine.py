@@ -129,8 +129,8 @@ class Affine:
             return self
         if not self.terms:
             return Affine(self.constant // d)
-        # (d*q + r) // d = q + r // d; each coefficient is split towards zero, so that q and r grow in the same direction
-        # and the range of the sum stays exact
+        # (d*q + r) // d = q + r // d; each coefficient is split towards zero, so that q and r grow in the same
+        # direction and the range of the sum stays exact
         whole = Affine(self.constant // d, tuple([(a, _quotient(c, d)) for a, c in self.terms if abs(c) >= d]))
         rest = tuple([(a, c - d * _quotient(c, d)) for a, c in self.terms if c % d])
         return whole + Affine(0, ((Div(Affine(self.constant % d, rest), d), 1),)) if rest else whole
@@ -257,7 +257,10 @@ def _atom_text(atom: Atom) -> str:
     if isinstance(atom, str):
         return atom
     sign = "//" if isinstance(atom, Div) else "%"
-    return f"(({atom.numerator}) {sign} {atom.divisor})"
+    inner = str(atom.numerator)
+    if len(atom.numerator.terms) > 1 or atom.numerator.constant:
+        inner = f"({inner})"
+    return f"({inner} {sign} {atom.divisor})"
 
 
 def _atom_range(atom: Div | Mod, bounds: Bounds) -> tuple[int, int]:
@@ -292,8 +295,8 @@ def _pair(e: Affine) -> Affine:
     for atom, c in e.terms:
         if isinstance(atom, Mod):
             for other, k in e.terms:
-                if isinstance(other, Div) and other.divisor == atom.divisor and k == c * atom.divisor:
-                    if other.numerator % atom.divisor == Affine(0, ((atom, 1),)):
-                        rest = Affine(e.constant, tuple(t for t in e.terms if t[0] not in (atom, other)))
-                        return _pair(rest + other.numerator * c)
+                fits = isinstance(other, Div) and other.divisor == atom.divisor and k == c * atom.divisor
+                if fits and other.numerator % atom.divisor == Affine(0, ((atom, 1),)):
+                    rest = Affine(e.constant, tuple(t for t in e.terms if t[0] not in (atom, other)))
+                    return _pair(rest + other.numerator * c)
     return e
