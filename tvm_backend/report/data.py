@@ -1,0 +1,124 @@
+"""The report of a compiled or estimated network, and its public JSON schema.
+
+Cycles are those of the accelerator's clock; ``bytes`` counts what each storage reads and writes together; ``seconds``
+is ``cycles / clock_hz``. Layers run one after the other, each from an idle machine, so the totals are sums. Host work
+is listed with its share of the multiply-accumulates but is not timed: its cycles are ``null``, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from oracle.errors import ArtifactError
+
+SCHEMA = "archloom.report/1"
+"""Name and version of the schema: the number changes when a field changes its meaning or disappears."""
+
+HOST_NOTE = "runs on the host; host work is not timed"
+SCOPE = "accelerator only: host layers are listed, not timed"
+
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UnitUse:
+    """What a unit of the architecture graph did during a layer, in cycles."""
+
+    busy_cycles: int
+    dependency_stall_cycles: int
+    storage_stall_cycles: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One operator of the network.
+
+    ``shape`` is that of its output in the network's axes. ``utilization`` is MACs over cycles times the peak MACs of
+    a cycle. ``mapping`` is the chosen mapping in one line. Fields that do not apply to host layers are ``None`` or
+    empty there, and ``note`` says why.
+    """
+
+    name: str
+    op: str
+    where: Literal["accelerator", "host"]
+    shape: tuple[int, ...]
+    macs: int
+    cycles: int | None = None
+    seconds: float | None = None
+    utilization: float | None = None
+    instructions: int | None = None
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    mapping: str | None = None
+    region: str | None = None
+    units: Mapping[str, UnitUse] = field(default_factory=dict)
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class HostLayer:
+    """Why an operator is on the host and what runs it there."""
+
+    name: str
+    op: str
+    engine: str
+    macs: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole network on one target.
+
+    ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
+    graph), ``"estimated"`` when some come from the mapper's cost model.
+    """
+
+    model: str
+    source: str
+    target: str
+    options: Mapping[str, Any]
+    clock_hz: float
+    cycles: int
+    seconds: float
+    macs: int
+    offloaded_macs: int
+    offloaded_macs_share: float
+    peak_macs_per_cycle: int
+    utilization: float | None
+    timing: Literal["simulated", "estimated"]
+    layers: tuple[Layer, ...]
+    host: tuple[HostLayer, ...]
+    version: str
+    scope: str = SCOPE
+    schema: str = SCHEMA
+
+    @property
+    def accelerator_layers(self) -> tuple[Layer, ...]:
+        return tuple(layer for layer in self.layers if layer.where == "accelerator")
+
+    def to_json(self) -> Json:
+        """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Any, origin: str = "report") -> "Report":
+        """The report that ``data`` holds; :class:`ArtifactError` naming ``origin`` if it is of another schema."""
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise ArtifactError(f"{origin}: expected a report of schema {SCHEMA!r}, found {schema!r}")
+        try:
+            layers = tuple(_layer(item) for item in data["layers"])
+            host = tuple(HostLayer(**item) for item in data["host"])
+            return Report(**{**data, "layers": layers, "host": host})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
+
+
+def _layer(item: Mapping[str, Any]) -> Layer:
+    known = {f.name for f in fields(Layer)}
+    if unknown := set(item) - known:
+        raise TypeError(f"a layer has unknown fields {', '.join(sorted(unknown))}")
+    units = {name: UnitUse(**use) for name, use in item["units"].items()}
+    return Layer(**{**item, "shape": tuple(item["shape"]), "units": units})

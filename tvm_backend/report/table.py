@@ -1,0 +1,54 @@
+"""Plain text tables with aligned columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, alignment, and the width beyond which its cells are cut with an ellipsis."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    limit: int = 60
+
+
+def render(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """Heading, rule and rows, columns parted by two spaces, no trailing blanks."""
+    cells = [[_cut(str(cell), column.limit) for cell, column in zip(row, columns)] for row in rows]
+    widths = [max([len(c.title)] + [len(row[i]) for row in cells]) for i, c in enumerate(columns)]
+    rule = ["-" * width for width in widths]
+    lines = [[c.title for c in columns], rule, *cells]
+    return "\n".join(_line(line, columns, widths) for line in lines)
+
+
+def _line(line: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    pairs = zip(line, columns, widths)
+    return "  ".join(t.rjust(w) if c.align == "right" else t.ljust(w) for t, c, w in pairs).rstrip()
+
+
+def _cut(text: str, limit: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def count(number: int | None) -> str:
+    """With thousands separators; a dash for what is not known."""
+    return "–" if number is None else f"{number:,}"
+
+
+def duration(seconds: float | None) -> str:
+    """With the unit that leaves one to three digits before the point."""
+    if seconds is None:
+        return "–"
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,71 @@
+"""A report as text for people and as CSV for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from tvm_backend.report.data import Layer, Report
+from tvm_backend.report.table import Column, count, duration, percent, render
+
+_LAYERS = (
+    Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
+    Column("MACs", "right"), Column("cycles", "right"), Column("use", "right"), Column("time", "right"),
+)
+_HOST = (Column("host operator", limit=44), Column("kind", limit=32), Column("by"), Column("MACs", "right"),
+         Column("why", limit=80))
+
+
+def layer_table(report: Report) -> str:
+    """One line for each layer; ``use`` is the utilization, a dash stands for what is not timed."""
+    return render(_LAYERS, [_row(layer) for layer in report.layers])
+
+
+def _row(layer: Layer) -> list[str]:
+    return [
+        layer.name, layer.op, layer.where, "×".join(map(str, layer.shape)), count(layer.macs), count(layer.cycles),
+        percent(layer.utilization), duration(layer.seconds),
+    ]
+
+
+def host_table(report: Report) -> str:
+    """Each operator that stays on the host, and why."""
+    return render(_HOST, [[h.name, h.op, h.engine, count(h.macs), h.reason] for h in report.host])
+
+
+def totals(report: Report) -> str:
+    """Four lines: what was timed on what, latency, offloaded share, utilization."""
+    options = ", ".join(f"{k}={v}" for k, v in report.options.items())
+    return "\n".join([
+        f"{report.model} on {report.target}" + (f" ({options})" if options else ""),
+        f"latency      {count(report.cycles)} cycles = {duration(report.seconds)} at {report.clock_hz / 1e9:g} GHz"
+        f" ({report.timing}, {report.scope})",
+        f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
+        f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
+        f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
+    ])
+
+
+def full_text(report: Report) -> str:
+    """Layers, host operators and totals."""
+    parts = [layer_table(report)]
+    if report.host:
+        parts.append(host_table(report))
+    return "\n\n".join([*parts, totals(report)])
+
+
+def to_csv(report: Report) -> str:
+    """One row for each layer; the bytes of each storage in a column ``bytes_STORAGE``; empty where not timed."""
+    storages = sorted({storage for layer in report.layers for storage in layer.bytes})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["name", "op", "where", "shape", "macs", "cycles", "seconds", "utilization", "instructions",
+                     *(f"bytes_{storage}" for storage in storages), "mapping", "note"])
+    for layer in report.layers:
+        known = [layer.cycles, layer.seconds, layer.utilization, layer.instructions]
+        writer.writerow([
+            layer.name, layer.op, layer.where, "x".join(map(str, layer.shape)), layer.macs,
+            *("" if value is None else value for value in known),
+            *(layer.bytes.get(storage, "") for storage in storages), layer.mapping or "", layer.note or "",
+        ])
+    return out.getvalue()
