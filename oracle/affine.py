@@ -137,7 +137,9 @@ class Affine:
 
     def __mod__(self, divisor: int) -> "Affine":
         d = _positive(divisor)
-        # (d*q + r) % d = r % d
+        # (d*q + r) % d = r % d, also for the multiple of d within (x % (d*m)) = x - d*m*(x // (d*m))
+        if any(isinstance(a, Mod) and a.divisor % d == 0 for a, _ in self.terms):
+            return _inner_mods(self, d) % d
         rest = tuple([(a, c % d) for a, c in self.terms if c % d])
         return Affine(0, ((Mod(Affine(self.constant % d, rest), d), 1),)) if rest else Affine(self.constant % d)
 
@@ -248,6 +250,15 @@ def _positive(divisor: "int | Affine") -> int:
     return d
 
 
+def _inner_mods(e: Affine, d: int) -> Affine:
+    """``e`` with ``x`` for each ``x % (d*m)``: the same value modulo ``d``."""
+    result = Affine(e.constant)
+    for atom, c in e.terms:
+        inner = atom.numerator if isinstance(atom, Mod) and atom.divisor % d == 0 else Affine(0, ((atom, 1),))
+        result = result + inner * c
+    return result
+
+
 def _quotient(c: int, d: int) -> int:
     """``c / d`` rounded towards zero."""
     return c // d if c >= 0 else -(-c // d)
@@ -295,8 +306,9 @@ def _pair(e: Affine) -> Affine:
     for atom, c in e.terms:
         if isinstance(atom, Mod):
             for other, k in e.terms:
-                fits = isinstance(other, Div) and other.divisor == atom.divisor and k == c * atom.divisor
-                if fits and other.numerator % atom.divisor == Affine(0, ((atom, 1),)):
+                if not isinstance(other, Div) or other.divisor != atom.divisor or k != c * atom.divisor:
+                    continue
+                if other.numerator % atom.divisor == Affine(0, ((atom, 1),)):
                     rest = Affine(e.constant, tuple(t for t in e.terms if t[0] not in (atom, other)))
                     return _pair(rest + other.numerator * c)
     return e

@@ -219,7 +219,8 @@ class _Parser:
         body = self.nodes(0)
         if self.token.kind != "end":
             raise self.expected("an instruction, 'loop' or 'parallel'")
-        return Stream(isa[0], isa[1], tuple(tensors[".arg"]), tuple(tensors[".result"]), hbm, body, "stream" if name is None else name)
+        arguments, results = tuple(tensors[".arg"]), tuple(tensors[".result"])
+        return Stream(*isa, arguments, results, hbm, body, "stream" if name is None else name)
 
     def isa(self) -> tuple[str, tuple[tuple[str, int], ...]]:
         name = self.name("the ISA's name")
