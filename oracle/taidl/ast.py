@@ -215,7 +215,7 @@ class Invoke(Node):
     """``name(arguments)``: the block of a ``def``, in place. Gone after inlining."""
 
     name: str
-    arguments: tuple[Expr, ...]
+    arguments: tuple[Tensor | Expr, ...]
 
 
 Statement: TypeAlias = Union[Read, Write, Op, Assign, Let, Assert, If, Repeat, Invoke]
@@ -262,7 +262,7 @@ class RegisterDecl(Node):
 
 @dataclass(frozen=True)
 class Definition(Node):
-    """``def name(parameters) { body }``."""
+    """``def name(parameters) { body }``; a ``%parameter`` is a tensor that the body reads or defines."""
 
     name: str
     parameters: tuple[str, ...]
