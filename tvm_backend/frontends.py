@@ -1,0 +1,226 @@
+"""Networks in: ONNX files and protos, torch modules, exported programs and Relax modules become a :class:`Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from oracle.errors import InputError, ModelError, suggest
+from tvm_backend.compiled import TensorSpec
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tvm_backend.compat import IRModule
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An imported network: one Relax function ``main`` of static shapes, with constants inside.
+
+    ``source`` is the kind of what was read; ``onnx`` is the ONNX network where there was one (with the input shapes
+    that were asked for), against which ``check`` compares.
+    """
+
+    name: str
+    module: "IRModule"
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source: Literal["onnx", "torch", "relax"]
+    onnx: "onnx.ModelProto | None" = None
+
+
+def load(
+    source: Any, *, input_shapes: Shapes | None = None, example_inputs: Sequence[Any] | None = None,
+    name: str | None = None,
+) -> Model:
+    """Import a network.
+
+    ``source`` is the path of an ONNX file, an ``onnx.ModelProto``, a ``torch.nn.Module`` (with ``example_inputs``, a
+    tensor or a sequence of tensors), a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
+    inputs of dynamic shape a static one. Raises :class:`~oracle.errors.ModelError` with the file and the node.
+    """
+    if isinstance(source, str | Path):
+        from tvm_backend.onnx_files import read_onnx
+
+        path = Path(source)
+        return _load_onnx(read_onnx(path), str(path), name or path.stem, input_shapes)
+    kind = f"{type(source).__module__}.{type(source).__name__}"
+    if kind.startswith("onnx.") and kind.endswith("ModelProto"):
+        from tvm_backend.onnx_files import check_onnx
+
+        label = name or source.graph.name or "network"
+        check_onnx(source, label)
+        return _load_onnx(source, label, label, input_shapes)
+    if any(base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module" for base in type(source).__mro__):
+        from tvm_backend.torch_frontend import load_module
+
+        return load_module(source, example_inputs, name or type(source).__name__)
+    if kind.startswith("torch.export"):
+        from tvm_backend.torch_frontend import load_program
+
+        return load_program(source, name or "program")
+    if kind.startswith("tvm.") and kind.endswith("IRModule"):
+        return load_relax(source, name or "network")
+    raise ModelError(
+        f"expected the path of an ONNX file, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a "
+        f"Relax IRModule, found {kind}"
+    )
+
+
+def load_relax(module: "IRModule", name: str) -> Model:
+    """Take a Relax module as it is; its ``main`` must have static shapes."""
+    if "main" not in [gv.name_hint for gv in module.functions]:
+        raise ModelError(f"{name}: expected a Relax module with a function main, found none")
+    return finish(module, name, "relax", None, None, None)
+
+
+def finish(
+    module: "IRModule", name: str, source: Literal["onnx", "torch", "relax"], proto: "onnx.ModelProto | None",
+    input_names: Sequence[str] | None, output_names: Sequence[str] | None,
+) -> Model:
+    """Fold constants, demand static shapes, and wrap an imported module."""
+    from tvm_backend import compat
+    from tvm_backend.passes import fold_constants
+
+    module = fold_constants(compat.ensure_dataflow(module))
+    main = module["main"]
+    for binding in compat.bindings(main):
+        if not compat.has_static_type(binding.var):
+            raise ModelError(
+                f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
+                f"({compat.type_text(binding.var)}); only static shapes can be compiled"
+            )
+    names = list(input_names) if input_names is not None else [p.name for p in main.params]
+    inputs = tuple(
+        TensorSpec(n, compat.shape_of(p), compat.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
+    )
+    results = compat.outputs_of(main)
+    labels = list(output_names) if output_names is not None else [
+        r.name if compat.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
+    ]
+    outputs = tuple(
+        TensorSpec(n, compat.shape_of(r), compat.dtype_of(r)) for n, r in zip(labels, results, strict=True)
+    )
+    return Model(name, module, inputs, outputs, source, proto)
+
+
+# ONNX --------------------------------------------------------------------------------------------------------------
+
+
+def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+    from tvm_backend import compat
+
+    proto = with_static_inputs(proto, label, input_shapes)
+    _refuse_unsupported(proto, label)
+    proto = _inferred(proto, label)
+    try:
+        module = compat.from_onnx(proto)
+    except compat.ConversionError as error:
+        raise ModelError(
+            f"{label}: node {error.node!r} ({error.operator}) cannot be imported: {_first_line(error)}"
+        ) from error
+    except compat.IMPORT_ERRORS as error:
+        raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
+    constants = {i.name for i in proto.graph.initializer}
+    return finish(
+        module, name, "onnx", proto, [i.name for i in proto.graph.input if i.name not in constants],
+        [o.name for o in proto.graph.output],
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:400]
+
+
+def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shapes | None) -> "onnx.ModelProto":
+    """A copy of the network whose inputs have the shapes asked for; refuses dimensions that stay open."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    constants = {i.name for i in copy.graph.initializer}
+    inputs = [i for i in copy.graph.input if i.name not in constants]
+    wanted = dict(input_shapes or {})
+    names = [i.name for i in inputs]
+    for key in wanted:
+        if key not in names:
+            raise InputError(f"{label}: no input is named {key!r}{suggest(key, names)}")
+    open_dims = []
+    for info in inputs:
+        if info.type.WhichOneof("value") != "tensor_type":
+            raise ModelError(f"{label}: input {info.name!r}: expected a tensor, found {info.type.WhichOneof('value')}")
+        if info.name in wanted:
+            _set_shape(info, tuple(wanted[info.name]), label)
+        elif not info.type.tensor_type.HasField("shape"):
+            open_dims.append(f"{info.name!r} has no shape")
+        else:
+            dims = info.type.tensor_type.shape.dim
+            unknown = [d.dim_param or "?" for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
+            if unknown:
+                shown = "x".join(str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in dims)
+                open_dims.append(f"{info.name!r} is {shown} with open dimension{'s' * (len(unknown) > 1)} "
+                                 f"{', '.join(unknown)}")
+    if open_dims:
+        first = next(i.name for i in inputs if i.name not in wanted)
+        raise ModelError(
+            f"{label}: expected static input shapes, found: {'; '.join(open_dims)}. Give them a shape with "
+            f"--input-shape {first}:1x3x224x224 (input_shapes={{{first!r}: (1, 3, 224, 224)}} in Python)"
+        )
+    if wanted:
+        del copy.graph.value_info[:]
+        for output in copy.graph.output:
+            output.type.tensor_type.ClearField("shape")
+    return copy
+
+
+def _set_shape(info: "onnx.ValueInfoProto", shape: tuple[int, ...], label: str) -> None:
+    if not all(isinstance(d, int) and d > 0 for d in shape):
+        raise InputError(f"{label}: shape of input {info.name!r}: expected positive integers, found {shape}")
+    dims = info.type.tensor_type.shape.dim
+    if info.type.tensor_type.HasField("shape"):
+        if len(dims) != len(shape):
+            raise InputError(
+                f"{label}: shape of input {info.name!r}: expected {len(dims)} dimensions, found {len(shape)} {shape}"
+            )
+        for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+            if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0 and dim.dim_value != size:
+                raise InputError(
+                    f"{label}: shape of input {info.name!r}: dimension {axis} is {dim.dim_value} in the network, "
+                    f"found {size}"
+                )
+    del dims[:]
+    for size in shape:
+        dims.add().dim_value = size
+
+
+def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
+    from tvm_backend import compat
+
+    missing = compat.unsupported_onnx_operators(proto.graph)
+    if not missing:
+        return
+    domain, operator, node = missing[0]
+    others = sorted({op for _, op, _ in missing} - {operator})
+    also = f" (also unsupported: {', '.join(others)})" if others else ""
+    hint = ""
+    if operator.startswith("QLinear") or operator in ("QGemm", "ConvInteger"):
+        hint = "; this is the operator form of quantization: export the network in QDQ form (QuantFormat.QDQ) instead"
+    origin = f" of domain {domain!r}" if domain else ""
+    raise ModelError(f"{label}: node {node!r}: operator {operator!r}{origin} is not supported{also}{hint}")
+
+
+def _inferred(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(f"{label}: shapes do not fit: {' '.join(str(error).split())[:400]}") from error
+    except (ValueError, RuntimeError):  # over 2 GB, or a domain without inference: the importer infers by itself
+        return proto

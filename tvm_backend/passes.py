@@ -1,0 +1,111 @@
+"""Passes over an imported network: fold constants with NumPy, give each consumer its own dequantize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_backend import compat
+
+MAX_FOLDED_BYTES = 1 << 28
+"""A constant expression larger than this stays an expression."""
+
+
+def fold_constants(module: compat.IRModule) -> compat.IRModule:
+    """Evaluate operators on constants with NumPy (TVM's own folding compiles each through LLVM).
+
+    ``quantize`` and ``dequantize`` stay: they carry the numbers by which quantized operators are recognized.
+    """
+    main = module["main"]
+    known: dict[Any, np.ndarray] = {}
+    kept = []
+    for binding in compat.bindings(main):
+        value = _folded(binding.value, known)
+        if value is None:
+            kept.append(binding)
+        else:
+            known[binding.var] = value
+    if not known:
+        return module
+    constants = {var: compat.constant(value) for var, value in known.items()}
+    body = [compat.bind(b.var, compat.substitute(b.value, constants)) for b in kept]
+    results = [constants.get(r, r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
+    return compat.replace_main(module, compat.rebuild(main, body, results))
+
+
+def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
+    name = compat.op_name(expr)
+    rule = FOLD.get(name) if name else None
+    if rule is None or not compat.is_tensor(expr):
+        return None
+    size = int(np.prod(compat.shape_of(expr))) * np.dtype(compat.dtype_of(expr)).itemsize
+    if size > MAX_FOLDED_BYTES:
+        return None
+    args = [_known(a, known) for a in expr.args]
+    if any(a is None for a in args):
+        return None
+    with np.errstate(all="ignore"):
+        result = rule(expr, *args)
+    return np.ascontiguousarray(result).astype(compat.dtype_of(expr), copy=False).reshape(compat.shape_of(expr))
+
+
+def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
+    if compat.is_constant(expr):
+        return compat.const_value(expr)
+    if compat.is_var(expr):
+        return known.get(expr)
+    fields = compat.tuple_fields(expr)
+    if fields is not None:
+        values = [_known(f, known) for f in fields]
+        return None if any(v is None for v in values) else tuple(values)
+    shape = compat.shape_values(expr)
+    return shape if shape is not None else compat.scalar_of(expr)
+
+
+def _axes(call: Any) -> tuple[int, ...] | None:
+    return None if call.attrs.axes is None else compat.attr_ints(call, "axes")
+
+
+FOLD: dict[str, Callable[..., Any]] = {
+    "add": lambda c, a, b: a + b,
+    "subtract": lambda c, a, b: a - b,
+    "multiply": lambda c, a, b: a * b,
+    "negative": lambda c, a: -a,
+    "sqrt": lambda c, a: np.sqrt(a),
+    "reshape": lambda c, a, s: a.reshape(s),
+    "broadcast_to": lambda c, a, s: np.broadcast_to(a, s),
+    "permute_dims": lambda c, a: np.transpose(a, _axes(c)),
+    "expand_dims": lambda c, a: a.reshape(compat.shape_of(c)),
+    "squeeze": lambda c, a: a.reshape(compat.shape_of(c)),
+    "astype": lambda c, a: a.astype(compat.dtype_of(c)),
+    "concat": lambda c, t: np.concatenate(t, compat.attr(c, "axis")),
+    "full": lambda c, s, v: np.full(s, v, compat.dtype_of(c)),
+    "zeros": lambda c, s: np.zeros(s, compat.dtype_of(c)),
+    "ones": lambda c, s: np.ones(s, compat.dtype_of(c)),
+}
+
+
+def duplicate_dequantize(module: compat.IRModule) -> compat.IRModule:
+    """Give each consumer its own ``dequantize``, so that a pattern can take it along without taking it from others."""
+    main = module["main"]
+    originals: dict[Any, Any] = {}
+    body = []
+    for binding in compat.bindings(main):
+        value = binding.value
+        if compat.op_name(value) == "dequantize":
+            originals[binding.var] = value
+        elif compat.op_name(value) is not None:
+            args = []
+            for position, arg in enumerate(value.args):
+                source = originals.get(arg) if compat.is_var(arg) else None
+                if source is not None:
+                    copy = compat.new_var(f"{arg.name}.{binding.var.name}.{position}", arg)
+                    body.append(compat.bind(copy, compat.make_call(source, source.args)))
+                    arg = copy
+                args.append(arg)
+            body.append(compat.bind(binding.var, compat.make_call(value, args)))
+            continue
+        body.append(binding)
+    return compat.replace_main(module, compat.rebuild(main, body, compat.outputs_of(main)))
