@@ -1,0 +1,64 @@
+"""TAIDL: an accelerator's storage, control registers and instructions as text (MICRO 2025), and its meaning.
+
+>>> from oracle import taidl
+>>> isa = taidl.load("gemmini", dim=8)
+>>> isa.buffer("spad").shape
+(16384, 8)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from oracle.errors import TaidlError, suggest
+from oracle.taidl import ast
+from oracle.taidl.isa import Instruction, Isa, Register, bind, instantiate
+from oracle.taidl.parser import parse
+
+__all__ = ["Instruction", "Isa", "Register", "available", "check", "load", "parse"]
+
+_ISAS = Path(__file__).parent.parent / "isas"
+
+
+def available() -> list[str]:
+    """The names of the ISAs that come with the package."""
+    return sorted(p.stem for p in _ISAS.glob("*.taidl"))
+
+
+def load(name_or_path: str | Path, **parameters: int) -> Isa:
+    """The checked ISA of that name, or of a ``.taidl`` file, with the parameters given and defaults for the others.
+
+    Cached by file and parameters. Raises TaidlError for a description that does not parse or check (or is not there)
+    and TargetError for a parameter that is unknown or out of range.
+    """
+    path = _find(name_or_path)
+    stat = path.stat()
+    definition = _read(str(path), stat.st_mtime_ns, stat.st_size)
+    return _bound(definition, bind(definition, parameters))
+
+
+def check(definition: ast.IsaDef, **parameters: int) -> Isa:
+    """The ISA of a syntax tree; TaidlError for the first fault found."""
+    return instantiate(definition, parameters)
+
+
+def _find(name_or_path: str | Path) -> Path:
+    path = Path(name_or_path)
+    if path.suffix != ".taidl":
+        if str(name_or_path) not in available():
+            raise TaidlError(f"there is no ISA {str(name_or_path)!r}{suggest(str(name_or_path), available())}")
+        path = _ISAS / f"{name_or_path}.taidl"
+    if not path.is_file():
+        raise TaidlError(f"there is no file {path}")
+    return path
+
+
+@lru_cache(maxsize=16)
+def _read(path: str, mtime: int, size: int) -> ast.IsaDef:
+    return parse(Path(path).read_text(encoding="utf-8"), path)
+
+
+@lru_cache(maxsize=64)
+def _bound(definition: ast.IsaDef, parameters: tuple[tuple[str, int], ...]) -> Isa:
+    return check(definition, **dict(parameters))

@@ -1,0 +1,164 @@
+"""Put the blocks of ``def`` in place of their calls, so that an instruction's body stands for itself.
+
+Tensors, ``let`` names and loop variables of a block are renamed for each call (``name~3``: no name of the language
+contains ``~``). An argument that is a number or an unchanging name takes the place of the parameter; any other is
+bound once, before the block, so that a register updated within the block does not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from oracle.errors import TaidlError, suggest
+from oracle.taidl import ast
+
+
+def inline(isa: ast.IsaDef, instruction: ast.InstructionDecl) -> tuple[ast.Statement, ...]:
+    """The instruction's body without calls; TaidlError for an unknown ``def``, a wrong call or recursion."""
+    changing = frozenset(r.name for r in isa.registers)
+    return _Inliner(isa, {d.name: d for d in isa.definitions}, changing).block(instruction.body, _Names(), ())
+
+
+def rename(expr: ast.Expr, names: Mapping[str, ast.Expr]) -> ast.Expr:
+    """The expression with names replaced by expressions."""
+    match expr:
+        case ast.Name(name):
+            return names.get(name, expr)
+        case ast.Element(_, index):
+            return replace(expr, index=rename(index, names))
+        case ast.Unary(_, operand):
+            return replace(expr, operand=rename(operand, names))
+        case ast.Binary(_, left, right):
+            return replace(expr, left=rename(left, names), right=rename(right, names))
+        case ast.Call(_, arguments):
+            return replace(expr, arguments=tuple(rename(a, names) for a in arguments))
+    return expr
+
+
+@dataclass
+class _Names:
+    """What the names of a block stand for; ``suffix`` is empty in the instruction itself."""
+
+    suffix: str = ""
+    integers: dict[str, ast.Expr] = field(default_factory=dict)
+    tensors: dict[str, str] = field(default_factory=dict)
+
+    def expr(self, expr: ast.Expr) -> ast.Expr:
+        return rename(expr, self.integers) if self.integers else expr
+
+    def tensor(self, name: str) -> str:
+        return self.tensors.get(name, name + self.suffix)
+
+    def bind(self, name: str) -> str:
+        if self.suffix:
+            self.integers[name] = ast.Name(name + self.suffix)
+        return name + self.suffix
+
+
+@dataclass
+class _Inliner:
+    isa: ast.IsaDef
+    definitions: dict[str, ast.Definition]
+    changing: frozenset[str]
+    calls: int = 0
+
+    def block(
+        self, body: tuple[ast.Statement, ...], names: _Names, stack: tuple[str, ...]
+    ) -> tuple[ast.Statement, ...]:
+        out: list[ast.Statement] = []
+        for statement in body:
+            if isinstance(statement, ast.Invoke):
+                out += self.invoke(statement, names, stack)
+            else:
+                out.append(self.statement(statement, names, stack))
+        return tuple(out)
+
+    def statement(self, s: ast.Statement, n: _Names, stack: tuple[str, ...]) -> ast.Statement:
+        match s:
+            case ast.Read():
+                return replace(s, dst=n.tensor(s.dst), type=_type(s.type, n.expr), source=_slice(s.source, n.expr))
+            case ast.Write():
+                kind = _type(s.type, n.expr) if s.type else None
+                return replace(s, src=n.tensor(s.src), type=kind, target=_slice(s.target, n.expr))
+            case ast.Op():
+                return self.operation(s, n)
+            case ast.Assign():
+                index = n.expr(s.index) if s.index is not None else None
+                return replace(s, index=index, value=n.expr(s.value))
+            case ast.Let():
+                value = n.expr(s.value)
+                return replace(s, name=n.bind(s.name), value=value)
+            case ast.Assert():
+                return replace(s, condition=n.expr(s.condition))
+            case ast.If():
+                condition = n.expr(s.condition)
+                return replace(s, condition=condition, then=self.block(s.then, n, stack),
+                               otherwise=self.block(s.otherwise, n, stack))
+            case ast.Repeat():
+                count = n.expr(s.count)
+                return replace(s, variable=n.bind(s.variable), count=count, body=self.block(s.body, n, stack))
+        raise AssertionError(s)
+
+    def operation(self, s: ast.Op, n: _Names) -> ast.Op:
+        operands = tuple(
+            replace(o, name=n.tensor(o.name)) if isinstance(o, ast.Tensor) else n.expr(o) for o in s.operands
+        )
+        attributes = tuple(
+            (k, replace(v, items=tuple(n.expr(i) for i in v.items)) if isinstance(v, ast.Group) else n.expr(v))
+            for k, v in s.attributes
+        )
+        return replace(s, dst=n.tensor(s.dst), type=_type(s.type, n.expr), operands=operands, attributes=attributes)
+
+    def invoke(self, call: ast.Invoke, names: _Names, stack: tuple[str, ...]) -> list[ast.Statement]:
+        definition = self.find(call, stack)
+        self.calls += 1
+        inner = _Names(suffix=f"~{self.calls}")
+        bound: list[ast.Statement] = []
+        for parameter, argument in zip(definition.parameters, call.arguments, strict=True):
+            if isinstance(argument, ast.Tensor) != parameter.startswith("%"):
+                wanted = "a tensor" if parameter.startswith("%") else "an integer"
+                message = f"parameter {parameter} of {call.name} is {wanted}"
+                raise self.error(message, argument)
+            if isinstance(argument, ast.Tensor):
+                inner.tensors[parameter[1:]] = names.tensor(argument.name)
+                continue
+            value = names.expr(argument)
+            if isinstance(value, ast.Number) or (isinstance(value, ast.Name) and value.name not in self.changing):
+                inner.integers[parameter] = value
+            else:
+                bound.append(ast.Let(inner.bind(parameter), value, position=argument.position))
+        return [*bound, *self.block(definition.body, inner, (*stack, call.name))]
+
+    def find(self, call: ast.Invoke, stack: tuple[str, ...]) -> ast.Definition:
+        definition = self.definitions.get(call.name)
+        if definition is None:
+            raise self.error(f"unknown def {call.name!r}{suggest(call.name, list(self.definitions))}", call)
+        if call.name in stack:
+            raise self.error(f"def {call.name} calls itself: {' -> '.join((*stack, call.name))}", call)
+        if len(call.arguments) != len(definition.parameters):
+            raise self.error(
+                f"def {call.name} takes {len(definition.parameters)} arguments "
+                f"({', '.join(definition.parameters)}), {len(call.arguments)} given", call,
+            )
+        return definition
+
+    def error(self, message: str, node: ast.Node) -> TaidlError:
+        return TaidlError(message, node.position, self.isa.source)
+
+
+def _type(kind: ast.Type, f: Callable[[ast.Expr], ast.Expr]) -> ast.Type:
+    return replace(kind, dims=tuple(f(d) for d in kind.dims))
+
+
+def _slice(piece: ast.Slice, f: Callable[[ast.Expr], ast.Expr]) -> ast.Slice:
+    return replace(piece, axes=tuple(_axis(a, f) for a in piece.axes))
+
+
+def _axis(axis: ast.Axis, f: Callable[[ast.Expr], ast.Expr]) -> ast.Axis:
+    if isinstance(axis, ast.At):
+        return replace(axis, index=f(axis.index))
+    if isinstance(axis, ast.Walk):
+        return replace(axis, base=f(axis.base), entries=tuple((f(e), f(s)) for e, s in axis.entries))
+    start, stop, step = (f(e) if e is not None else None for e in (axis.start, axis.stop, axis.step))
+    return replace(axis, start=start, stop=stop, step=step)
