@@ -24,11 +24,13 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class UnitUse:
-    """What a unit of the architecture graph did during a layer, in cycles."""
+    """What a unit of the architecture graph did during a layer; the cycles add up to those of the layer."""
 
+    instructions: int
     busy_cycles: int
     dependency_stall_cycles: int
     storage_stall_cycles: int
+    idle_cycles: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""The command line: ``archloom COMMAND ...``.
+
+Results go to stdout (with ``--json`` as one JSON object on one line), everything else to stderr. Exit status: 0, 1 (a
+check failed), 2 (bad input: one message, no traceback), 130 (interrupted).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from oracle.errors import ArchloomError
+from tvm_backend.commands import COMMANDS
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.version import VERSION
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; each sets ``run``, a function from its arguments to an :class:`Outcome`."""
+    parser = argparse.ArgumentParser(
+        prog="archloom", description="One description of an accelerator in: compiler, bit-exact execution, cycles out.")
+    parser.add_argument("--version", action="version", version=f"archloom {VERSION}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.register(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    args = build_parser().parse_args(argv)
+    try:
+        # libraries print where they like: stdout is the result's alone
+        with contextlib.redirect_stdout(sys.stderr):
+            outcome: Outcome = args.run(args)
+        _print(outcome, args.json)
+        return outcome.status
+    except ArchloomError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # the reader has seen enough (a pager, head): not an error, but Python must not flush into it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}")
+
+
+def _print(outcome: Outcome, as_json: bool) -> None:
+    text = json.dumps(outcome.data, allow_nan=False) if as_json else outcome.text
+    try:
+        sys.stdout.write(text.rstrip("\n") + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _fail(message: str, status: int = BAD_INPUT) -> int:
+    print(f"archloom: {message}", file=sys.stderr)
+    return status
+
+
+def entry() -> None:
+    """The console script."""
+    status = main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    entry()

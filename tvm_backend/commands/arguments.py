@@ -1,0 +1,94 @@
+"""Flags that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError
+from tvm_backend import operators
+
+if TYPE_CHECKING:
+    from tvm_backend.frontends import Model
+
+Command = Callable[[argparse.Namespace], Any]
+MODEL_HELP = 'an .onnx file, or an operator such as "gemm(m=512,n=512,k=512)"'
+
+
+def command(subparsers: Any, name: str, run: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
+    """A sub-command with ``--json``; ``run`` takes the parsed arguments and returns an Outcome."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {details}".strip())
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", "-t", default="gemmini", metavar="NAME", help="accelerator (default: gemmini)")
+    parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
+                        help="an option of the target, such as dim=32; repeatable")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
+                        help="shape of an input that the model leaves open; repeatable")
+    parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]",
+                        help="quantize a float model to int8 first, with these inputs (or N random ones, default 8)")
+
+
+def add_output(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+    parser.add_argument("--output", "-o", type=Path, metavar="PATH", help=what, required=required)
+
+
+def options(pairs: Sequence[str]) -> dict[str, str]:
+    """``["dim=16"]`` → ``{"dim": "16"}``; the target reads the values."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value):
+            raise InputError(f"--option {pair!r}: expected KEY=VALUE, such as dim=16")
+        if key in found:
+            raise InputError(f"--option {key!r} is given twice: {found[key]!r} and {value!r}")
+        found[key] = value
+    return found
+
+
+def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``["image:1x3x224x224"]`` → ``{"image": (1, 3, 224, 224)}``."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition(":")
+        parts = sizes.split("x")
+        if not name or not all(p.isascii() and p.isdecimal() and int(p) > 0 for p in parts):
+            raise InputError(f"--input-shape {text!r}: expected NAME:SIZExSIZE..., such as image:1x3x224x224")
+        if name in found:
+            raise InputError(f"--input-shape: input {name!r} is given twice")
+        found[name] = tuple(int(p) for p in parts)
+    return found
+
+
+def operator_of(args: argparse.Namespace) -> operators.Operator | None:
+    """The operator that MODEL spells, if it is no file."""
+    if not operators.looks_like_operator(args.model) or Path(args.model).exists():
+        return None
+    if args.input_shape or args.calibrate:
+        raise InputError(f"{args.model}: --input-shape and --calibrate are for ONNX files, not for operators")
+    return operators.parse(args.model)
+
+
+def load_model(args: argparse.Namespace) -> "Model":
+    """MODEL, quantized first if that was asked for, and imported."""
+    from tvm_backend import frontends
+
+    if (operator := operator_of(args)) is not None:
+        return frontends.load(operators.onnx_model(operator), name=str(operator))
+    if args.calibrate is None:
+        return frontends.load(args.model, input_shapes=shapes(args.input_shape))
+    from tvm_backend.commands.calibration import quantized
+
+    path = Path(args.model)
+    return frontends.load(quantized(path, shapes(args.input_shape), args.calibrate), name=path.stem)

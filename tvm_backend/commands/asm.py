@@ -1,0 +1,136 @@
+"""``asm``: read, check, print and explain an instruction stream."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import ArtifactError, InputError, StreamError, suggest
+from oracle.stream import Instr, Node, Stream
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.report.table import Column, count, render
+
+if TYPE_CHECKING:
+    from oracle.taidl.isa import Isa
+
+
+def register(subparsers: Any) -> None:
+    parser = arguments.command(
+        subparsers, "asm", run, "print, check and explain an instruction stream",
+        "FILE is assembly text, its binary form, or an artifact together with --layer.")
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--layer", metavar="NAME", help="the layer of an artifact whose stream is meant")
+    parser.add_argument("--explain", action="store_true", help="what the stream consists of, instead of its text")
+    parser.add_argument("--binary", action="store_true", help="write the binary form (needs --output)")
+    parser.add_argument("--no-check", action="store_true", help="do not check the stream against its ISA")
+    arguments.add_output(parser, "write there instead of to stdout")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Print the canonical text of the stream, or write it."""
+    from oracle.assembly import to_text
+
+    if args.binary and args.output is None:
+        raise InputError("--binary: give --output as well; the binary form is not printed")
+    stream = read_stream(args.file, args.layer)
+    isa = None if args.no_check else checked(stream)
+    text = explain(stream, isa) if args.explain else to_text(stream)
+    data = {**summary(stream), "text": to_text(stream)}
+    if args.output is not None:
+        from oracle.binary import encode
+        from tvm_backend.files import write_file
+
+        write_file(args.output, encode(stream) if args.binary else text.encode())
+        text, data["output"] = str(args.output), str(args.output)
+    return Outcome(text, data)
+
+
+def read_stream(path: Path, layer: str | None) -> Stream:
+    """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
+    from oracle import assembly, binary
+    from tvm_backend.artifact_files import is_artifact
+    from tvm_backend.files import read_file
+
+    if is_artifact(path):
+        return _of_artifact(path, layer)
+    if path.is_dir():
+        raise ArtifactError(f"{path}: a directory, but not an artifact, or a half-written one: manifest.json is missing")
+    if layer is not None:
+        raise InputError(f"--layer {layer!r}: {path} is not an artifact")
+    blob = read_file(path)
+    if blob.startswith(binary.MAGIC):
+        return binary.decode(blob, str(path))
+    try:
+        return assembly.parse(blob.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise StreamError(f"{path}: neither assembly text nor a binary stream: {error}") from error
+
+
+def _of_artifact(path: Path, layer: str | None) -> Stream:
+    from tvm_backend import artifact
+
+    compiled = artifact.load(path).compiled
+    names = list(compiled.plans)
+    if layer is None:
+        raise InputError(f"{path}: an artifact; say which layer with --layer (it has: {', '.join(names)})")
+    if layer not in compiled.plans:
+        raise InputError(f"{path}: no layer {layer!r}{suggest(layer, names)}")
+    return compiled.plans[layer].stream
+
+
+def checked(stream: Stream) -> "Isa":
+    """The stream's ISA, after the stream was validated and resolved against it."""
+    from oracle import taidl
+    from oracle.resolve import resolve
+
+    isa = taidl.load(stream.isa, **dict(stream.parameters))
+    resolve(stream, isa)
+    return isa
+
+
+def instances(nodes: tuple[Node, ...], times: int = 1) -> Counter[str]:
+    """How often each mnemonic is executed, counted without unrolling loops."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        if isinstance(node, Instr):
+            found[node.mnemonic] += times
+        else:
+            found += instances(node.body, times * node.extent)
+    return found
+
+
+def _lines(nodes: tuple[Node, ...]) -> int:
+    return sum(1 if isinstance(n, Instr) else _lines(n.body) for n in nodes)
+
+
+def summary(stream: Stream) -> dict[str, Any]:
+    """Sizes of a stream as a JSON object."""
+    return {
+        "name": stream.name, "isa": stream.isa, "parameters": dict(stream.parameters), "hbm_bytes": stream.hbm_bytes,
+        "arguments": [_tensor(t) for t in stream.arguments], "results": [_tensor(t) for t in stream.results],
+        "static_instructions": _lines(stream.body), "instructions": stream.count(),
+        "instances": dict(instances(stream.body)),
+    }
+
+
+def _tensor(tensor: Any) -> dict[str, Any]:
+    return {"name": tensor.name, "address": tensor.address, "shape": tensor.shape, "dtype": tensor.dtype}
+
+
+def explain(stream: Stream, isa: "Isa | None") -> str:
+    """Tables of the stream's tensors and of its instructions."""
+    data = summary(stream)
+    parameters = ", ".join(f"{k}={v}" for k, v in stream.parameters)
+    tensors = [[t["name"], t["dtype"], "×".join(map(str, t["shape"])), f"{t['address']:#x}", role]
+               for role, group in (("argument", data["arguments"]), ("result", data["results"])) for t in group]
+    used = [[mnemonic, count(n)] for mnemonic, n in instances(stream.body).most_common()]
+    checked_text = "not checked" if isa is None else "follows its ISA and stays inside its memories"
+    return "\n\n".join([
+        f"{stream.name}: {stream.isa} ({parameters}), {count(stream.hbm_bytes)} bytes of HBM, {checked_text}",
+        render((Column("tensor"), Column("dtype"), Column("shape"), Column("address", "right"), Column("role")), tensors),
+        render((Column("instruction"), Column("executed", "right")), used),
+        f"{count(data['static_instructions'])} instructions in the text, {count(data['instructions'])} executed",
+    ])

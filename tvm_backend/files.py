@@ -1,0 +1,75 @@
+"""Reading and writing the files that a user names: whole or not at all, with errors that name them."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from oracle.errors import InputError
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of ``path``; :class:`InputError` if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {'no such file' if not path.exists() else error.strerror}") from error
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` through a temporary name beside it, so that a failure leaves nothing half-written.
+
+    What exists and is no regular file (a device, a pipe) is written directly.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            _replace(path, data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
+    """The arrays of an ``.npz`` by name, or the one array of an ``.npy``; objects (pickles) are refused."""
+    blob = read_file(path)
+    try:
+        loaded = np.load(io.BytesIO(blob), allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, KeyError) as error:
+        raise InputError(f"{path}: expected an .npz or .npy file of plain arrays: {error}") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write ``arrays`` as an ``.npz``."""
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    write_file(path, out.getvalue())

@@ -1,0 +1,103 @@
+"""QDQ ONNX networks of one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from tvm_backend.operators import Operator
+
+OPSET = 17
+IR_VERSION = 9
+
+
+class _Network:
+    """Nodes and initializers under way."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def node(self, op: str, inputs: list[str], name: str, **attributes: object) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def scale(self, name: str, scale: float, dtype: type) -> list[str]:
+        return [self.constant(f"{name}.scale", np.array(scale, np.float32)),
+                self.constant(f"{name}.zero_point", np.array(0, dtype))]
+
+    def quantized(self, x: str, scale: float) -> str:
+        """``x`` through QuantizeLinear and DequantizeLinear."""
+        parameters = self.scale(x, scale, np.int8)
+        q = self.node("QuantizeLinear", [x, *parameters], f"{x}.q")
+        return self.node("DequantizeLinear", [q, *parameters], f"{x}.dq")
+
+    def dequantized(self, name: str, value: np.ndarray, scale: float) -> str:
+        constant = self.constant(f"{name}.int", value)
+        return self.node("DequantizeLinear", [constant, *self.scale(name, scale, value.dtype.type)], name)
+
+
+def build(op: "Operator", x_scale: float, w_scale: float, y_scale: float, deviation: float, seed: int
+          ) -> onnx.ModelProto:
+    """The network of ``op`` with its weights drawn with the standard ``deviation`` (in int8 units)."""
+    rng = np.random.default_rng(seed)
+    net = _Network()
+    inputs, weight_shape = _shapes(op)
+    quantized = [net.quantized(name, x_scale) for name in inputs]
+    if weight_shape:
+        weight = np.clip(np.rint(rng.standard_normal(weight_shape) * deviation), -127, 127).astype(np.int8)
+        quantized.append(net.dequantized("W", weight, w_scale))
+    if op.kind != "add" and op["bias"]:
+        channels = op["n"] if op.kind == "gemm" else op["o"]
+        bias = rng.integers(-2000, 2000, channels).astype(np.int32)
+        quantized.append(net.dequantized("bias", bias, x_scale * w_scale))
+    y = _operator(net, op, quantized)
+    if op["relu"]:
+        y = net.node("Relu", [y], "relu")
+    if op.kind == "conv2d" and op["pool"]:
+        y = net.quantized(y, y_scale)
+        y = net.node("MaxPool", [y], "pool", kernel_shape=[op["pool"]] * 2, strides=[op["pool_stride"]] * 2,
+                     pads=[op["pool_pad"]] * 4)
+    return _finish(net, op, inputs, net.quantized(y, y_scale))
+
+
+def _shapes(op: "Operator") -> tuple[dict[str, list[int]], tuple[int, ...]]:
+    """Inputs with their shapes, and the shape of the weight (empty if there is none)."""
+    if op.kind == "add":
+        return {"A": [op["size"]], "B": [op["size"]]}, ()
+    if op.kind == "gemm":
+        shape = [op["m"], op["k"]]
+        return {"A": shape if op["batch"] == 1 else [op["batch"], *shape]}, (op["k"], op["n"])
+    return {"A": [op["n"], op["c"], op["h"], op["w"]]}, (op["o"], op["c"], op["k"], op["k"])
+
+
+def _operator(net: _Network, op: "Operator", inputs: list[str]) -> str:
+    if op.kind == "add":
+        return net.node("Add", inputs, "add")
+    if op.kind == "conv2d":
+        return net.node("Conv", inputs, "conv", kernel_shape=[op["k"]] * 2, strides=[op["stride"]] * 2,
+                        pads=[op["pad"]] * 4)
+    if op["batch"] == 1:
+        return net.node("Gemm", inputs, "gemm")
+    product = net.node("MatMul", inputs[:2], "matmul")
+    return net.node("Add", [product, inputs[2]], "matmul.bias") if len(inputs) > 2 else product
+
+
+def _finish(net: _Network, op: "Operator", inputs: dict[str, list[int]], output: str) -> onnx.ModelProto:
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+    net.node("Identity", [output], "Y")
+    graph = helper.make_graph(
+        net.nodes, op.kind, values, [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)], net.weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="archloom")
+    model.ir_version = IR_VERSION
+    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,49 @@
+"""Reports from a partition and its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tvm_backend.compiled import HostOp, Partition, Step
+from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, UnitUse
+from tvm_backend.version import VERSION
+
+if TYPE_CHECKING:
+    from mapper.search import Plan
+
+
+def build(partition: Partition, plans: Mapping[str, "Plan"], clock_hz: float, peak_macs_per_cycle: int) -> Report:
+    """The report of a network; ``plans`` has one entry for each step of the partition."""
+    layers = [
+        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle)
+        for region in partition.regions for step in region.steps
+    ]
+    cycles = sum(layer.cycles or 0 for layer in layers)
+    offloaded = partition.offloaded_macs
+    exact = all(plans[step.name].timing.exact for step in partition.steps())
+    return Report(
+        model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
+        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz, macs=partition.macs, offloaded_macs=offloaded,
+        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=peak_macs_per_cycle,
+        utilization=offloaded / (cycles * peak_macs_per_cycle) if cycles else None,
+        timing="simulated" if exact else "estimated", layers=(*layers, *map(_hosted, partition.host.ops)),
+        host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
+        version=VERSION,
+    )
+
+
+def _accelerated(step: Step, region: str, plan: "Plan", peak: int) -> Layer:
+    timing = plan.timing
+    units = {u.name: UnitUse(u.instructions, u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles,
+                             u.idle_cycles) for u in timing.units if u.instructions}
+    return Layer(
+        name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
+        seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
+        instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
+        mapping=str(plan.mapping), region=region, units=units,
+    )
+
+
+def _hosted(op: HostOp) -> Layer:
+    return Layer(op.name, op.op, "host", op.shape, op.macs, note=f"{HOST_NOTE}: {op.reason}" if op.reason else HOST_NOTE)

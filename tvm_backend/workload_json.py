@@ -1,0 +1,55 @@
+"""Workloads as JSON: the arguments of the functions of :mod:`mapper.workload` that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from oracle.errors import ArtifactError
+
+
+def to_json(workload: Workload) -> dict[str, Any]:
+    """A JSON object from which :func:`from_json` makes the equal workload."""
+    data = {"kind": workload.kind, "name": workload.name, "epilogue": asdict(workload.epilogue),
+            **_ARGUMENTS[workload.kind](workload)}
+    if from_json(data) != workload:
+        raise ArtifactError(f"workload {workload.name!r} is not of a form that artifacts can hold: {workload}")
+    return data
+
+
+def _gemm(w: Workload) -> dict[str, Any]:
+    sizes = {"m": w.extent("m"), "n": w.extent("n"), "k": w.extent("k"), "batch": w.extent("b")}
+    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2}
+
+
+def _conv2d(w: Workload) -> dict[str, Any]:
+    n, height, width, c = w.inputs[0].shape
+    kernel = {name: w.extent(name) for name in ("o", "kh", "kw")}
+    return {"n": n, "h": height, "w": width, "c": c, **kernel, "stride": w.stride, "padding": w.padding}
+
+
+def _add(w: Workload) -> dict[str, Any]:
+    return {"size": w.extent("i")}
+
+
+_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add}
+
+
+def from_json(data: Mapping[str, Any]) -> Workload:
+    """The workload that ``data`` describes; :class:`ArtifactError` if it does not describe one."""
+    try:
+        rest = dict(data)
+        kind, epilogue = rest.pop("kind"), dict(rest.pop("epilogue"))
+        pool = epilogue.pop("pool")
+        if pool is not None:
+            pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
+        for name in ("stride", "padding"):
+            if name in rest:
+                rest[name] = tuple(rest[name])
+        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add}[kind]
+        made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)
+        return made
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"not a workload: {type(error).__name__}: {error}") from error
