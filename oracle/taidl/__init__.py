@@ -34,8 +34,8 @@ def load(name_or_path: str | Path, **parameters: int) -> Isa:
     """
     path = _find(name_or_path)
     stat = path.stat()
-    definition = _read(str(path), stat.st_mtime_ns, stat.st_size)
-    return _bound(definition, bind(definition, parameters))
+    version = (str(path), stat.st_mtime_ns, stat.st_size)
+    return _bound(*version, bind(_read(*version), parameters))
 
 
 def check(definition: ast.IsaDef, **parameters: int) -> Isa:
@@ -60,5 +60,5 @@ def _read(path: str, mtime: int, size: int) -> ast.IsaDef:
 
 
 @lru_cache(maxsize=64)
-def _bound(definition: ast.IsaDef, parameters: tuple[tuple[str, int], ...]) -> Isa:
-    return check(definition, **dict(parameters))
+def _bound(path: str, mtime: int, size: int, parameters: tuple[tuple[str, int], ...]) -> Isa:
+    return check(_read(path, mtime, size), **dict(parameters))

@@ -111,13 +111,12 @@ def bind(definition: ast.IsaDef, values: Mapping[str, int]) -> tuple[tuple[str, 
         if name not in names:
             raise TargetError(f"ISA {definition.name} has no parameter {name!r}{suggest(name, names)}")
     bound = []
+    whose = f"of ISA {definition.name}"
     for p in definition.parameters:
         value = values.get(p.name, p.default)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TargetError(
-                f"parameter {p.name} of ISA {definition.name} must be an integer in {p.low}..{p.high}, found {value!r}"
-            )
+            raise TargetError(f"parameter {p.name} {whose} must be an integer in {p.low}..{p.high}, found {value!r}")
         if not p.low <= value <= p.high:
-            raise TargetError(f"parameter {p.name} of ISA {definition.name} must be in {p.low}..{p.high}, found {value}")
+            raise TargetError(f"parameter {p.name} {whose} must be in {p.low}..{p.high}, found {value}")
         bound.append((p.name, value))
     return tuple(bound)
