@@ -1,0 +1,42 @@
+"""ACADL, the abstract computer architecture description language (arXiv:2402.00069): classes, edges and graphs."""
+
+from acadl_models.acadl.edges import (
+    BACKED_BY,
+    CONTAINS,
+    FORWARD,
+    READ_DATA,
+    WRITE_DATA,
+    ACADLDanglingEdge,
+    ACADLEdge,
+    EdgeKind,
+    connect_dangling_edge,
+)
+from acadl_models.acadl.generate import Generated, Template, architecture, create_ag, generate
+from acadl_models.acadl.graph import ArchitectureGraph, Bank
+from acadl_models.acadl.objects import (
+    DRAM,
+    SRAM,
+    ACADLObject,
+    CacheInterface,
+    Data,
+    DataStorage,
+    ExecuteStage,
+    FunctionalUnit,
+    Instruction,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    MemoryInterface,
+    PipelineStage,
+    RegisterFile,
+    ReplacementPolicy,
+    SetAssociativeCache,
+)
+
+__all__ = [
+    "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",
+    "CacheInterface", "DRAM", "Data", "DataStorage", "EdgeKind", "ExecuteStage", "FORWARD", "FunctionalUnit",
+    "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "MemoryAccessUnit",
+    "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM",
+    "SetAssociativeCache", "Template", "WRITE_DATA", "architecture", "connect_dangling_edge", "create_ag", "generate",
+]

@@ -1,0 +1,153 @@
+"""Edges of architecture graphs: which are allowed, and dangling edges as the ports of templates (section 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from acadl_models.acadl import building
+from acadl_models.acadl.objects import (
+    ACADLObject,
+    CacheInterface,
+    DataStorage,
+    ExecuteStage,
+    FunctionalUnit,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+)
+
+
+class EdgeKind(Enum):
+    """What an edge means; the value says between which objects it may run."""
+
+    CONTAINS = "from an ExecuteStage to a FunctionalUnit (from an InstructionFetchStage to its InstructionMemoryAccessUnit)"
+    FORWARD = "from a PipelineStage to another PipelineStage that is no InstructionFetchStage"
+    READ_DATA = "from a RegisterFile to a FunctionalUnit, or from a DataStorage to a MemoryAccessUnit"
+    WRITE_DATA = "from a FunctionalUnit to a RegisterFile, or from a MemoryAccessUnit to a DataStorage"
+    BACKED_BY = "from a CacheInterface to the DataStorage behind it"
+
+
+CONTAINS = EdgeKind.CONTAINS
+FORWARD = EdgeKind.FORWARD
+READ_DATA = EdgeKind.READ_DATA
+WRITE_DATA = EdgeKind.WRITE_DATA
+BACKED_BY = EdgeKind.BACKED_BY
+
+
+def allowed(source: object, target: object, kind: EdgeKind) -> bool:
+    """Whether the class diagram (section 3) has such an edge."""
+    if kind is CONTAINS:
+        if isinstance(source, InstructionFetchStage) or isinstance(target, InstructionMemoryAccessUnit):
+            return isinstance(source, InstructionFetchStage) and isinstance(target, InstructionMemoryAccessUnit)
+        return isinstance(source, ExecuteStage) and isinstance(target, FunctionalUnit)
+    if kind is FORWARD:
+        stages = isinstance(source, PipelineStage) and isinstance(target, PipelineStage)
+        return stages and not isinstance(target, InstructionFetchStage)
+    if kind is BACKED_BY:
+        return isinstance(source, CacheInterface) and isinstance(target, DataStorage) and source is not target
+    storage, unit = (source, target) if kind is READ_DATA else (target, source)
+    if kind is WRITE_DATA and isinstance(unit, InstructionMemoryAccessUnit) and isinstance(storage, DataStorage):
+        return False
+    if isinstance(storage, DataStorage):
+        return isinstance(unit, MemoryAccessUnit)
+    return isinstance(storage, RegisterFile) and isinstance(unit, FunctionalUnit)
+
+
+def edge_fault(source: object, target: object, kind: object) -> str | None:
+    """Why the edge is forbidden, or None."""
+    if not isinstance(kind, EdgeKind):
+        valid = ", ".join(k.name for k in EdgeKind)
+        return f"edge {_show(source)} -> {_show(target)}: the kind must be one of {valid}, not {kind!r}"
+    for end, value in (("source", source), ("target", target)):
+        if not isinstance(value, ACADLObject):
+            return f"{kind.name} edge {_show(source)} -> {_show(target)}: the {end} must be an ACADL object, not {value!r}"
+    if allowed(source, target, kind):
+        return None
+    turned = "; turn it round" if kind is not CONTAINS and allowed(target, source, kind) else ""
+    return (
+        f"forbidden {kind.name} edge {_show(source)} -> {_show(target)}: "
+        f"{kind.name} edges run {kind.value}{turned}"
+    )
+
+
+def _show(value: object) -> str:
+    return str(value) if isinstance(value, ACADLObject) else repr(value)
+
+
+class ACADLEdge:
+    """An edge of ``kind`` from ``source`` to ``target``; joins the graph under construction if it is allowed."""
+
+    __slots__ = ("source", "target", "kind")
+
+    def __init__(self, source: ACADLObject, target: ACADLObject, kind: EdgeKind) -> None:
+        self.source = source
+        self.target = target
+        self.kind = kind
+        problem = edge_fault(source, target, kind)
+        if problem is not None:
+            building.fault(problem)
+        else:
+            building.add_edge(self)
+
+    def __repr__(self) -> str:
+        return f"ACADLEdge({self.source}, {self.target}, {self.kind})"
+
+
+@dataclass(frozen=True, eq=False)
+class ACADLDanglingEdge:
+    """An edge of which one end is open: a port of a template. Creates nothing until it is connected."""
+
+    kind: EdgeKind
+    source: ACADLObject | None = None
+    target: ACADLObject | None = None
+
+    def __post_init__(self) -> None:
+        ends = [e for e in (self.source, self.target) if e is not None]
+        if not isinstance(self.kind, EdgeKind):
+            valid = ", ".join(k.name for k in EdgeKind)
+            building.fault(f"dangling edge: the kind must be one of {valid}, not {self.kind!r}")
+        elif len(ends) != 1 or not isinstance(ends[0], ACADLObject):
+            found = f"source {_show(self.source)} and target {_show(self.target)}"
+            building.fault(f"dangling {self.kind.name} edge: expected one ACADL object as source or target, found {found}")
+
+    def __str__(self) -> str:
+        ends = f"{_show(self.source) if self.source else '?'} -> {_show(self.target) if self.target else '?'}"
+        return f"dangling {getattr(self.kind, 'name', self.kind)} edge {ends}"
+
+
+def connect_dangling_edge(first: Any, second: Any) -> ACADLEdge | None:
+    """Join two dangling edges of one kind, or a dangling edge and an object, to an edge.
+
+    A pair that cannot be joined, or that makes an edge which the class diagram forbids, is a fault of the graph (and
+    None is returned); outside of ``@generate`` it raises GraphError.
+    """
+    ports = [e for e in (first, second) if isinstance(e, ACADLDanglingEdge)]
+    objects = [e for e in (first, second) if isinstance(e, ACADLObject)]
+    if not ports or len(ports) + len(objects) != 2:
+        building.fault(
+            "connect_dangling_edge takes two dangling edges, or one and an ACADL object, "
+            f"not {_label(first)} and {_label(second)}"
+        )
+        return None
+    kinds = {p.kind for p in ports}
+    sources = [p.source for p in ports if p.source is not None]
+    targets = [p.target for p in ports if p.target is not None]
+    if len(kinds) != 1:
+        building.fault(f"cannot connect {first} with {second}: their kinds differ")
+        return None
+    if objects:
+        (sources if not sources else targets).append(objects[0])
+    if len(sources) != 1 or len(targets) != 1:
+        end = "sources" if len(sources) > 1 else "targets"
+        building.fault(f"cannot connect {_label(first)} with {_label(second)}: both are {end}")
+        return None
+    edge = ACADLEdge(sources[0], targets[0], ports[0].kind)
+    return edge if edge_fault(sources[0], targets[0], ports[0].kind) is None else None
+
+
+def _label(value: object) -> str:
+    return str(value) if isinstance(value, (ACADLObject, ACADLDanglingEdge)) else repr(value)

@@ -1,0 +1,127 @@
+"""``@generate``, templates and ``create_ag()``: from a Python function to an architecture graph (section 4)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ParamSpec
+
+from acadl_models.acadl import building
+from acadl_models.acadl.building import Builder
+from acadl_models.acadl.graph import ArchitectureGraph, place_buffers
+from acadl_models.acadl.rules import check
+from oracle.errors import GraphError
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A checked architecture, before :func:`create_ag` makes its graph; ``value`` is what the function returned."""
+
+    graph: ArchitectureGraph
+    value: Any
+
+
+_last: ContextVar[Generated | None] = ContextVar("acadl_last_generated", default=None)
+
+
+def generate(function: Callable[P, Any]) -> Callable[P, Generated]:
+    """Decorator of a function that makes an architecture's objects and edges.
+
+    Calling the function collects them and checks every validity rule; a GraphError lists all faults at once. Call
+    :func:`architecture` inside to state clock, parameters and buffers; :func:`create_ag` makes the graph afterwards.
+    """
+
+    @functools.wraps(function)
+    def generating(*args: P.args, **kwargs: P.kwargs) -> Generated:
+        builder = Builder(function.__name__)
+        with building.collecting(builder):
+            value = function(*args, **kwargs)
+        generated = Generated(_graph(builder), value)
+        _last.set(generated)
+        return generated
+
+    return generating
+
+
+def _graph(builder: Builder) -> ArchitectureGraph:
+    buffers, faults = place_buffers(builder.buffers, builder.objects)
+    faults = builder.faults + check(builder.objects, builder.edges) + faults
+    if faults:
+        raise GraphError(builder.name, faults)
+    return ArchitectureGraph(
+        name=builder.name,
+        clock_hz=float(builder.clock_hz),
+        parameters=dict(builder.parameters),
+        objects={o.name: o for o in builder.objects},
+        edges=tuple(builder.edges),
+        buffers=buffers,
+        dims=dict(builder.dims),
+    )
+
+
+def create_ag(generated: Generated | None = None) -> ArchitectureGraph:
+    """The architecture graph of ``generated``, by default of the last ``@generate`` function that was called."""
+    found = generated if generated is not None else _last.get()
+    if not isinstance(found, Generated):
+        problem = "nothing was generated yet" if found is None else f"expected what a @generate function returns, not {found!r}"
+        raise GraphError("(no graph)", [f"create_ag(): {problem}; call a function decorated with @generate first"])
+    return found.graph
+
+
+def architecture(
+    name: str | None = None,
+    *,
+    clock_hz: float = 1e9,
+    parameters: Mapping[str, int] | None = None,
+    buffers: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> None:
+    """State, inside a ``@generate`` function, the facts that are not objects.
+
+    ``buffers`` says where each tensor buffer of the ISA lies: a storage or register file, a list of banks (whose
+    ``address_ranges`` tell which rows each holds), or a list of ``(storage, start, stop)`` in rows. ``parameters`` are
+    those of the ISA that the structure fixes; ``dims`` names the dimensions of cores.
+    """
+    builder = building.active()
+    if builder is None:
+        raise GraphError(str(name), ["architecture() belongs inside a function decorated with @generate"])
+    if not isinstance(clock_hz, (int, float)) or not clock_hz > 0:
+        building.fault(f"clock_hz must be a positive number, not {clock_hz!r}")
+        clock_hz = 1e9
+    for what, table in (("parameters", parameters), ("dims", dims)):
+        for key, value in (table or {}).items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                building.fault(f"{what}[{key!r}] must be an integer, not {value!r}")
+    builder.name = name or builder.name
+    builder.clock_hz = clock_hz
+    builder.parameters = dict(parameters or {})
+    builder.buffers = dict(buffers or {})
+    builder.dims = dict(dims or {})
+
+
+class _TemplateType(type):
+    """Makes the objects of a template in the scope of its name."""
+
+    def __call__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
+        template: Any = object.__new__(cls)
+        with building.scope(name) as path:
+            template.name = path
+            template.__init__(name, *args, **kwargs)
+        return template
+
+
+class Template(metaclass=_TemplateType):
+    """Base of templates: a subclass makes objects, edges and dangling edges in its ``__init__(self, name, ...)``.
+
+    The names of the objects are prefixed with the template's: ``PE("pe[0][1]")`` with a unit ``fu`` holds
+    ``pe[0][1].fu``. Templates nest. ``name`` is the whole path.
+    """
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        """``name`` is already stored when a subclass runs; nothing is left to do."""

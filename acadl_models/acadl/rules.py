@@ -1,0 +1,247 @@
+"""The validity rules of architecture graphs (sections 3, 4 and 6 of the paper), each a function that lists faults.
+
+Every rule sees the objects and those edges that the class diagram allows; a fault names the object by its path, what
+was found and what would be right. ``check`` applies them all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from acadl_models.acadl.edges import BACKED_BY, CONTAINS, FORWARD, READ_DATA, WRITE_DATA, ACADLEdge, EdgeKind
+from acadl_models.acadl.objects import (
+    ACADLObject,
+    CacheInterface,
+    DataStorage,
+    FunctionalUnit,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+)
+
+
+class Sketch:
+    """Objects and edges by identity: names may still clash."""
+
+    def __init__(self, objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge]) -> None:
+        self.objects = objects
+        self.edges = edges
+        self._out: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
+        self._in: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
+        for edge in edges:
+            self._out.setdefault((edge.kind, id(edge.source)), []).append(edge.target)
+            self._in.setdefault((edge.kind, id(edge.target)), []).append(edge.source)
+
+    def targets(self, kind: EdgeKind, source: ACADLObject) -> list[ACADLObject]:
+        return self._out.get((kind, id(source)), [])
+
+    def sources(self, kind: EdgeKind, target: ACADLObject) -> list[ACADLObject]:
+        return self._in.get((kind, id(target)), [])
+
+    def stages(self) -> list[PipelineStage]:
+        return [o for o in self.objects if isinstance(o, PipelineStage)]
+
+    def fetch_stages(self) -> list[InstructionFetchStage]:
+        return [o for o in self.objects if isinstance(o, InstructionFetchStage)]
+
+
+def check(objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge]) -> list[str]:
+    """All faults of all rules, in the order of :data:`RULES`."""
+    sketch = Sketch(objects, edges)
+    return [fault for rule in RULES for fault in rule(sketch)]
+
+
+def attributes(g: Sketch) -> Iterable[str]:
+    """Every attribute has a value of its type and range."""
+    return (f"{o}: {fault}" for o in g.objects for fault in o.faults())
+
+
+def unique_names(g: Sketch) -> Iterable[str]:
+    """Names are unique in the graph."""
+    for name, count in Counter(o.name for o in g.objects).items():
+        if count > 1:
+            classes = ", ".join(type(o).__name__ for o in g.objects if o.name == name)
+            yield f"duplicate name {name!r}: {count} objects carry it ({classes}); every object needs its own name"
+
+
+def edges_inside(g: Sketch) -> Iterable[str]:
+    """Edges join objects of this graph, and no edge is stated twice."""
+    known = {id(o) for o in g.objects}
+    seen: set[tuple[EdgeKind, int, int]] = set()
+    for e in g.edges:
+        for end in (e.source, e.target):
+            if id(end) not in known:
+                yield f"{e.kind.name} edge {e.source} -> {e.target}: {end} was not made inside this @generate function"
+        key = (e.kind, id(e.source), id(e.target))
+        if key in seen:
+            yield f"{e.kind.name} edge {e.source} -> {e.target} is stated twice"
+        seen.add(key)
+
+
+def contained_once(g: Sketch) -> Iterable[str]:
+    """A functional unit is contained in exactly one stage."""
+    for unit in g.objects:
+        if not isinstance(unit, FunctionalUnit):
+            continue
+        stages = g.sources(CONTAINS, unit)
+        owner = "InstructionFetchStage" if isinstance(unit, InstructionMemoryAccessUnit) else "ExecuteStage"
+        if not stages:
+            yield f"{unit} is contained in no stage: add a CONTAINS edge from an {owner} to it"
+        elif len({id(s) for s in stages}) > 1:
+            yield f"{unit} is contained in {_list(stages)}: a unit belongs to exactly one stage"
+
+
+def one_instruction_memory(g: Sketch) -> Iterable[str]:
+    """A fetch stage contains exactly one InstructionMemoryAccessUnit, which reads exactly one instruction memory."""
+    for stage in g.fetch_stages():
+        units = g.targets(CONTAINS, stage)
+        if len(units) != 1:
+            yield f"{stage} contains {_list(units)}: expected exactly one InstructionMemoryAccessUnit"
+    for unit in g.objects:
+        if isinstance(unit, InstructionMemoryAccessUnit):
+            memories = [s for s in g.sources(READ_DATA, unit) if isinstance(s, DataStorage)]
+            if len(memories) != 1:
+                yield (
+                    f"{unit} reads {_list(memories)}: expected exactly one instruction memory "
+                    "(a READ_DATA edge from a DataStorage)"
+                )
+
+
+def fetch_fits(g: Sketch) -> Iterable[str]:
+    """The issue buffer holds at least one fetch: ``issue_buffer_size >= port_width`` of the instruction memory."""
+    for stage in g.fetch_stages():
+        for unit in g.targets(CONTAINS, stage):
+            for memory in g.sources(READ_DATA, unit):
+                if isinstance(memory, DataStorage) and not stage.faults() and not memory.faults():
+                    if stage.issue_buffer_size < memory.port_width:
+                        yield (
+                            f"{stage}: issue_buffer_size {stage.issue_buffer_size} is below the port_width "
+                            f"{memory.port_width} of {memory}: no fetch would ever find room"
+                        )
+
+
+def ports(g: Sketch) -> Iterable[str]:
+    """At most ``read_write_ports`` memory access units are attached to a storage."""
+    for storage in g.objects:
+        if isinstance(storage, DataStorage) and not storage.faults():
+            attached = [*g.targets(READ_DATA, storage), *g.sources(WRITE_DATA, storage)]
+            units = {id(u): u for u in attached if isinstance(u, MemoryAccessUnit)}
+            if len(units) > storage.read_write_ports:
+                yield (
+                    f"{storage}: {len(units)} memory access units are attached ({_list(units.values())}) "
+                    f"but read_write_ports is {storage.read_write_ports}"
+                )
+
+
+def has_fetch(g: Sketch) -> Iterable[str]:
+    """A graph with stages has an InstructionFetchStage; a graph has objects."""
+    if not g.objects:
+        yield "the graph has no objects: make them inside the @generate function"
+    elif not g.fetch_stages():
+        yield "the graph has no InstructionFetchStage: no instruction would ever enter it"
+
+
+def acyclic(g: Sketch) -> Iterable[str]:
+    """FORWARD edges form no cycle."""
+    state: dict[int, int] = {}
+    for root in g.stages():
+        trail: list[ACADLObject] = []
+        work: list[tuple[ACADLObject, bool]] = [(root, False)]
+        while work:
+            stage, leaving = work.pop()
+            if leaving:
+                state[id(stage)] = 2
+                trail.pop()
+            elif state.get(id(stage)) is None:
+                state[id(stage)] = 1
+                trail.append(stage)
+                work.append((stage, True))
+                for after in reversed(g.targets(FORWARD, stage)):
+                    if state.get(id(after)) == 1:
+                        loop = [*trail[[id(t) for t in trail].index(id(after)):], after]
+                        yield f"FORWARD edges form a cycle: {' -> '.join(o.name for o in loop)}"
+                    elif state.get(id(after)) is None:
+                        work.append((after, False))
+
+
+def _reached(g: Sketch) -> set[int]:
+    """Ids of the stages that can be reached from a fetch stage."""
+    seen: set[int] = set()
+    work: list[ACADLObject] = list(g.fetch_stages())
+    while work:
+        stage = work.pop()
+        if id(stage) not in seen:
+            seen.add(id(stage))
+            work += g.targets(FORWARD, stage)
+    return seen
+
+
+def reachable(g: Sketch) -> Iterable[str]:
+    """Every stage can be reached from a fetch stage."""
+    seen = _reached(g)
+    for stage in g.stages():
+        if id(stage) not in seen and g.fetch_stages():
+            yield f"{stage} cannot be reached from a fetch stage over FORWARD edges"
+
+
+def leads_somewhere(g: Sketch) -> Iterable[str]:
+    """Every stage contains a unit that processes instructions or forwards to one that does."""
+    useful: set[int] = set()
+    work = [s for s in g.stages() if not isinstance(s, InstructionFetchStage) and g.targets(CONTAINS, s)]
+    pending: list[ACADLObject] = list(work)
+    while pending:
+        stage = pending.pop()
+        if id(stage) not in useful:
+            useful.add(id(stage))
+            pending += g.sources(FORWARD, stage)
+    for stage in g.stages():
+        if id(stage) not in useful:
+            yield f"{stage} leads to no functional unit: no instruction could ever be forwarded to or from it"
+
+
+def connected_storages(g: Sketch) -> Iterable[str]:
+    """Every register file and storage is read or written by a unit, or backs a cache."""
+    for o in g.objects:
+        if isinstance(o, (RegisterFile, DataStorage)):
+            if not (g.targets(READ_DATA, o) or g.sources(WRITE_DATA, o) or g.sources(BACKED_BY, o)):
+                yield f"{o} is connected to no functional unit: add a READ_DATA or WRITE_DATA edge, or remove it"
+
+
+def storage_access(g: Sketch) -> Iterable[str]:
+    """A MemoryAccessUnit that is no instruction fetcher has at least one edge to a data storage."""
+    for unit in g.objects:
+        if isinstance(unit, MemoryAccessUnit) and not isinstance(unit, InstructionMemoryAccessUnit):
+            attached = [*g.sources(READ_DATA, unit), *g.targets(WRITE_DATA, unit)]
+            if not any(isinstance(s, DataStorage) for s in attached):
+                yield f"{unit} reads and writes no DataStorage: add READ_DATA or WRITE_DATA edges, or make it a FunctionalUnit"
+
+
+def caches_backed(g: Sketch) -> Iterable[str]:
+    """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
+    for cache in g.objects:
+        if not isinstance(cache, CacheInterface):
+            continue
+        behind = g.targets(BACKED_BY, cache)
+        if len(behind) != 1:
+            yield f"{cache} is backed by {_list(behind)}: expected exactly one BACKED_BY edge to a DataStorage"
+            continue
+        seen: list[ACADLObject] = [cache]
+        while behind and behind[0] not in seen:
+            seen.append(behind[0])
+            behind = g.targets(BACKED_BY, behind[0])
+        if behind and behind[0] is cache:
+            yield f"BACKED_BY edges form a cycle: {' -> '.join(o.name for o in [*seen, cache])}"
+
+
+def _list(objects: Iterable[ACADLObject]) -> str:
+    return ", ".join(str(o) for o in objects) or "nothing"
+
+
+Rule = Callable[[Sketch], Iterable[str]]
+RULES: tuple[Rule, ...] = (
+    attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, ports,
+    acyclic, reachable, leads_somewhere, connected_storages, storage_access, caches_backed,
+)

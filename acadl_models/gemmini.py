@@ -1,0 +1,241 @@
+"""Gemmini (ucb-bar/gemmini) as an ACADL architecture graph.
+
+The figures are those of its public default configuration (``Configs.scala``, ``GemminiConfigs.scala``,
+``ExecuteController.scala``). Sizes are stated here once; the ISA's parameters are derived by :func:`isa_parameters`.
+
+How the hardware is modelled:
+
+* Instructions arrive one a cycle and wait in the reservation station (the issue buffer: ``rs_ld + rs_st + rs_ex``
+  entries) for the queue of their controller. An instruction keeps its entry until it is finished, which bounds the
+  instructions in flight: ``rs_ld`` loads, ``rs_st`` stores and ``rs_ex / 2`` products (a product is a preload and a
+  compute).
+* The **mesh** takes a product as a pair: ``preload`` (one cycle) and ``compute_*``. Together they occupy it for as many
+  cycles as rows are fed into it: ``max(rows of A, rows of the streamed operand, 4)`` where weights stay and nothing is
+  transposed, else ``dim``. New weights come in while another product leaves: a ``compute_preloaded`` with weights feeds
+  ``dim`` rows. From the first row in to the first row out it takes ``2 * dim`` cycles (down the columns, then aligned
+  along them) and ``spad_read_cycles``. The operands' beats have passed when processing starts and the results' beats
+  follow it, so ``latency`` is what lies between: ``2 * dim + spad_read_cycles - 1 - rows fed``.
+* **Banks** take two requests at a time, a row each in a cycle; a slot is one stream of rows. Accumulation is done by the
+  adders at the accumulator's banks. With ``scratchpad_single_ported`` the streams of a scratchpad bank share one port.
+* **DMA**: each row of an instruction is a request of its own, issued one a cycle. All traffic shares one bus of
+  ``dma_bus_bits`` a cycle to the DRAM, both directions together: the simplest that never flatters. Every contiguous
+  piece of memory takes whole beats of the bus. ``dram_latency_cycles`` is an assumption of this model (L2 and DRAM are
+  outside of Gemmini's configuration).
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.objects import UnitLatency
+from oracle.errors import TargetError
+
+NONE = 0xFFFFFFFF
+"""The local address that stands for no operand."""
+
+_STORE_SCALE_CYCLES = 8
+"""Stages of the scaling unit between accumulator and DMA (``acc_scale_args``)."""
+
+_LOAD_SCALE_CYCLES = 4
+"""Stages of the scaling unit between DMA and scratchpad (``mvin_scale_args``)."""
+
+
+class Fetch(Template):
+    """The core that issues one instruction a cycle into the reservation station."""
+
+    def __init__(self, name: str, entries: int) -> None:
+        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = SRAM("memory", data_width=128, address_ranges=[(0, 1 << 40)])
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.memory, self.unit, READ_DATA)
+
+
+class Controller(Template):
+    """A decoupled controller: its queue, and a stage with one access unit."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, queue: int, mnemonics: set[str], latency: UnitLatency, interval: UnitLatency,
+        in_flight: int,
+    ) -> None:
+        self.queue = PipelineStage("queue", latency=1, depth=queue)
+        self.stage = ExecuteStage("stage", latency=1)
+        self.unit = MemoryAccessUnit(
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+        )
+        ACADLEdge(fetch.stage, self.queue, FORWARD)
+        ACADLEdge(self.queue, self.stage, FORWARD)
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+
+    def connect(self, *, reads: list[SRAM | DRAM], writes: list[SRAM | DRAM]) -> None:
+        for storage in reads:
+            ACADLEdge(storage, self.unit, READ_DATA)
+        for storage in writes:
+            ACADLEdge(self.unit, storage, WRITE_DATA)
+
+
+def gemmini(
+    *,
+    dim: int = 16,
+    scratchpad_kib: int | None = None,
+    accumulator_kib: int | None = None,
+    scratchpad_banks: int = 4,
+    accumulator_banks: int = 2,
+    scratchpad_single_ported: bool = False,
+    spad_read_cycles: int = 4,
+    dma_bus_bits: int = 128,
+    dma_max_bytes: int = 64,
+    ld_queue: int = 8,
+    st_queue: int = 2,
+    ex_queue: int = 8,
+    rs_ld: int = 8,
+    rs_st: int = 4,
+    rs_ex: int = 16,
+    max_in_flight: int = 16,
+    dram_latency_cycles: int = 100,
+    dram_gib: int = 16,
+    clock_hz: float = 1e9,
+) -> ArchitectureGraph:
+    """Gemmini with a ``dim`` × ``dim`` array; one graph serves both dataflows (``config_ex`` chooses).
+
+    Sizes in KiB; by default 256 KiB of scratchpad and 64 KiB of accumulator, grown where ``dim`` needs it to at least 8
+    tiles of ``dim`` × ``dim`` int8 and 4 of int32. The rows are a multiple of the banks: a size that is given is rounded
+    down to one, a default up. Raises TargetError that lists every option out of range.
+    """
+    _check_options(locals())
+    spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)
+    acc_rows = _rows("accumulator_kib", accumulator_kib, max(64 << 10, 16 * dim * dim), 4 * dim, accumulator_banks, dim)
+
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "dram", data_width=8, port_width=dma_bus_bits // 8, max_concurrent_requests=max_in_flight,
+            read_write_ports=2, shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
+            address_ranges=[(0, dram_gib << 30)],
+        )
+        spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
+        acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
+        pe = RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
+        fetch = Fetch("fetch", rs_ld + rs_st + rs_ex)
+
+        load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))
+        load.connect(reads=[memory], writes=[*spad, *acc])
+        store = _store(fetch, st_queue, min(rs_st, max_in_flight))
+        store.connect(reads=[*spad, *acc], writes=[memory])
+        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles)
+        execute.connect(reads=[*spad], writes=[*spad, *acc])
+        ACADLEdge(pe, execute.unit, READ_DATA)
+        ACADLEdge(execute.unit, pe, WRITE_DATA)
+        architecture(
+            "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
+            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe},
+        )
+
+    return create_ag(build())
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``gemmini.taidl`` that belong to the graph: ``dim, spad_rows, acc_rows, dma_bytes``."""
+    rows = {name: sum((bank.stop or 0) - bank.start for bank in graph.buffers[name]) for name in ("spad", "acc")}
+    return {**graph.parameters, "spad_rows": rows["spad"], "acc_rows": rows["acc"]}
+
+
+def _load(fetch: Fetch, queue: int, in_flight: int) -> Controller:
+    moves = {"mvin", "mvin2", "mvin3"}
+    latency: UnitLatency = {"config_ld": 1, "*": _LOAD_SCALE_CYCLES}
+    interval: UnitLatency = {"config_ld": 1, "*": "rows"}
+    return Controller("load", fetch, queue, moves | {"config_ld"}, latency, interval, in_flight)
+
+
+def _store(fetch: Fetch, queue: int, in_flight: int) -> Controller:
+    # pooling reads every element of every window; a store wider than the array moves a row of each block
+    rows = (
+        "max(1, st_porows * st_pocols * st_pool_size * st_pool_size) if st_pool_stride != 0 "
+        "else rows * cdiv(cols, dim)"
+    )
+    latency: UnitLatency = {"config_st": 1, "mvout": _STORE_SCALE_CYCLES}
+    return Controller(
+        "store", fetch, queue, {"config_st", "mvout"}, latency, {"config_st": 1, "mvout": rows}, in_flight
+    )
+
+
+def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) -> Controller:
+    fed = f"max(a_rows if a != {NONE} else 1, bd_rows if bd != {NONE} else 1, 4)"
+    square = "ex_dataflow == 0 or ex_a_transpose == 1 or ex_b_transpose == 1"
+    rows = {
+        "compute_preloaded": f"(dim if {square} or pre_addr != {NONE} else {fed})",
+        "compute_accumulated": f"(dim if {square} else {fed})",
+    }
+    # the cycle of the preload is part of the pair
+    interval = {mnemonic: f"{r} - 1" for mnemonic, r in rows.items()}
+    latency = {mnemonic: f"max(0, 2 * dim + {spad_read_cycles - 1} - {r})" for mnemonic, r in rows.items()}
+    # ordering against the host is not modelled: a fence or flush costs its issue slot
+    others = {"preload", "config_ex", "flush", "fence"}
+    return Controller(
+        "execute", fetch, queue, {*rows, *others}, {**latency, "*": 1}, {**interval, "*": 1}, in_flight
+    )
+
+
+def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[SRAM]:
+    each = rows // banks
+    return [
+        SRAM(
+            f"{name}[{i}]", data_width=data_width, max_concurrent_requests=2, read_write_ports=3, port_width=1,
+            shared_port=shared_port, address_ranges=[(i * each, (i + 1) * each)],
+        )
+        for i in range(banks)
+    ]
+
+
+def _rows(option: str, kib: int | None, default_bytes: int, row_bytes: int, banks: int, least: int) -> int:
+    """Rows of a memory, a multiple of the banks; a size that is given must hold ``least`` of them."""
+    if kib is None:
+        return -(-default_bytes // (row_bytes * banks)) * banks
+    rows = (kib << 10) // row_bytes // banks * banks
+    if rows < least:
+        need = -(-(-(-least // banks) * banks) * row_bytes // 1024)
+        raise TargetError(f"gemmini: {option}={kib} holds {rows} rows; at least {least} are needed: {need} KiB or more")
+    return rows
+
+
+_RANGES: dict[str, tuple[int, int]] = {
+    "dim": (4, 256), "scratchpad_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "scratchpad_banks": (1, 64),
+    "accumulator_banks": (1, 64), "spad_read_cycles": (1, 1000), "dma_bus_bits": (8, 65536), "dma_max_bytes": (1, 4096),
+    "ld_queue": (1, 1024), "st_queue": (1, 1024), "ex_queue": (1, 1024), "rs_ld": (1, 1024), "rs_st": (1, 1024),
+    "rs_ex": (2, 1024), "max_in_flight": (1, 1024), "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 20),
+}
+
+
+def _check_options(options: dict[str, object]) -> None:
+    problems = []
+    for name, (low, high) in _RANGES.items():
+        value = options[name]
+        if value is None and name.endswith("_kib"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    bus = options["dma_bus_bits"]
+    if isinstance(bus, int) and bus % 8:
+        problems.append(f"dma_bus_bits must be a multiple of 8, not {bus}")
+    if not isinstance(options["scratchpad_single_ported"], bool):
+        problems.append(f"scratchpad_single_ported must be True or False, not {options['scratchpad_single_ported']!r}")
+    if problems:
+        raise TargetError("gemmini: " + "; ".join(problems))
