@@ -1,0 +1,112 @@
+"""Mappings: how one workload is cut into tiles, in which order they run, where each operand waits and how often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping as MappingABC
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from oracle.errors import MappingError
+
+Level: TypeAlias = Literal["stream", "hoist", "interleave"]
+"""When a tile of an operand is loaded.
+
+``stream``: for each chunk of the reduction, just before it is used. ``hoist``: with its whole reduction extent, before
+the loops that do not index it. ``interleave``: kept as with ``hoist``, but each chunk is loaded just before its
+first use, among the computations of the first iteration of those loops.
+"""
+
+LEVELS: tuple[str, ...] = ("stream", "hoist", "interleave")
+STORES: tuple[str, ...] = ("after", "interleave")
+DATAFLOWS: tuple[str, ...] = ("ws", "os")
+PACKINGS: tuple[str, ...] = ("channels", "kernel_row")
+
+
+@dataclass(frozen=True, order=True)
+class Mapping:
+    """One point of the mapping space; with the workload and the accelerator enough to emit the stream again.
+
+    ``kind``: the workload's kind as it is emitted (a 1 × 1 convolution may be emitted as a ``gemm``).
+    ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums there.
+    ``tile``: extents of a tile in elements, by dimension (``gemm``: m, n, k; ``conv2d``: oh, ow, o, c, where oh and ow
+    count pooled rows and columns if the epilogue pools; ``add``: rows).
+    ``order``: the loops over tiles, outermost first, without the reduction, which is always innermost.
+    ``loads``: for each operand its :data:`Level`.
+    ``buffers``: for each operand and the result how many tiles are held at a time (2 is double buffering).
+    ``store``: ``after`` the tile is complete, or ``interleave``\\ d with the last step of its reduction.
+    ``packing``: what a row of the scratchpad holds in a convolution: ``channels`` of one pixel, or a
+    ``kernel_row`` of pixels × channels.
+    """
+
+    kind: Literal["gemm", "conv2d", "add"]
+    dataflow: Literal["ws", "os"]
+    tile: tuple[tuple[str, int], ...]
+    order: tuple[str, ...] = ()
+    loads: tuple[tuple[str, Level], ...] = ()
+    buffers: tuple[tuple[str, int], ...] = ()
+    store: Literal["after", "interleave"] = "after"
+    packing: Literal["channels", "kernel_row"] = "channels"
+
+    def size(self, dim: str) -> int:
+        """Extent of a tile along ``dim``, in elements."""
+        return _lookup(self.tile, dim, "tile size")
+
+    def level(self, operand: str) -> Level:
+        """When tiles of ``operand`` are loaded."""
+        return _lookup(self.loads, operand, "load level")
+
+    def slots(self, operand: str) -> int:
+        """How many tiles of ``operand`` are held at a time."""
+        return _lookup(self.buffers, operand, "number of buffers")
+
+    def __str__(self) -> str:
+        """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
+        held = dict(self.loads)
+        parts = [self.kind, self.dataflow, " ".join(f"{d}{s}" for d, s in self.tile)]
+        parts += [">".join(self.order)] if self.order else []
+        parts += [f"{name}:{held[name]}*{n}" if name in held else f"{name}*{n}" for name, n in self.buffers]
+        parts.append(f"store {self.store}")
+        parts += [f"packed {self.packing}"] if self.packing != "channels" else []
+        return " ".join(parts)
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` gives the equal mapping."""
+        fields = asdict(self)
+        for name in ("tile", "loads", "buffers"):
+            fields[name] = dict(fields[name])
+        return json.dumps(fields, sort_keys=False, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "Mapping":
+        """The mapping written by :meth:`to_json`; MappingError for anything else."""
+        try:
+            return _from_fields(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise MappingError(f"expected the JSON form of a mapping, found {text[:80]!r}: {error}") from error
+
+
+def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
+    known = set(Mapping.__dataclass_fields__)
+    if set(fields) != known:
+        raise ValueError(f"fields {sorted(fields)} instead of {sorted(known)}")
+    choices = {"dataflow": DATAFLOWS, "store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add")}
+    for name, valid in choices.items():
+        if fields[name] not in valid:
+            raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")
+    if any(level not in LEVELS for level in fields["loads"].values()):
+        raise ValueError(f"loads {fields['loads']} must be among {', '.join(LEVELS)}")
+    pairs = {name: tuple((str(k), int(v)) for k, v in fields[name].items()) for name in ("tile", "buffers")}
+    if any(v < 1 for items in pairs.values() for _, v in items):
+        raise ValueError("sizes and buffers must be at least 1")
+    return Mapping(
+        fields["kind"], fields["dataflow"], pairs["tile"], tuple(fields["order"]),
+        tuple(fields["loads"].items()), pairs["buffers"], fields["store"], fields["packing"],
+    )
+
+
+def _lookup(pairs: tuple[tuple[str, Any], ...], key: str, what: str) -> Any:
+    for name, value in pairs:
+        if name == key:
+            return value
+    raise MappingError(f"the mapping has no {what} for {key!r} (it has: {', '.join(n for n, _ in pairs) or 'none'})")

@@ -1,0 +1,62 @@
+"""What a mapping keeps on chip and how often it loads it: rows of scratchpad and accumulator, reload factors.
+
+All functions take plain integers or NumPy arrays of candidates alike; sizes are in elements, rows are rows of ``dim``
+elements of the scratchpad or the accumulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+Int: TypeAlias = "int | np.ndarray"
+
+
+def ceil_div(a: Int, b: Int) -> Int:
+    """``ceil(a / b)``."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class GemmResidency:
+    """Blocks and rows that one slot of each operand of a GEMM takes.
+
+    ``a_width`` (``b_width``): row blocks of A (column blocks of B) side by side for one block of the reduction;
+    ``a_rows``, ``b_rows``, ``c_rows``: rows of one slot; a slot of C lies in the accumulator.
+    """
+
+    a_width: Int
+    b_width: Int
+    a_rows: Int
+    b_rows: Int
+    c_rows: Int
+
+
+def gemm_residency(
+    m: int, n: int, k: int, tm: Int, tn: Int, tk: Int, m_outer: Int, a_streamed: Int, b_streamed: Int, dim: int
+) -> GemmResidency:
+    """Residency of C[m, n] = A[m, k] · B[k, n] in tiles of tm × tn × tk.
+
+    A streamed operand holds one chunk of the reduction. One that is not holds the whole reduction: of its tile if its
+    own loop is the outer one (``m_outer`` for A), of all tiles if it is the inner one.
+    """
+    tmb, tnb, tkb = ceil_div(tm, dim), ceil_div(tn, dim), ceil_div(tk, dim)
+    mb, nb, kb = ceil_div(m, dim), ceil_div(n, dim), ceil_div(k, dim)
+    # whole tiles, so that every tile of the inner loop keeps its own place
+    mb, nb = ceil_div(m, tm) * tmb * (tm < m) + mb * (tm >= m), ceil_div(n, tn) * tnb * (tn < n) + nb * (tn >= n)
+    a_width = np.where(np.logical_or(a_streamed, m_outer), tmb, mb)
+    b_width = np.where(np.logical_or(b_streamed, np.logical_not(m_outer)), tnb, nb)
+    a_rows = a_width * np.where(a_streamed, tkb, kb) * dim
+    b_rows = b_width * np.where(b_streamed, tkb, kb) * dim
+    return GemmResidency(a_width, b_width, a_rows, b_rows, tmb * tnb * dim)
+
+
+@dataclass(frozen=True)
+class ConvResidency:
+    """Rows that one slot of each operand of a convolution takes (C lies in the accumulator)."""
+
+    x_rows: Int
+    w_rows: Int
+    c_rows: Int

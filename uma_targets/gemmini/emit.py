@@ -1,0 +1,75 @@
+"""From a workload and a mapping to a stream of Gemmini instructions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapper.mapping import Mapping
+from mapper.workload import Tensor, Workload
+from oracle.errors import MappingError
+from oracle.stream import HbmTensor, Stream
+from uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
+from uma_targets.gemmini.nest import Nodes, align, place
+from uma_targets.gemmini.parameters import GemminiParameters
+
+
+@dataclass(frozen=True)
+class GemminiEmitter:
+    """Emits streams for one set of ISA parameters; ``isa_parameters`` are all of them, as (name, value)."""
+
+    isa_parameters: tuple[tuple[str, int], ...]
+
+    @property
+    def parameters(self) -> GemminiParameters:
+        return GemminiParameters.of(dict(self.isa_parameters))
+
+    def emit(self, workload: Workload, mapping: Mapping) -> Stream:
+        """The stream; arguments and results are named, shaped and ordered as the workload's tensors.
+
+        MappingError if the mapping does not fit the workload or the memories.
+        """
+        tensors = (*workload.inputs, workload.output)
+        placed = place((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors)
+        memory = dict(zip((t.name for t in tensors), placed, strict=True))
+        body = self._body(workload, mapping, memory)
+        end = align(placed[-1].address + size_bytes(workload.output))
+        return Stream(
+            "gemmini", self.isa_parameters, tuple(placed[:-1]), (placed[-1],), end, tuple(body), workload.name
+        )
+
+    def _body(self, workload: Workload, mapping: Mapping, memory: dict[str, HbmTensor]) -> Nodes:
+        if mapping.kind == "gemm":
+            return GemmEmission(self.parameters, gemm_problem(workload, memory), mapping).body()
+        raise MappingError(f"{workload.name}: no emission of {workload.kind} as {mapping.kind}")
+
+
+def size_bytes(tensor: Tensor) -> int:
+    """Bytes of a dense tensor."""
+    return math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+
+
+def is_pointwise(workload: Workload) -> bool:
+    """A convolution that is a GEMM over all pixels: 1 × 1, stride 1, no padding, no pooling."""
+    return (
+        workload.kind == "conv2d" and workload.extent("kh") == workload.extent("kw") == 1
+        and workload.stride == (1, 1) and workload.padding == (0, 0, 0, 0) and workload.epilogue.pool is None
+    )
+
+
+def gemm_problem(workload: Workload, memory: dict[str, HbmTensor]) -> GemmProblem:
+    """The GEMM that ``workload`` is; batches with one B become rows of A."""
+    names = [t.name for t in workload.inputs]
+    bias = memory[names[2]] if workload.epilogue.bias else None
+    a, b, c = memory[names[0]], memory[names[1]], memory[workload.output.name]
+    extent = workload.extent
+    if is_pointwise(workload):
+        pixels = extent("n") * extent("oh") * extent("ow")
+        return GemmProblem(1, pixels, extent("o"), extent("c"), a, b, bias, c, True, workload.epilogue)
+    if workload.kind != "gemm":
+        raise MappingError(f"{workload.name}: a {workload.kind} with this window, stride or padding is no GEMM")
+    shared = len(workload.inputs[1].shape) == 2
+    batch, m = (1, extent("b") * extent("m")) if shared else (extent("b"), extent("m"))
+    return GemmProblem(batch, m, extent("n"), extent("k"), a, b, bias, c, shared, workload.epilogue)
