@@ -1,0 +1,154 @@
+"""Artifacts on disk: whole or absent, and every kind of damage named."""
+
+import errno
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from oracle.errors import ArtifactError
+from tvm_backend import artifact_files
+from tvm_backend.artifact_files import MANIFEST, is_artifact, read, write
+
+FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
+
+
+@pytest.fixture(params=["net.loom", "net.zip"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param)
+
+
+def test_round_trip(path: Path) -> None:
+    write(path, FILES)
+    assert read(path) == FILES
+    assert is_artifact(path)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_same_contents_give_same_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "a.zip", FILES)
+    write(tmp_path / "b.zip", FILES)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_overwrites_an_artifact(path: Path) -> None:
+    write(path, {**FILES, "old": b"x"})
+    write(path, FILES)
+    assert read(path) == FILES
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_does_not_overwrite_anything_else(path: Path) -> None:
+    path.write_bytes(b"precious")
+    with pytest.raises(ArtifactError, match="exists and is not an artifact"):
+        write(path, FILES)
+    assert path.read_bytes() == b"precious"
+
+
+def test_full_disk_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, FILES)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(artifact_files.os, "fsync", full)
+    with pytest.raises(ArtifactError, match=rf"{path.name}: cannot be written: No space left on device"):
+        write(path, {"other": b"y"})
+    monkeypatch.undo()
+    assert read(path) == FILES
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_interrupted_write_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(artifact_files.os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write(path, FILES)
+    assert os.listdir(path.parent) == []
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
+        write(tmp_path / "no" / "net.loom", FILES)
+
+
+def test_missing_artifact(path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no such artifact"):
+        read(path)
+
+
+def test_directory_damage(tmp_path: Path) -> None:
+    path = tmp_path / "net.loom"
+    write(path, FILES)
+    file = path / "streams/0.bin"
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ArtifactError, match=r"streams/0.bin is truncated: expected 10240 bytes, found 100"):
+        read(path)
+    file.write_bytes(b"\0" * 10240)
+    with pytest.raises(ArtifactError, match=r"streams/0.bin is corrupted"):
+        read(path)
+    file.unlink()
+    with pytest.raises(ArtifactError, match=r"streams/0.bin is missing"):
+        read(path)
+    (path / MANIFEST).write_text('{"format"')
+    with pytest.raises(ArtifactError, match="manifest.json is truncated or damaged"):
+        read(path)
+    (path / MANIFEST).unlink()
+    with pytest.raises(ArtifactError, match="half-written: manifest.json is missing"):
+        read(path)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
+def test_truncated_zip(tmp_path: Path, keep: float) -> None:
+    path = tmp_path / "net.zip"
+    write(path, FILES)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data)) if keep < 1 else int(keep)])
+    with pytest.raises(ArtifactError, match="complete zip|damaged"):
+        read(path)
+
+
+def test_every_flipped_byte_of_a_zip_is_noticed_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "net.zip"
+    write(path, FILES)
+    data = path.read_bytes()
+    for at in range(0, len(data), 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1:])
+        try:
+            assert read(path) == FILES
+        except ArtifactError:
+            pass
+
+
+def _edit_manifest(path: Path, **changes: object) -> None:
+    manifest = json.loads((path / MANIFEST).read_text())
+    (path / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+
+
+def test_newer_version(tmp_path: Path) -> None:
+    path = tmp_path / "net.loom"
+    write(path, FILES)
+    _edit_manifest(path, version=2, archloom="9.0")
+    with pytest.raises(ArtifactError, match=r"written in artifact version 2 by archloom 9.0; this archloom .* version 1"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b", "", "a//b"])
+def test_manifest_cannot_point_outside(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "net.loom"
+    write(path, FILES)
+    _edit_manifest(path, files={name: {"bytes": 1, "sha256": ""}})
+    with pytest.raises(ArtifactError, match="forbidden name"):
+        read(path)
+
+
+def test_foreign_zip(tmp_path: Path) -> None:
+    path = tmp_path / "net.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello", "x")
+    with pytest.raises(ArtifactError, match="not an artifact: manifest.json is missing"):
+        read(path)

@@ -1,0 +1,72 @@
+"""Reports: JSON both ways, text and CSV."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from oracle.errors import ArtifactError
+from tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
+from tvm_backend.report.table import Column, duration, render
+from tvm_backend.report.text import full_text, to_csv
+
+REPORT = Report(
+    model="net", source="onnx", target="gemmini", options={"dim": 16}, clock_hz=1e9, cycles=2000, seconds=2e-6,
+    macs=410_000, offloaded_macs=400_000, offloaded_macs_share=400 / 410, peak_macs_per_cycle=256,
+    utilization=400_000 / 2000 / 256, timing="simulated",
+    layers=(
+        Layer("conv1", "conv2d+relu", "accelerator", (1, 8, 4, 4), 400_000, 2000, 2e-6, 0.78, 120, {"dram": 640},
+              "conv2d ws", "region0", {"load": UnitUse(10, 300, 20, 5, 1675)}),
+        Layer("fc", "dense", "host", (1, 10), 10_000, note="runs on the host; host work is not timed"),
+    ),
+    host=(HostLayer("fc", "dense", "xla", 10_000, "float32 operands"),), version="0.1.0",
+)
+
+
+def test_json_round_trip() -> None:
+    assert Report.from_json(json.loads(json.dumps(REPORT.to_json()))) == REPORT
+
+
+def test_host_cycles_are_null_not_zero() -> None:
+    host = json.loads(json.dumps(REPORT.to_json()))["layers"][1]
+    assert host["cycles"] is None and host["seconds"] is None and "not timed" in host["note"]
+
+
+@pytest.mark.parametrize("change", [{"schema": "other/1"}, {"layers": [{}]}, {"extra": 1}, {"host": [{"x": 1}]}])
+def test_refuses_other_data(change: dict[str, object]) -> None:
+    with pytest.raises(ArtifactError, match=r"somewhere: (expected a|not a complete) report of schema"):
+        Report.from_json({**REPORT.to_json(), **change}, "somewhere")
+
+
+def test_refuses_what_is_no_object() -> None:
+    with pytest.raises(ArtifactError, match=SCHEMA):
+        Report.from_json([1])
+
+
+def test_text_names_host_work_and_its_reason() -> None:
+    text = full_text(REPORT)
+    assert "2,000 cycles = 2 µs at 1 GHz" in text
+    assert "float32 operands" in text
+    assert "accelerator only" in text
+    fc = next(line for line in text.splitlines() if line.startswith("fc") and " host " in line)
+    assert fc.split()[-3:] == ["–", "–", "–"]
+
+
+def test_csv() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(REPORT))))
+    assert [row["name"] for row in rows] == ["conv1", "fc"]
+    assert rows[0]["bytes_dram"] == "640" and rows[1]["bytes_dram"] == ""
+    assert rows[0]["cycles"] == "2000" and rows[1]["cycles"] == ""
+
+
+def test_table_aligns_and_cuts() -> None:
+    text = render((Column("a", limit=4), Column("b", "right")), [["abcdef", "1"], ["x", "100"]])
+    assert text.splitlines() == ["a       b", "----  ---", "abc…    1", "x     100"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [
+    (None, "–"), (2.5, "2.5 s"), (0.00123, "1.23 ms"), (2e-6, "2 µs"), (3e-9, "3 ns"), (1234.0, "1,234 s"), (0.0, "0 ns"),
+])
+def test_duration(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text

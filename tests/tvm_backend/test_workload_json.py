@@ -1,0 +1,29 @@
+"""Workloads survive JSON; what is none is refused."""
+
+import json
+
+import pytest
+
+from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from oracle.errors import ArtifactError
+from tvm_backend.workload_json import from_json, to_json
+
+RELU = Epilogue(True, 0.0123, True, "int8")
+
+
+@pytest.mark.parametrize("workload", [
+    gemm(3, 5, 7, epilogue=Epilogue(False, 1.0, False, "int32"), name="a"),
+    gemm(3, 5, 7, batch=4, shared_b=False, epilogue=RELU),
+    conv2d(2, 9, 8, 3, 5, 3, 2, stride=(2, 1), padding=(1, 0, 2, 1), epilogue=RELU),
+    conv2d(1, 16, 16, 3, 5, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(3, 2, (1, 1, 1, 1)))),
+    add(77, epilogue=Epilogue(False, 0.5, False, "int8"), name="layer/0 add"),
+], ids=lambda w: w.kind)
+def test_round_trip(workload: Workload) -> None:
+    assert from_json(json.loads(json.dumps(to_json(workload)))) == workload
+
+
+@pytest.mark.parametrize("data", [{}, {"kind": "gemm"}, {**to_json(add(4, epilogue=RELU)), "kind": "sort"},
+                                  {**to_json(add(4, epilogue=RELU)), "more": 1}])
+def test_refuses_what_is_no_workload(data: dict[str, object]) -> None:
+    with pytest.raises(ArtifactError, match="not a workload"):
+        from_json(data)
