@@ -200,6 +200,23 @@ def parameter(name: str, shape: Sequence[int], dtype: str) -> Var:
     return relax.Var(name, relax.TensorType(list(shape), dtype))
 
 
+def parameter_like(var: Var) -> Var:
+    """A function parameter of the name and type of ``var``."""
+    return relax.Var(var.name, var.ty)
+
+
+def variables(expr: Any) -> list[Var]:
+    """Variables that an expression reads, in order, without repetition."""
+    if isinstance(expr, relax.Var):
+        return [expr]
+    return list(relax.analysis.free_vars(expr))
+
+
+def is_single(expr: Any) -> bool:
+    """Whether an expression is one tensor, not a tuple or a shape."""
+    return isinstance(expr.ty, relax.TensorType)
+
+
 def bind(var: Var, value: Expr) -> Binding:
     return relax.VarBinding(var, value)
 
@@ -243,11 +260,12 @@ def replace_main(module: IRModule, main: Function) -> IRModule:
     return relax.transform.DeadCodeElimination(["main"])(result)
 
 
-def with_functions(main: Function, others: Mapping[str, Function]) -> IRModule:
-    """A module of ``main`` and further functions by name."""
-    functions = {relax.GlobalVar("main"): main.with_attr("global_symbol", "main")}
-    functions.update({relax.GlobalVar(name): f.with_attr("global_symbol", name) for name, f in others.items()})
-    return tvm.IRModule(functions)
+def with_functions(main: Function, others: Mapping[str, Function], module: IRModule) -> IRModule:
+    """``module`` with another ``main`` and further functions by name."""
+    functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
+    functions[module.get_global_var("main")] = main
+    functions.update({relax.GlobalVar(name): function for name, function in others.items()})
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
 def ensure_dataflow(module: IRModule) -> IRModule:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.errors import InputError, suggest
 from tvm_backend import compat
 
 MAX_FOLDED_BYTES = 1 << 28
@@ -109,3 +110,17 @@ def duplicate_dequantize(module: compat.IRModule) -> compat.IRModule:
             continue
         body.append(binding)
     return compat.replace_main(module, compat.rebuild(main, body, compat.outputs_of(main)))
+
+
+def bind_parameters(module: compat.IRModule, params: Mapping[str, np.ndarray]) -> compat.IRModule:
+    """Replace parameters of ``main`` by constants."""
+    main = module["main"]
+    names = [p.name for p in main.params]
+    for name in params:
+        if name not in names:
+            raise InputError(f"params: main has no parameter {name!r}{suggest(name, names)}")
+    constants = {p: compat.constant(np.asarray(params[p.name])) for p in main.params if p.name in params}
+    body = [compat.bind(b.var, compat.substitute(b.value, constants)) for b in compat.bindings(main)]
+    results = [compat.substitute(r, constants) for r in compat.outputs_of(main)]
+    rest = [p for p in main.params if p not in constants]
+    return compat.replace_main(module, compat.make_function(rest, body, results, main.attrs))

@@ -1,0 +1,210 @@
+"""The base class of targets, with the names of TVM's UMA, on Relax.
+
+A target says which attributes it has, which subgraphs it takes (pattern and predicate), how each becomes a workload
+(operator strategy) and what turns workloads into programs (codegen). Nothing else of a target is known to the compiler.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mapper.workload import Workload
+from oracle.errors import TargetError, suggest
+from tvm_backend.compiled import Layout, OptionValue
+
+if TYPE_CHECKING:
+    from mapper.accelerator import Accelerator
+    from tvm_backend.compat import DFPattern, IRModule
+    from tvm_backend.uma.match import QuantizedOp
+
+
+class UMAPhase(enum.Enum):
+    """When a registered pass runs."""
+
+    PRE_PARTITIONING = 0
+    """on the imported network"""
+    POST_PARTITIONING_0 = 1
+    """when matches are composite functions"""
+    POST_PARTITIONING_1 = 2
+    """when composite functions are grouped into regions"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A predicate's answer: whether the target takes a match, and what it saw."""
+
+    ok: bool
+    seen: str
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A match as a workload.
+
+    ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
+    workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
+    operands and the result lie in memory; ``op`` names the fused operators.
+    """
+
+    workload: Workload
+    op: str
+    inputs: tuple[tuple[str, int], ...]
+    constants: Mapping[str, np.ndarray]
+    layout: Layout
+
+
+Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
+Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
+RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A registered pattern; ``make`` builds the Relax pattern when TVM is there."""
+
+    name: str
+    make: Callable[[], "DFPattern"]
+    predicate: Predicate | None
+
+
+class UMABackend(ABC):
+    """A target. Subclasses register everything in ``__init__`` and are made known by :meth:`register`."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, OptionValue] = {}
+        self._patterns: dict[str, Pattern] = {}
+        self._passes: list[tuple[UMAPhase, RelaxPass]] = []
+        self._strategies: dict[str, Strategy] = {}
+        self._codegens: dict[str, Callable[[], Accelerator]] = {}
+
+    @property
+    @abstractmethod
+    def target_name(self) -> str:
+        """Name of the target: letters, digits, ``_`` and ``-``."""
+
+    @property
+    def description(self) -> str:
+        """One line for listings."""
+        return (type(self).__doc__ or self.target_name).strip().splitlines()[0]
+
+    # registration ---------------------------------------------------------------------------------------------------
+
+    def _register_target_attr(self, name: str, default: OptionValue) -> None:
+        """Declare an option of the target with its default, a number, string or truth value."""
+        self._unique("attribute", name, self._attributes)
+        if not isinstance(default, bool | int | float | str):
+            raise TargetError(
+                f"target {self.target_name!r}: attribute {name!r}: expected a default that is a number, a string or a "
+                f"truth value, found {default!r}"
+            )
+        self._attributes[name] = default
+
+    def _register_pattern(
+        self, name: str, pattern: "DFPattern | Callable[[], DFPattern]", predicate: Predicate | None = None
+    ) -> None:
+        """Offer to take what ``pattern`` matches where ``predicate`` agrees. Earlier patterns win.
+
+        ``pattern`` may be a function that makes it, so that registration does not need TVM.
+        """
+        self._unique("pattern", name, self._patterns)
+        make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
+        self._patterns[name] = Pattern(name, make or (lambda: pattern), predicate)  # type: ignore[return-value,arg-type]
+
+    def _register_relax_pass(self, phase: UMAPhase, relax_pass: RelaxPass) -> None:
+        """Run a pass over the module at ``phase``; passes of a phase run in the order of registration."""
+        if not isinstance(phase, UMAPhase):
+            raise TargetError(
+                f"target {self.target_name!r}: expected a phase of UMAPhase "
+                f"({', '.join(p.name for p in UMAPhase)}), found {phase!r}"
+            )
+        self._passes.append((phase, relax_pass))
+
+    def _register_operator_strategy(self, op: str, strategy: Strategy) -> None:
+        """Say how matches of the pattern ``op`` become workloads."""
+        self._unique("operator strategy", op, self._strategies)
+        if op not in self._patterns:
+            raise TargetError(
+                f"target {self.target_name!r}: operator strategy for {op!r}: no such pattern"
+                f"{suggest(op, list(self._patterns))}"
+            )
+        self._strategies[op] = strategy
+
+    def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
+        """Say what turns workloads into programs; ``fmt`` is ``"stream"``, ``codegen`` makes the accelerator."""
+        self._unique("codegen", fmt, self._codegens)
+        if fmt != "stream":
+            raise TargetError(f"target {self.target_name!r}: codegen format {fmt!r}: expected 'stream'")
+        self._codegens[fmt] = codegen
+
+    def _unique(self, what: str, name: str, table: Mapping[str, Any]) -> None:
+        if not isinstance(name, str) or not name:
+            raise TargetError(f"target {self.target_name!r}: expected a name for the {what}, found {name!r}")
+        if name in table:
+            raise TargetError(f"target {self.target_name!r}: {what} {name!r} is registered twice")
+
+    def register(self) -> None:
+        """Make the target known under its name (see :mod:`uma_targets.registry`).
+
+        Raises :class:`~oracle.errors.TargetError` when it is incomplete or the name is taken.
+        """
+        from uma_targets import registry
+
+        self.validate()
+        registry.add(self)
+
+    def validate(self) -> None:
+        """Every pattern needs an operator strategy, and the target a codegen."""
+        for name in self._patterns:
+            if name not in self._strategies:
+                raise TargetError(f"target {self.target_name!r}: pattern {name!r} has no operator strategy")
+        if not self._codegens:
+            raise TargetError(f"target {self.target_name!r}: no codegen is registered")
+
+    # what the compiler asks -------------------------------------------------------------------------------------------
+
+    @property
+    def accelerator(self) -> "Accelerator":
+        """Graph, ISA, options and emission of the target."""
+        return self._codegens["stream"]()
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return tuple(self._patterns.values())
+
+    @property
+    def attributes(self) -> Mapping[str, OptionValue]:
+        """Options declared by the target itself, with defaults."""
+        return dict(self._attributes)
+
+    def strategy(self, op: str) -> Strategy:
+        return self._strategies[op]
+
+    def run_passes(self, phase: UMAPhase, module: "IRModule") -> "IRModule":
+        """Apply the passes registered for ``phase``."""
+        for when, relax_pass in self._passes:
+            if when is phase:
+                module = relax_pass(module)
+        return module
+
+    def partition(
+        self, mod: "IRModule", params: Mapping[str, np.ndarray] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+    ) -> "IRModule":
+        """Split ``mod`` into regions of the target and the host's ``main``.
+
+        ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the
+        attributes ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+        """
+        from tvm_backend.uma.partition import partition
+
+        return partition(mod, self, options or {}, params).module
+
+
+def _is_pattern(value: object) -> bool:
+    return any(base.__name__ == "DFPattern" for base in type(value).__mro__)

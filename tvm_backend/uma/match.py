@@ -1,0 +1,202 @@
+"""A matched piece of a quantized network as plain data: the integer operator that a QDQ subgraph stands for.
+
+A network in QDQ form computes in float32 between ``dequantize`` and ``quantize``. A target that computes in integers
+takes the whole piece from the dequantized operands to the requantized result. Predicates and operator strategies read
+it from here and need to know nothing of Relax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tvm_backend import compat
+
+ANCHORS = frozenset({"nn.conv2d", "matmul", "add"})
+
+
+@dataclass(frozen=True, eq=False)
+class QTensor:
+    """An integer operand: ``real = scale * (value - zero_point)``.
+
+    ``var`` is the variable that holds it (None for a constant, whose value is ``array``). ``shape`` is the operand's
+    own; ``permutation`` lists the axes that it takes when the operator reads it transposed.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    scale: np.ndarray
+    zero_point: np.ndarray
+    var: Any = None
+    array: np.ndarray | None = None
+    permutation: tuple[int, ...] | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.array is not None
+
+    @property
+    def read_shape(self) -> tuple[int, ...]:
+        """Shape as the operator reads it."""
+        return tuple(self.shape[i] for i in self.permutation) if self.permutation else self.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``.
+
+    ``scale``, ``zero_point`` and ``dtype`` belong to the first two, ``low`` and ``high`` to ``clip``, ``attrs`` to the
+    pooling; ``shape`` is that of the result.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    scale: np.ndarray | None = None
+    zero_point: np.ndarray | None = None
+    dtype: str = "float32"
+    low: float = 0.0
+    high: float = 0.0
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedOp:
+    """An operator on integers with what follows it, up to its requantized result.
+
+    ``anchor`` is ``nn.conv2d``, ``matmul`` or ``add``; ``shape`` that of its own result, before the stages.
+    """
+
+    anchor: str
+    name: str
+    shape: tuple[int, ...]
+    attrs: Mapping[str, Any]
+    operands: tuple[QTensor, QTensor]
+    bias: QTensor | None
+    stages: tuple[Stage, ...]
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        return self.stages[-1].shape if self.stages else self.shape
+
+
+class NotQuantized(Exception):
+    """The piece is no integer operator; the message says what was seen."""
+
+
+Lookup = Callable[[Any], Any]
+
+
+def read(root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None) -> QuantizedOp:
+    """The integer operator whose result is ``root``.
+
+    ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside. Raises
+    :class:`NotQuantized`.
+    """
+    stages: list[Stage] = []
+    expr = root
+    label: list[str] = []
+    while True:
+        name = compat.op_name(expr)
+        if name in ("nn.conv2d", "matmul"):
+            return _anchored(name, expr, None, stages, lookup, label)
+        if name == "add":
+            for side, other in ((1, 0), (0, 1)):
+                bias = _bias(expr.args[side], lookup)
+                inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
+                if bias is not None and compat.op_name(inner) in ("nn.conv2d", "matmul"):
+                    _note(label, expr.args[other], names)
+                    return _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label)
+            return _anchored("add", expr, None, stages, lookup, label)
+        stage = _stage(expr, name)
+        stages.append(stage)
+        below = expr.args[0]
+        _note(label, below, names)
+        expr = lookup(below) if compat.is_var(below) else None
+        if expr is None:
+            raise NotQuantized(f"{stage.kind} is applied to an input, not to the result of an operator")
+
+
+def _note(label: list[str], var: Any, names: Mapping[Any, str] | None) -> None:
+    if compat.is_var(var):
+        label.append(names.get(var, var.name) if names else var.name)
+
+
+def _anchored(
+    name: str, call: Any, bias: QTensor | None, stages: list[Stage], lookup: Lookup, label: list[str]
+) -> QuantizedOp:
+    first, second = (_operand(a, lookup, i) for i, a in enumerate(call.args))
+    attrs = {k: ATTRIBUTES[k](call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
+    return QuantizedOp(
+        name, pick_name(label, name), compat.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
+    )
+
+
+def pick_name(candidates: list[str], default: str) -> str:
+    """The network's own name among the variables of a piece, anchor first; ``lv3`` and the like are TVM's."""
+    for name in reversed(candidates):
+        if not (name.startswith(("lv", "gv")) and name[2:].isdigit()) and not name.startswith("lv_"):
+            return name
+    return candidates[-1] if candidates else default
+
+
+CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
+POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
+ATTRIBUTES: dict[str, Callable[[Any, str], Any]] = {
+    **{k: compat.attr_ints for k in ("strides", "padding", "dilation", "pool_size")},
+    **{k: compat.attr for k in ("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout")},
+}
+
+
+def _stage(call: Any, name: str | None) -> Stage:
+    shape = compat.shape_of(call) if compat.is_tensor(call) else ()
+    if name in ("quantize", "dequantize"):
+        if not (compat.is_constant(call.args[1]) and compat.is_constant(call.args[2])):
+            raise NotQuantized(f"{name} has a scale or zero point that is no constant")
+        return Stage(
+            name, shape, compat.const_value(call.args[1]), compat.const_value(call.args[2]), compat.dtype_of(call)
+        )
+    if name == "nn.relu":
+        return Stage("relu", shape)
+    if name == "clip":
+        return Stage("clip", shape, low=float(compat.scalar_of(call.args[1])), high=float(compat.scalar_of(call.args[2])))
+    if name == "nn.max_pool2d":
+        return Stage("max_pool2d", shape, attrs={k: ATTRIBUTES[k](call, k) for k in POOL_ATTRIBUTES})
+    raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")
+
+
+def _operand(expr: Any, lookup: Lookup, index: int) -> QTensor:
+    permutation = None
+    inner = lookup(expr) if compat.is_var(expr) else expr
+    if compat.op_name(inner) == "permute_dims":
+        ndim = len(compat.shape_of(inner))
+        permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else compat.attr_ints(inner, "axes")
+        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
+    if compat.op_name(inner) != "dequantize":
+        kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
+        raise NotQuantized(f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here")
+    return _dequantized(inner, permutation)
+
+
+def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
+    data, scale, zero = call.args
+    if not (compat.is_constant(scale) and compat.is_constant(zero)):
+        raise NotQuantized("dequantize has a scale or zero point that is no constant")
+    constant = compat.is_constant(data)
+    return QTensor(
+        compat.shape_of(data), compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero),
+        None if constant else data, compat.const_value(data) if constant else None, permutation,
+    )
+
+
+def _bias(expr: Any, lookup: Lookup) -> QTensor | None:
+    """A dequantized constant of integers wider than a byte, as it is added to sums."""
+    inner = lookup(expr) if compat.is_var(expr) else None
+    if compat.op_name(inner) == "reshape":
+        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else None
+    if compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
+        return None
+    tensor = _dequantized(inner, None)
+    return tensor if tensor.dtype == "int32" else None

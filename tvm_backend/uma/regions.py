@@ -1,0 +1,200 @@
+"""Grouping of a partitioned ``main``: neighbours that run in the same place become one function.
+
+Every binding of ``main`` gets a place (the target in one of its memory layouts, XLA, or TVM's own code) and a level:
+the largest level among its inputs, plus one for an input from another place. Bindings of one place and level form a
+group. A path between two of them never leaves the place, since that would raise the level; so groups are convex, and
+sorting by level is a legal order of execution.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tvm_backend import compat
+from tvm_backend.uma.host_rules import HEAVY, macs, translatable
+
+HOST_CODEGEN = "xla"
+Place = tuple[str, str]
+"""(who, layout): ``("llvm", "")``, ``("xla", "")`` or (target, layout class of its composites)."""
+
+LLVM: Place = ("llvm", "")
+XLA: Place = (HOST_CODEGEN, "")
+HOST: Place = ("host", "")
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """An operator that stays on the host: variable, operator, shape, multiply-accumulates and who runs it."""
+
+    variable: str
+    op: str
+    shape: tuple[int, ...]
+    macs: int
+    engine: Literal["xla", "llvm"]
+
+
+@dataclass(eq=False)
+class _Node:
+    binding: Any
+    inputs: list[int]
+    place: Place
+    level: int = 0
+
+
+def form_regions(module: compat.IRModule, target: str) -> tuple[compat.IRModule, tuple[HostFunction, ...]]:
+    """Group the composites of ``target`` and the host operators that XLA should run into functions of their own."""
+    main = module["main"]
+    nodes = _nodes(module, main, target)
+    _place_host(nodes)
+    _level(nodes)
+    groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
+    for node in nodes:
+        groups[(node.level, node.place)].append(node)
+    host = tuple(_describe(node) for node in nodes if node.place in (LLVM, XLA) and _counts(node))
+    return _rebuild(module, main, groups), host
+
+
+def _nodes(module: compat.IRModule, main: compat.Function, target: str) -> list[_Node]:
+    index: dict[Any, int] = {}
+    nodes: list[_Node] = []
+    for binding in compat.bindings(main):
+        composite = compat.is_composite(module, binding.value)
+        place = HOST
+        if composite is not None:
+            place = (target, "nhwc" if _images(composite[1]) else "row-major")
+        inputs = [index[v] for v in compat.variables(binding.value) if v in index]
+        index[binding.var] = len(nodes)
+        nodes.append(_Node(binding, inputs, place))
+    return nodes
+
+
+def _images(function: compat.Function) -> bool:
+    """Whether a composite works on images: those are stored channels-last within a region."""
+    names = [compat.op_name(b.value) for b in compat.bindings(function)]
+    if "nn.conv2d" in names:
+        return True
+    return "matmul" not in names and len(compat.shape_of(compat.outputs_of(function)[0])) == 4
+
+
+def _level(nodes: list[_Node]) -> None:
+    for node in nodes:
+        node.level = max(
+            (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs), default=0
+        )
+
+
+def _place_host(nodes: list[_Node]) -> None:
+    """XLA takes the host groups that hold a heavy operator, TVM the others and what has no translation."""
+    _level(nodes)
+    groups: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        if node.place == HOST:
+            groups[node.level].append(node)
+    for group in groups.values():
+        heavy = any(compat.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
+        for node in group:
+            node.place = XLA if heavy and translatable(node.binding.value) else LLVM
+    for node in nodes:  # an access to a tuple belongs to what makes the tuple
+        if node.place in (LLVM, XLA) and compat.is_tuple_get(node.binding.value) and node.inputs:
+            node.place = nodes[node.inputs[0]].place
+    _keep_tuples_together(nodes)
+
+
+def _keep_tuples_together(nodes: list[_Node]) -> None:
+    """A tuple of tensors that leaves a group of XLA cannot be a result of it: TVM's code makes it."""
+    for position, node in enumerate(nodes):
+        if node.place == XLA and not compat.is_single(node.binding.var):
+            users = [n for n in nodes if position in n.inputs]
+            if any(u.place != XLA for u in users) or not users:
+                node.place = LLVM
+                for user in users:
+                    if compat.is_tuple_get(user.binding.value):
+                        user.place = LLVM
+
+
+def _counts(node: _Node) -> bool:
+    return compat.op_name(node.binding.value) is not None
+
+
+def _describe(node: _Node) -> HostFunction:
+    call = node.binding.value
+    shape = compat.shape_of(node.binding.var) if compat.is_tensor(node.binding.var) else ()
+    return HostFunction(
+        node.binding.var.name, str(compat.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm"
+    )
+
+
+def _rebuild(
+    module: compat.IRModule, main: compat.Function, groups: dict[tuple[int, Place], list[_Node]]
+) -> compat.IRModule:
+    """``main`` with a call for each group that is not TVM's, and the functions called."""
+    results = compat.outputs_of(main)
+    users = _users(groups, results)
+    replaced: dict[Any, Any] = {}
+    body: list[Any] = []
+    functions: dict[str, compat.Function] = {}
+    count: dict[str, int] = defaultdict(int)
+    for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
+        nodes = groups[key]
+        if key[1] == LLVM:
+            for node in nodes:
+                body.append(compat.bind(node.binding.var, compat.substitute(node.binding.value, replaced)))
+            continue
+        codegen = key[1][0]
+        symbol = f"{codegen}_{count[codegen]}"
+        count[codegen] += 1
+        inputs, outputs = _border(nodes, users)
+        if not outputs:
+            continue
+        functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
+        arguments = [replaced.get(v, v) for v in inputs]
+        call = compat.call_external(symbol, arguments, outputs)
+        result = compat.new_var(symbol, call)
+        body.append(compat.bind(result, call))
+        for i, output in enumerate(outputs):
+            if len(outputs) == 1:
+                replaced[output] = result
+            else:
+                field = compat.new_var(output.name, output)
+                body.append(compat.bind(field, compat.tuple_get(result, i)))
+                replaced[output] = field
+    final = [replaced.get(r, r) if compat.is_var(r) else r for r in results]
+    host_main = compat.rebuild(main, body, final)
+    return compat.with_functions(host_main, functions, module)
+
+
+def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
+    """For each variable, the groups that read it (by id; 0 for the function's results)."""
+    users: dict[Any, set[int]] = defaultdict(set)
+    for nodes in groups.values():
+        for node in nodes:
+            for var in compat.variables(node.binding.value):
+                users[var].add(id(nodes))
+    for result in results:
+        for var in compat.variables(result):
+            users[var].add(0)
+    return users
+
+
+def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], list[Any]]:
+    """Variables that a group takes from outside and gives to outside, each in order of first use or definition."""
+    defined = {node.binding.var for node in nodes}
+    inputs: list[Any] = []
+    for node in nodes:
+        for var in compat.variables(node.binding.value):
+            if var not in defined and var not in inputs:
+                inputs.append(var)
+    outputs = [node.binding.var for node in nodes if users[node.binding.var] - {id(nodes)}]
+    return inputs, outputs
+
+
+def _outline(
+    nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
+) -> compat.Function:
+    params = [compat.parameter_like(v) for v in inputs]
+    inner = dict(zip(inputs, params, strict=True))
+    body = [compat.bind(n.binding.var, compat.substitute(n.binding.value, inner)) for n in nodes]
+    return compat.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})

@@ -1,0 +1,1 @@
+"""Gemmini: UMA target (:mod:`~uma_targets.gemmini.target`) and mapping target."""

@@ -1,0 +1,55 @@
+"""The UMA target ``gemmini``: what it takes, and how that becomes workloads for its mapper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvm_backend.uma.backend import UMABackend
+from uma_targets.gemmini import predicates, strategies
+
+if TYPE_CHECKING:
+    from mapper.accelerator import Accelerator
+    from tvm_backend.compat import DFPattern
+
+
+class Gemmini(UMABackend):
+    """Gemmini: a systolic array for int8 with weight- and output-stationary dataflow, scratchpad and accumulator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        conv = predicates.all_of("nn.conv2d", predicates.CONV2D)
+        matmul = predicates.all_of("matmul", predicates.MATMUL)
+        add = predicates.all_of("add", predicates.ADD)
+        for name, predicate, strategy in (
+            ("conv2d_pool", conv, strategies.conv2d),
+            ("conv2d_activation", conv, strategies.conv2d),
+            ("matmul_activation", matmul, strategies.matmul),
+            ("add_activation", add, strategies.add),
+            ("conv2d_plain", conv, strategies.conv2d),
+            ("matmul_plain", matmul, strategies.matmul),
+            ("add_plain", add, strategies.add),
+        ):
+            self._register_pattern(name, _pattern(name), predicate)
+            self._register_operator_strategy(name, strategy)
+        self._register_codegen("stream", _accelerator)
+
+    @property
+    def target_name(self) -> str:
+        return "gemmini"
+
+
+def _pattern(name: str) -> "type[None] | object":
+    """A function that makes the pattern: TVM is not needed before the first partitioning."""
+
+    def make() -> "DFPattern":
+        from uma_targets.gemmini import patterns
+
+        return getattr(patterns, name)()
+
+    return make
+
+
+def _accelerator() -> "Accelerator":
+    from uma_targets.gemmini.accelerator import GEMMINI
+
+    return GEMMINI

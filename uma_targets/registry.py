@@ -1,0 +1,95 @@
+"""Targets by name: the built-in ones, and those that other packages offer in the entry-point group ``archloom.targets``.
+
+An entry point names a subclass of :class:`~tvm_backend.uma.backend.UMABackend`; it is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from oracle.errors import TargetError, suggest
+
+if TYPE_CHECKING:
+    from tvm_backend.uma.backend import UMABackend
+
+GROUP = "archloom.targets"
+BUILT_IN = {"gemmini": "uma_targets.gemmini.target:Gemmini"}
+
+_lock = threading.RLock()
+_loaded: dict[str, "UMABackend"] = {}
+
+
+def names() -> list[str]:
+    """All names of targets, sorted; nothing is imported."""
+    return sorted({*BUILT_IN, *_loaded, *_offered()})
+
+
+def get(name: str) -> "UMABackend":
+    """The target of that name. Raises :class:`~oracle.errors.TargetError` for an unknown or broken one."""
+    with _lock:
+        if name not in _loaded:
+            add(_instantiate(name))
+        return _loaded[name]
+
+
+def add(backend: "UMABackend") -> None:
+    """Take a target into the registry (:meth:`UMABackend.register` calls it)."""
+    from tvm_backend.uma.backend import UMABackend
+
+    name = backend.target_name
+    if not isinstance(backend, UMABackend) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+        raise TargetError(f"expected a target named by letters, digits, '_' and '-', found {name!r}")
+    with _lock:
+        taken = _loaded.get(name)
+        if taken is not None and taken is not backend:
+            raise TargetError(
+                f"target {name!r} is registered already, by {_origin(taken)}; {_origin(backend)} needs another name"
+            )
+        if taken is None and name in BUILT_IN and f"{type(backend).__module__}:{type(backend).__name__}" != BUILT_IN[name]:
+            raise TargetError(f"target {name!r} is built in; {_origin(backend)} needs another name")
+        backend.validate()
+        _loaded[name] = backend
+
+
+def tag(name: str) -> str:
+    """The TVM target tag of a target (``archloom/NAME``), registered with TVM on first use."""
+    from tvm_backend import compat
+
+    backend = get(name)
+    label = f"archloom/{backend.target_name}"
+    compat.register_tag(label, {"kind": "ext_dev", "keys": [backend.target_name]})
+    return label
+
+
+def _origin(backend: "UMABackend") -> str:
+    return f"{type(backend).__module__}.{type(backend).__qualname__}"
+
+
+def _offered() -> dict[str, EntryPoint]:
+    return {e.name: e for e in entry_points(group=GROUP)}
+
+
+def _instantiate(name: str) -> "UMABackend":
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        backend: UMABackend = getattr(importlib.import_module(module), attribute)()
+        return backend
+    offered = _offered().get(name)
+    if offered is None:
+        raise TargetError(f"unknown target {name!r}{suggest(name, names())}")
+    try:
+        backend = offered.load()()
+    except Exception as error:  # a stranger's package may fail in any way
+        raise TargetError(
+            f"target {name!r} ({offered.value}): cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if getattr(backend, "target_name", None) != name:
+        raise TargetError(
+            f"entry point {name!r} ({offered.value}): expected a target of that name, found "
+            f"{getattr(backend, 'target_name', None)!r}"
+        )
+    return backend
