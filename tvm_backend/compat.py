@@ -268,6 +268,21 @@ def with_functions(main: Function, others: Mapping[str, Function], module: IRMod
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
+def codegen_of(function: Any) -> str | None:
+    """Who runs a Relax function (its attribute ``Codegen``): None for ``main``, ``""`` for what is called by others."""
+    if not isinstance(function, relax.Function):
+        return ""
+    attrs = function.attrs or {}
+    if "Codegen" in attrs:
+        return str(attrs["Codegen"])
+    return "" if "Composite" in attrs else None
+
+
+def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> IRModule:
+    """The module without the functions that are not wanted; the others must not call them."""
+    return tvm.IRModule({gv: f for gv, f in module.functions.items() if wanted(f)}, attrs=module.attrs)
+
+
 def ensure_dataflow(module: IRModule) -> IRModule:
     """Patterns only match inside dataflow blocks: make them."""
     return relax.transform.ConvertToDataflow()(module)

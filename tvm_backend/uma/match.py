@@ -7,6 +7,7 @@ it from here and need to know nothing of Relax.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from tvm_backend import compat
 
+UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
 ANCHORS = frozenset({"nn.conv2d", "matmul", "add"})
 
 
@@ -137,7 +139,7 @@ def _anchored(
 def pick_name(candidates: list[str], default: str) -> str:
     """The network's own name among the variables of a piece, anchor first; ``lv3`` and the like are TVM's."""
     for name in reversed(candidates):
-        if not (name.startswith(("lv", "gv")) and name[2:].isdigit()) and not name.startswith("lv_"):
+        if not UNNAMED.fullmatch(name):
             return name
     return candidates[-1] if candidates else default
 
