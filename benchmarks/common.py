@@ -1,0 +1,109 @@
+"""What the benchmarks share: timing by medians, child processes with their peak memory, and one way of printing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "bench"
+
+
+def arguments(description: str, more: Callable[[argparse.ArgumentParser], None] | None = None) -> argparse.Namespace:
+    """The arguments of a benchmark: ``--json``, and what ``more`` adds."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line of stdout")
+    if more:
+        more(parser)
+    return parser.parse_args()
+
+
+def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
+    """Print the figures for people, then, with ``--json``, as one object on the last line."""
+    for key, value in result.items():
+        if not isinstance(value, (list, dict)):
+            print(f"{key:36} {value}")
+    if args.json:
+        print(json.dumps(result))
+
+
+def median_seconds(run: Callable[[], object], repeat: int = 7) -> float:
+    """Median wall time of ``repeat`` calls, after one that does not count."""
+    run()
+    return statistics.median(_timed(run) for _ in range(repeat))
+
+
+def interleaved(runs: Sequence[Callable[[], object]], rounds: int = 9) -> list[float]:
+    """Median wall time of each of ``runs``, called in turns so that a busy machine hits all alike."""
+    for run in runs:
+        run()
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, found in zip(runs, times):
+            found.append(_timed(run))
+    return [statistics.median(found) for found in times]
+
+
+def _timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Child:
+    """A finished child process: exit status, stdout, wall seconds, and its own peak resident memory in GiB."""
+
+    status: int
+    stdout: str
+    seconds: float
+    peak_gib: float
+
+    @property
+    def last_json(self) -> Any:
+        """The JSON object on the last line of stdout."""
+        return json.loads(self.stdout.strip().splitlines()[-1])
+
+
+def child(command: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
+    """Run ``command`` in the repository's root; stderr goes through. ``env`` is added to the environment."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+    assert process.stdout is not None
+    stdout = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Child(process.returncode, stdout, time.perf_counter() - start, usage.ru_maxrss / 2**20)
+
+
+def archloom(*words: str, env: Mapping[str, str] | None = None) -> Child:
+    """Run a command of archloom in a process of its own."""
+    return child([sys.executable, "-m", "tvm_backend.cli", *words], env)
+
+
+def resnet50_int8() -> Path:
+    """A quantized ResNet-50 of random weights at 224×224, made once under ``build/bench``."""
+    path = BUILD / "resnet50_int8.onnx"
+    if not path.exists():
+        import onnx
+
+        from models import data, resnet
+        from tvm_backend.quantize import quantize
+
+        net = resnet.resnet50()
+        images = data.random_images(8, net.image, seed=1)
+        model = quantize(resnet.onnx_model(net), ({"image": image[None]} for image in images))
+        BUILD.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        onnx.save(model, part)
+        part.rename(path)
+    return path
