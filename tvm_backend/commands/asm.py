@@ -57,7 +57,7 @@ def read_stream(path: Path, layer: str | None) -> Stream:
     if is_artifact(path):
         return _of_artifact(path, layer)
     if path.is_dir():
-        raise ArtifactError(f"{path}: a directory, but not an artifact, or a half-written one: manifest.json is missing")
+        raise ArtifactError(f"{path}: a directory, but not an artifact, or half-written: manifest.json is missing")
     if layer is not None:
         raise InputError(f"--layer {layer!r}: {path} is not an artifact")
     blob = read_file(path)
@@ -130,7 +130,7 @@ def explain(stream: Stream, isa: "Isa | None") -> str:
     checked_text = "not checked" if isa is None else "follows its ISA and stays inside its memories"
     return "\n\n".join([
         f"{stream.name}: {stream.isa} ({parameters}), {count(stream.hbm_bytes)} bytes of HBM, {checked_text}",
-        render((Column("tensor"), Column("dtype"), Column("shape"), Column("address", "right"), Column("role")), tensors),
+        render([Column(c) for c in ("tensor", "dtype", "shape", "address", "role")], tensors),
         render((Column("instruction"), Column("executed", "right")), used),
         f"{count(data['static_instructions'])} instructions in the text, {count(data['instructions'])} executed",
     ])

@@ -46,4 +46,5 @@ def _accelerated(step: Step, region: str, plan: "Plan", peak: int) -> Layer:
 
 
 def _hosted(op: HostOp) -> Layer:
-    return Layer(op.name, op.op, "host", op.shape, op.macs, note=f"{HOST_NOTE}: {op.reason}" if op.reason else HOST_NOTE)
+    note = f"{HOST_NOTE}: {op.reason}" if op.reason else HOST_NOTE
+    return Layer(op.name, op.op, "host", op.shape, op.macs, note=note)

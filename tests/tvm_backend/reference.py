@@ -1,0 +1,70 @@
+"""A plain NumPy evaluation of workloads: what every stream of a workload must compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mapper.workload import Epilogue, Pool, Workload
+from tvm_backend.compiled import Step
+
+
+def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The workload's output for its input tensors by name."""
+    tensors = {k: np.asarray(v).astype(np.int64) for k, v in arguments.items()}
+    if workload.kind == "gemm":
+        sums = tensors["A"] @ tensors["B"]
+    elif workload.kind == "conv2d":
+        sums = convolution(tensors["X"], tensors["W"], workload.stride, workload.padding)
+    else:
+        sums = tensors["A"] + tensors["B"]
+    if workload.epilogue.bias:
+        sums = sums + tensors["bias"]
+    return finish(sums.astype(np.int32), workload.epilogue)
+
+
+def convolution(
+    x: np.ndarray, kernel: np.ndarray, stride: tuple[int, int], padding: tuple[int, int, int, int]
+) -> np.ndarray:
+    """NHWC by [kh, kw, c, o]; padding is top, left, bottom, right."""
+    top, left, bottom, right = padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    kh, kw, _, o = kernel.shape
+    oh, ow = (x.shape[1] - kh) // stride[0] + 1, (x.shape[2] - kw) // stride[1] + 1
+    sums = np.zeros((x.shape[0], oh, ow, o), np.float64)  # exact: sums stay far below 2**53
+    for i in range(kh):
+        for j in range(kw):
+            window = x[:, i : i + (oh - 1) * stride[0] + 1 : stride[0], j : j + (ow - 1) * stride[1] + 1 : stride[1]]
+            sums += window.astype(np.float64) @ kernel[i, j].astype(np.float64)
+    return sums.astype(np.int64)
+
+
+def finish(sums: np.ndarray, epilogue: Epilogue) -> np.ndarray:
+    """Scale, saturate, ReLU and pooling, as ``Epilogue`` states them."""
+    if epilogue.out_dtype == "int32":
+        return sums
+    scaled = np.rint(sums.astype(np.float32) * np.float32(epilogue.scale))
+    y = np.clip(scaled, -128, 127).astype(np.int8)
+    if epilogue.relu:
+        y = np.maximum(y, 0)
+    return y if epilogue.pool is None else max_pool(y, epilogue.pool)
+
+
+def max_pool(x: np.ndarray, pool: Pool) -> np.ndarray:
+    top, left, bottom, right = pool.padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (pool.size, pool.size), axis=(1, 2))
+    return windows[:, :: pool.stride, :: pool.stride].max(axis=(-2, -1))
+
+
+class ReferenceExecutor:
+    """Runs the steps of a compiled network by :func:`evaluate`."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def run(self, step: Step, arguments: Mapping[str, Any]) -> np.ndarray:
+        self.steps.append(step.name)
+        return evaluate(step.workload, {**{k: np.asarray(v) for k, v in arguments.items()}, **step.constants})

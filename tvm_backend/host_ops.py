@@ -1,0 +1,261 @@
+"""Relax operators as JAX functions: how XLA runs the heavy part of the host.
+
+Each entry takes the call (for its attributes) and its arguments as JAX arrays, tuples of integers (shapes) or Python
+numbers, and computes what TVM's own code computes. :func:`translate` turns a Relax function into one JAX function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tvm_backend import compat
+
+Translation: TypeAlias = Callable[..., Any]
+
+
+def _axes(call: Any, name: str = "axis") -> tuple[int, ...] | None:
+    """Axes of a reduction: None means all."""
+    return None if getattr(call.attrs, name) is None else compat.attr_ints(call, name)
+
+
+def _reduction(function: Callable[..., Any]) -> Translation:
+    return lambda call, x: function(x, axis=_axes(call), keepdims=bool(compat.attr(call, "keepdims")))
+
+
+def _convolution(call: Any, x: Any, kernel: Any) -> Any:
+    pads = compat.attr_ints(call, "padding")
+    spatial = len(pads) // 2
+    return lax.conv_general_dilated(
+        x, kernel, compat.attr_ints(call, "strides"), [(pads[i], pads[i + spatial]) for i in range(spatial)],
+        rhs_dilation=compat.attr_ints(call, "dilation"), feature_group_count=int(compat.attr(call, "groups")),
+        dimension_numbers=(
+            compat.attr(call, "data_layout"), compat.attr(call, "kernel_layout"),
+            compat.attr(call, "out_layout") or compat.attr(call, "data_layout"),
+        ),
+        preferred_element_type=jnp.dtype(compat.dtype_of(call)),
+    )
+
+
+def _window(call: Any, x: Any, initial: Any, combine: Callable[..., Any]) -> Any:
+    layout = compat.attr(call, "layout")
+    size, strides, padding = [1] * x.ndim, [1] * x.ndim, [(0, 0)] * x.ndim
+    dilation = [1] * x.ndim
+    pads = compat.attr_ints(call, "padding")
+    for i, axis in enumerate((layout.index("H"), layout.index("W"))):
+        size[axis] = compat.attr_ints(call, "pool_size")[i]
+        strides[axis] = compat.attr_ints(call, "strides")[i]
+        dilation[axis] = compat.attr_ints(call, "dilation")[i]
+        padding[axis] = (pads[i], pads[i + 2])
+    return lax.reduce_window(x, initial, combine, size, strides, padding, window_dilation=dilation)
+
+
+def _max_pool(call: Any, x: Any) -> Any:
+    lowest = -np.inf if jnp.issubdtype(x.dtype, jnp.floating) else np.iinfo(x.dtype).min
+    return _window(call, x, np.asarray(lowest, x.dtype), lax.max)
+
+
+def _avg_pool(call: Any, x: Any) -> Any:
+    total = _window(call, x, np.zeros((), x.dtype), lax.add)
+    if compat.attr(call, "count_include_pad"):
+        height, width = compat.attr_ints(call, "pool_size")
+        return total / (height * width)
+    return total / _window(call, jnp.ones_like(x), np.zeros((), x.dtype), lax.add)
+
+
+def _global_average(call: Any, x: Any) -> Any:
+    layout = compat.attr(call, "layout")
+    return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
+
+
+def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+    """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
+    scale = compat.attr(call, "scale")
+    factor = float(scale) if scale is not None else query.shape[-1] ** -0.5
+    scores = jnp.einsum("bsnh,btnh->bnst", query, key) * factor
+    if bias is not None:
+        scores = scores + bias
+    causal = compat.attr(call, "causal_mask")
+    if causal is not None:
+        rows, columns = scores.shape[-2:]
+        offset = columns - rows if causal == "BottomRight" else 0
+        scores = jnp.where(jnp.tril(jnp.ones((rows, columns), bool), offset), scores, -jnp.inf)
+    return jnp.einsum("bnst,btnh->bsnh", jax.nn.softmax(scores, axis=-1), value)
+
+
+def _layer_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+    axes = compat.attr_ints(call, "axes")
+    mean = jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
+    y = (x - mean) * lax.rsqrt(variance + float(compat.attr(call, "epsilon")))
+    y = y * gamma if compat.attr(call, "scale") else y
+    return y + beta if compat.attr(call, "center") else y
+
+
+def _batch_norm(call: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+    shape = [1] * x.ndim
+    shape[int(compat.attr(call, "axis"))] = -1
+    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(compat.attr(call, "epsilon")))
+    y = y * gamma.reshape(shape) if compat.attr(call, "scale") else y
+    y = y + beta.reshape(shape) if compat.attr(call, "center") else y
+    return y, mean, variance
+
+
+def _along(call: Any, parameter: Any, ndim: int) -> Any:
+    """A scale or zero point, shaped to broadcast along the call's axis."""
+    if parameter.ndim == 0 or parameter.size == 1:
+        return parameter.reshape(())
+    shape = [1] * ndim
+    shape[int(compat.attr(call, "axis"))] = -1
+    return parameter.reshape(shape)
+
+
+def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+    """``saturate(round_half_even(x / scale) + zero)``"""
+    limits = np.iinfo(compat.dtype_of(call))
+    scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
+    return jnp.clip(jnp.round(x / scale) + zero.astype(x.dtype), limits.min, limits.max)
+
+
+def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+    """``(x - zero) * scale``"""
+    scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
+    return (x.astype(jnp.int32) - zero.astype(jnp.int32)).astype(scale.dtype) * scale
+
+
+def _strided_slice(call: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    index = [slice(None)] * x.ndim
+    for i, axis in enumerate(_numbers(axes)):
+        step = _numbers(strides)[i] if strides is not None else 1
+        stop: int | None = _numbers(end)[i]
+        if step < 0 and stop is not None and stop < -x.shape[axis]:
+            stop = None
+        index[axis] = slice(_numbers(begin)[i], stop, step)
+    return x[tuple(index)]
+
+
+def _numbers(values: Any) -> list[int]:
+    return [int(v) for v in values]
+
+
+def _pad(call: Any, x: Any) -> Any:
+    widths = np.array(compat.attr_ints(call, "pad_width")).reshape(-1, 2)
+    mode = compat.attr(call, "pad_mode")
+    if mode == "constant":
+        return jnp.pad(x, widths, constant_values=compat.attr(call, "pad_value"))
+    return jnp.pad(x, widths, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
+
+
+def _split(call: Any, x: Any) -> Any:
+    sections = call.attrs.indices_or_sections
+    where = compat.scalar_of(sections)
+    parts = where if isinstance(where, int) else _numbers(sections)
+    return tuple(jnp.split(x, parts, axis=int(compat.attr(call, "axis"))))
+
+
+def _take(call: Any, x: Any, indices: Any) -> Any:
+    axis = compat.attr(call, "axis")
+    return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
+
+
+def _transpose(call: Any, x: Any) -> Any:
+    return jnp.transpose(x, None if call.attrs.axes is None else compat.attr_ints(call, "axes"))
+
+
+OPS: dict[str, Translation] = {
+    # element by element
+    "abs": lambda c, x: jnp.abs(x), "negative": lambda c, x: -x, "square": lambda c, x: x * x,
+    "sqrt": lambda c, x: jnp.sqrt(x), "rsqrt": lambda c, x: lax.rsqrt(x), "exp": lambda c, x: jnp.exp(x),
+    "log": lambda c, x: jnp.log(x), "sin": lambda c, x: jnp.sin(x), "cos": lambda c, x: jnp.cos(x),
+    "tanh": lambda c, x: jnp.tanh(x), "erf": lambda c, x: lax.erf(x), "sigmoid": lambda c, x: jax.nn.sigmoid(x),
+    "floor": lambda c, x: jnp.floor(x), "ceil": lambda c, x: jnp.ceil(x), "logical_not": lambda c, x: ~x,
+    "add": lambda c, a, b: a + b, "subtract": lambda c, a, b: a - b, "multiply": lambda c, a, b: a * b,
+    "divide": lambda c, a, b: a / b if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b)),
+    "floor_divide": lambda c, a, b: a // b, "power": lambda c, a, b: jnp.power(a, b),
+    "maximum": lambda c, a, b: jnp.maximum(a, b), "minimum": lambda c, a, b: jnp.minimum(a, b),
+    "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b, "less": lambda c, a, b: a < b,
+    "less_equal": lambda c, a, b: a <= b, "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
+    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b,
+    "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
+    "astype": lambda c, x: x.astype(compat.dtype_of(c)),
+    "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
+    "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(compat.attr(c, "alpha"))),
+    "nn.gelu": lambda c, x: jax.nn.gelu(x, approximate=False),
+    "nn.gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
+    "quantize": _quantize, "dequantize": _dequantize,
+    # reductions and normalizations
+    "sum": _reduction(jnp.sum), "mean": _reduction(jnp.mean), "max": _reduction(jnp.max), "min": _reduction(jnp.min),
+    "prod": _reduction(jnp.prod), "variance": _reduction(jnp.var),
+    "cumsum": lambda c, x: jnp.cumsum(x, compat.attr(c, "axis")),
+    "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(compat.attr(c, "axis"))),
+    "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(compat.attr(c, "axis"))),
+    "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm,
+    # contractions and windows
+    "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(compat.dtype_of(c))),
+    "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
+    "nn.adaptive_avg_pool2d": _global_average, "nn.attention": _attention, "nn.attention_bias": _attention,
+    # shapes
+    "reshape": lambda c, x, s: x.reshape(compat.shape_of(c)), "flatten": lambda c, x: x.reshape(compat.shape_of(c)),
+    "expand_dims": lambda c, x: x.reshape(compat.shape_of(c)), "squeeze": lambda c, x: x.reshape(compat.shape_of(c)),
+    "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, compat.shape_of(c)), "permute_dims": _transpose,
+    "concat": lambda c, parts: jnp.concatenate(parts, axis=int(compat.attr(c, "axis"))), "split": _split,
+    "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
+}
+
+
+def translate(function: compat.Function) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    """``(f, constants)`` of a Relax function: ``f(constants, *inputs)`` gives the tuple of its results.
+
+    Large constants are arguments of ``f``, since XLA folds literals slowly.
+    """
+    constants: list[np.ndarray] = []
+    slots: dict[Any, int] = {p: i for i, p in enumerate(function.params)}
+    steps: list[tuple[Any, list[Any]]] = []
+
+    def reference(expr: Any) -> Callable[[list[Any], Sequence[Any]], Any]:
+        if compat.is_constant(expr):
+            array = compat.const_value(expr)
+            if array.size <= 16:
+                return lambda env, cs: jnp.asarray(array)
+            constants.append(array)
+            position = len(constants) - 1
+            return lambda env, cs: cs[position]
+        if compat.is_var(expr):
+            slot = slots[expr]
+            return lambda env, cs: env[slot]
+        fields = compat.tuple_fields(expr)
+        if fields is not None:
+            parts = [reference(f) for f in fields]
+            return lambda env, cs: tuple(p(env, cs) for p in parts)
+        access = compat.is_tuple_get(expr)
+        if access is not None:
+            source, index = reference(access[0]), access[1]
+            return lambda env, cs: source(env, cs)[index]
+        shape = compat.shape_values(expr)
+        value = shape if shape is not None else compat.scalar_of(expr)
+        return lambda env, cs: value
+
+    for binding in compat.bindings(function):
+        value = binding.value
+        call = value if compat.op_name(value) is not None else None
+        steps.append((call, [reference(a) for a in (value.args if call is not None else [value])]))
+        slots[binding.var] = len(slots)
+    results = [reference(r) for r in compat.outputs_of(function)]
+
+    def run(values: Sequence[Any], *inputs: Any) -> tuple[Any, ...]:
+        env = list(inputs)
+        for call, arguments in steps:
+            evaluated = [a(env, values) for a in arguments]
+            if call is None:
+                env.append(evaluated[0])
+                continue
+            result = OPS[str(compat.op_name(call))](call, *evaluated)
+            env.append(result if isinstance(result, tuple) else result.astype(compat.dtype_of(call)))
+        return tuple(r(env, values) for r in results)
+
+    return run, constants

@@ -1,0 +1,157 @@
+"""Running compiled networks: arrays in, arrays out, with each step on the oracle, the interpreter, or another executor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from oracle.errors import InputError, suggest
+from tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
+from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+
+Capture: TypeAlias = Callable[[Step, Mapping[str, np.ndarray], np.ndarray], None]
+"""Called after each step with its input tensors (by argument, in the workload's shapes) and its output."""
+
+
+class Executable:
+    """A compiled network, ready to run.
+
+    The host part is built at the first call, each stream compiled when it is first run (or by :meth:`prepare`).
+    """
+
+    def __init__(self, compiled: CompiledModel) -> None:
+        self.compiled = compiled
+        self._lock = threading.RLock()
+        self._host: Any = None
+        self._executors: dict[str, Executor] = {}
+        self._current: tuple[Executor, Capture | None] | None = None
+
+    def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
+        """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
+
+        One result is an array, several a tuple in the network's order.
+        """
+        if len(args) == 1 and not named and isinstance(args[0], Mapping):
+            inputs: Mapping[str, Any] = args[0]
+        else:
+            names = [spec.name for spec in self.compiled.inputs]
+            if len(args) > len(names):
+                raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
+            inputs = {**dict(zip(names, args, strict=False)), **named}
+        results = tuple(self.run(inputs).values())
+        return results[0] if len(results) == 1 else results
+
+    def run(
+        self, inputs: Mapping[str, Any], *, executor: Literal["xla", "interpreter"] | Executor = "xla",
+        capture: Capture | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Run on inputs by name; results by name.
+
+        ``executor`` says who runs the steps of the regions (the host part is always the same); ``capture`` sees each
+        step. Raises :class:`~oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
+        """
+        arrays = [checked(spec, inputs) for spec in self.compiled.inputs]
+        known = [spec.name for spec in self.compiled.inputs]
+        for name in inputs:
+            if name not in known:
+                raise InputError(f"no input is named {name!r}{suggest(name, known)}")
+        with self._lock:
+            self._current = (self._executor(executor), capture)
+            try:
+                results = self._built()(arrays)
+            finally:
+                self._current = None
+        return {spec.name: y for spec, y in zip(self.compiled.outputs, results, strict=True)}
+
+    def prepare(self, progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Build the host part and compile all streams now. ``progress`` hears (what, done, of)."""
+        with self._lock:
+            self._built()
+            executor = self._executor("xla")
+            steps = list(self.compiled.partition.steps())
+            for done, step in enumerate(steps):
+                if progress is not None:
+                    progress(step.name, done, len(steps))
+                if isinstance(executor, XlaExecutor):
+                    executor.prepare(step)
+
+    def _executor(self, executor: str | Executor) -> Executor:
+        if not isinstance(executor, str):
+            return executor
+        makers: dict[str, Callable[[CompiledModel], Executor]] = {
+            "xla": XlaExecutor, "interpreter": InterpreterExecutor,
+        }
+        if executor not in makers:
+            raise InputError(f"unknown executor {executor!r}{suggest(executor, list(makers))}")
+        if executor not in self._executors:
+            self._executors[executor] = makers[executor](self.compiled)
+        return self._executors[executor]
+
+    def _built(self) -> Any:
+        if self._host is None:
+            from tvm_backend.host import Host
+
+            pieces = {region.symbol: self._piece(region) for region in self.compiled.regions}
+            self._host = Host(self.compiled.host, pieces)
+        return self._host
+
+    def _piece(self, region: Region) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        def piece(inputs: Sequence[Any]) -> Sequence[Any]:
+            assert self._current is not None
+            executor, capture = self._current
+            return run_region(region, inputs, executor, capture)
+
+        return piece
+
+
+def run_region(
+    region: Region, inputs: Sequence[Any], executor: Executor, capture: Capture | None = None
+) -> list[Any]:
+    """Run the steps of a region on tensors in the network's layout; results in the network's layout."""
+    tensors = {
+        name: stored(x, region.value(name)) for name, x in zip(region.inputs, inputs, strict=True)
+    }
+    for step in region.steps:
+        shapes = {t.name: t.shape for t in step.workload.inputs}
+        arguments = {argument: tensors[value].reshape(shapes[argument]) for argument, value in step.inputs}
+        result = executor.run(step, arguments)
+        if capture is not None:
+            capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(result))
+        tensors[step.output] = result.reshape(region.value(step.output).stored_shape)
+    return [unstored(tensors[name], region.value(name)) for name in region.outputs]
+
+
+def stored(x: Any, value: Value) -> Any:
+    """A tensor in the network's layout as the region keeps it."""
+    return x.transpose(0, 2, 3, 1) if value.layout == "nhwc" else x
+
+
+def unstored(x: Any, value: Value) -> Any:
+    """Inverse of :func:`stored`."""
+    return x.transpose(0, 3, 1, 2) if value.layout == "nhwc" else x
+
+
+def checked(spec: TensorSpec, inputs: Mapping[str, Any]) -> np.ndarray:
+    """The input for ``spec`` as a NumPy array; its shape and dtype must be the network's."""
+    if spec.name not in inputs:
+        raise InputError(f"input {spec.name!r} is missing; expected {describe(spec)}")
+    value = inputs[spec.name]
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if array.shape != spec.shape:
+        raise InputError(f"input {spec.name!r}: expected {describe(spec)}, found shape {_show(array.shape)}")
+    if str(array.dtype) != spec.dtype:
+        raise InputError(f"input {spec.name!r}: expected {describe(spec)}, found dtype {array.dtype}")
+    return array
+
+
+def describe(spec: TensorSpec) -> str:
+    return f"{spec.dtype} of shape {_show(spec.shape)}"
+
+
+def _show(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
