@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 from typing import Any
 
@@ -53,7 +54,7 @@ def main() -> None:
     cycles = [row["cycles"] for row in rows]
     at16 = next(row for row in rows if row["dim"] == 16)
     finish(args, {
-        "cycles_fall_with_dim": all(a > b for a, b in zip(cycles, cycles[1:])),
+        "cycles_fall_with_dim": all(a > b for a, b in itertools.pairwise(cycles)),
         "large_layer_utilization_16": at16["large_layer_utilization"],
         "layers_below_physical_limit": sum(len(row["layers_below_physical_limit"]) for row in rows),
         "worst_cold_s": max(row["cold_s"] for row in rows), "worst_cached_s": max(row["cached_s"] for row in rows),

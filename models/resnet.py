@@ -117,8 +117,11 @@ def convolutions(net: ResNet) -> list[Convolution]:
 
 
 def weights(net: ResNet, seed: int = 0) -> dict[str, np.ndarray]:
-    """float32 weights by name: ``X.weight`` [o, c, k, k] and ``X.{scale,shift,mean,var}`` [o] of each convolution ``X``,
-    ``fc.weight`` [classes, features] and ``fc.bias``."""
+    """float32 weights by name.
+
+    ``X.weight`` [o, c, k, k] and ``X.{scale,shift,mean,var}`` [o] of each convolution ``X``, ``fc.weight``
+    [classes, features] and ``fc.bias`` [classes].
+    """
     rng = np.random.default_rng(seed)
     found: dict[str, np.ndarray] = {}
     for conv in convolutions(net):

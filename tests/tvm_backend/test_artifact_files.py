@@ -1,5 +1,6 @@
 """Artifacts on disk: whole or absent, and every kind of damage named."""
 
+import contextlib
 import errno
 import json
 import os
@@ -118,10 +119,8 @@ def test_every_flipped_byte_of_a_zip_is_noticed_or_harmless(tmp_path: Path) -> N
     data = path.read_bytes()
     for at in range(0, len(data), 7):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1:])
-        try:
+        with contextlib.suppress(ArtifactError):
             assert read(path) == FILES
-        except ArtifactError:
-            pass
 
 
 def _edit_manifest(path: Path, **changes: object) -> None:
@@ -133,7 +132,7 @@ def test_newer_version(tmp_path: Path) -> None:
     path = tmp_path / "net.loom"
     write(path, FILES)
     _edit_manifest(path, version=2, archloom="9.0")
-    with pytest.raises(ArtifactError, match=r"written in artifact version 2 by archloom 9.0; this archloom .* version 1"):
+    with pytest.raises(ArtifactError, match=r"artifact version 2 by archloom 9.0; this archloom .* version 1"):
         read(path)
 
 

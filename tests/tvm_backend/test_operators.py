@@ -1,5 +1,7 @@
 """Operators written as text, and the networks and workloads made of them."""
 
+import contextlib
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -45,10 +47,8 @@ def test_errors(text: str, message: str) -> None:
 
 @given(st.text(alphabet="gemconvadd2(),=mnk 0123456789.-é", max_size=30))
 def test_any_text_parses_or_is_refused(text: str) -> None:
-    try:
+    with contextlib.suppress(InputError):
         operators.parse(text)
-    except InputError:
-        pass
 
 
 def test_what_looks_like_an_operator() -> None:

@@ -1,0 +1,70 @@
+"""Samples that a user gives: arrays of many samples, cut into batches of the network's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from oracle.errors import InputError, suggest
+from tvm_backend.compiled import TensorSpec
+from tvm_backend.files import read_arrays
+
+Batch: TypeAlias = dict[str, np.ndarray]
+
+
+def read(path: Path, inputs: Sequence[TensorSpec]) -> Batch:
+    """The arrays of an ``.npz`` by input name, or the one array of an ``.npy`` for a network with one input."""
+    arrays = read_arrays(path)
+    return named(arrays, inputs, str(path))
+
+
+def named(arrays: Mapping[str, np.ndarray] | np.ndarray, inputs: Sequence[TensorSpec], origin: str) -> Batch:
+    """``arrays`` by input name; a single array stands for the only input."""
+    names = [spec.name for spec in inputs]
+    if not isinstance(arrays, Mapping):
+        if len(names) != 1:
+            raise InputError(f"{origin}: one array for {len(names)} inputs; name them: {', '.join(names)}")
+        arrays = {names[0]: np.asarray(arrays)}
+    for name in arrays:
+        if name not in names:
+            raise InputError(f"{origin}: no input is named {name!r}{suggest(name, names)}")
+    if missing := [name for name in names if name not in arrays]:
+        raise InputError(f"{origin}: inputs {', '.join(missing)} are missing (found: {', '.join(arrays) or 'none'})")
+    return {name: np.asarray(arrays[name]) for name in names}
+
+
+def batches(arrays: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec], origin: str) -> list[Batch]:
+    """Cut ``arrays``, whose first axis counts samples, into batches of the shapes and dtypes of ``inputs``."""
+    counts: dict[str, int] = {}
+    for spec in inputs:
+        array = arrays[spec.name]
+        expected = f"{spec.name!r}: expected samples of shape {spec.shape} and dtype {spec.dtype}"
+        if array.dtype != spec.dtype:
+            raise InputError(f"{origin}: {expected}, found dtype {array.dtype}")
+        if not spec.shape or array.shape[1:] != spec.shape[1:] or not len(array) or len(array) % spec.shape[0]:
+            raise InputError(f"{origin}: {expected} (or a multiple of the first axis), found shape {array.shape}")
+        counts[spec.name] = len(array) // spec.shape[0]
+    if len(set(counts.values())) > 1:
+        raise InputError(f"{origin}: the inputs have different numbers of batches: {counts}")
+    size = {spec.name: spec.shape[0] for spec in inputs}
+    return [{name: np.ascontiguousarray(arrays[name][i * n:(i + 1) * n]) for name, n in size.items()}
+            for i in range(max(counts.values(), default=0))]
+
+
+def random(inputs: Sequence[TensorSpec], count: int, seed: int = 0) -> list[Batch]:
+    """``count`` batches of random inputs: normal for floats, uniform over the dtype's range (or 0..1) for the rest."""
+    rng = np.random.default_rng(seed)
+    return [{spec.name: _draw(rng, spec) for spec in inputs} for _ in range(count)]
+
+
+def _draw(rng: np.random.Generator, spec: TensorSpec) -> np.ndarray:
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind == "f":
+        return rng.standard_normal(spec.shape).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, spec.shape, dtype, endpoint=True)
+    return rng.integers(0, 2, spec.shape).astype(dtype)  # indices and masks: valid whatever they index
