@@ -15,8 +15,9 @@ How the hardware is modelled:
   ``dim`` rows. From the first row in to the first row out it takes ``2 * dim`` cycles (down the columns, then aligned
   along them) and ``spad_read_cycles``. The operands' beats have passed when processing starts and the results' beats
   follow it, so ``latency`` is what lies between: ``2 * dim + spad_read_cycles - 1 - rows fed``.
-* **Banks** take two requests at a time, a row each in a cycle; a slot is one stream of rows. Accumulation is done by the
-  adders at the accumulator's banks. With ``scratchpad_single_ported`` the streams of a scratchpad bank share one port.
+* **Banks** take two requests at a time, a row each in a cycle; a slot is one stream of rows. Accumulation is done by
+  the adders at the accumulator's banks. With ``scratchpad_single_ported`` the streams of a scratchpad bank share one
+  port (``sp_singleported``).
 * **DMA**: each row of an instruction is a request of its own, issued one a cycle. All traffic shares one bus of
   ``dma_bus_bits`` a cycle to the DRAM, both directions together: the simplest that never flatters. Every contiguous
   piece of memory takes whole beats of the bus. ``dram_latency_cycles`` is an assumption of this model (L2 and DRAM are
@@ -116,9 +117,9 @@ def gemmini(
 ) -> ArchitectureGraph:
     """Gemmini with a ``dim`` × ``dim`` array; one graph serves both dataflows (``config_ex`` chooses).
 
-    Sizes in KiB; by default 256 KiB of scratchpad and 64 KiB of accumulator, grown where ``dim`` needs it to at least 8
-    tiles of ``dim`` × ``dim`` int8 and 4 of int32. The rows are a multiple of the banks: a size that is given is rounded
-    down to one, a default up. Raises TargetError that lists every option out of range.
+    Sizes in KiB; by default 256 KiB of scratchpad and 64 KiB of accumulator, grown where ``dim`` needs it to at least
+    8 tiles of ``dim`` × ``dim`` int8 and 4 of int32. The rows are a multiple of the banks: a size that is given is
+    rounded down to one, a default up. Raises TargetError that lists every option out of range.
     """
     _check_options(locals())
     spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)

@@ -24,7 +24,10 @@ from acadl_models.acadl.objects import (
 class EdgeKind(Enum):
     """What an edge means; the value says between which objects it may run."""
 
-    CONTAINS = "from an ExecuteStage to a FunctionalUnit (from an InstructionFetchStage to its InstructionMemoryAccessUnit)"
+    CONTAINS = (
+        "from an ExecuteStage to a FunctionalUnit "
+        "(from an InstructionFetchStage to its InstructionMemoryAccessUnit)"
+    )
     FORWARD = "from a PipelineStage to another PipelineStage that is no InstructionFetchStage"
     READ_DATA = "from a RegisterFile to a FunctionalUnit, or from a DataStorage to a MemoryAccessUnit"
     WRITE_DATA = "from a FunctionalUnit to a RegisterFile, or from a MemoryAccessUnit to a DataStorage"
@@ -62,16 +65,14 @@ def edge_fault(source: object, target: object, kind: object) -> str | None:
     if not isinstance(kind, EdgeKind):
         valid = ", ".join(k.name for k in EdgeKind)
         return f"edge {_show(source)} -> {_show(target)}: the kind must be one of {valid}, not {kind!r}"
+    where = f"{kind.name} edge {_show(source)} -> {_show(target)}"
     for end, value in (("source", source), ("target", target)):
         if not isinstance(value, ACADLObject):
-            return f"{kind.name} edge {_show(source)} -> {_show(target)}: the {end} must be an ACADL object, not {value!r}"
+            return f"{where}: the {end} must be an ACADL object, not {value!r}"
     if allowed(source, target, kind):
         return None
     turned = "; turn it round" if kind is not CONTAINS and allowed(target, source, kind) else ""
-    return (
-        f"forbidden {kind.name} edge {_show(source)} -> {_show(target)}: "
-        f"{kind.name} edges run {kind.value}{turned}"
-    )
+    return f"forbidden {where}: {kind.name} edges run {kind.value}{turned}"
 
 
 def _show(value: object) -> str:
@@ -81,7 +82,7 @@ def _show(value: object) -> str:
 class ACADLEdge:
     """An edge of ``kind`` from ``source`` to ``target``; joins the graph under construction if it is allowed."""
 
-    __slots__ = ("source", "target", "kind")
+    __slots__ = ("kind", "source", "target")
 
     def __init__(self, source: ACADLObject, target: ACADLObject, kind: EdgeKind) -> None:
         self.source = source
@@ -111,8 +112,10 @@ class ACADLDanglingEdge:
             valid = ", ".join(k.name for k in EdgeKind)
             building.fault(f"dangling edge: the kind must be one of {valid}, not {self.kind!r}")
         elif len(ends) != 1 or not isinstance(ends[0], ACADLObject):
-            found = f"source {_show(self.source)} and target {_show(self.target)}"
-            building.fault(f"dangling {self.kind.name} edge: expected one ACADL object as source or target, found {found}")
+            building.fault(
+                f"dangling {self.kind.name} edge: expected one ACADL object as source or target, "
+                f"found source {_show(self.source)} and target {_show(self.target)}"
+            )
 
     def __str__(self) -> str:
         ends = f"{_show(self.source) if self.source else '?'} -> {_show(self.target) if self.target else '?'}"

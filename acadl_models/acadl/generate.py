@@ -67,7 +67,9 @@ def create_ag(generated: Generated | None = None) -> ArchitectureGraph:
     """The architecture graph of ``generated``, by default of the last ``@generate`` function that was called."""
     found = generated if generated is not None else _last.get()
     if not isinstance(found, Generated):
-        problem = "nothing was generated yet" if found is None else f"expected what a @generate function returns, not {found!r}"
+        problem = "nothing was generated yet"
+        if found is not None:
+            problem = f"expected what a @generate function returns, not {found!r}"
         raise GraphError("(no graph)", [f"create_ag(): {problem}; call a function decorated with @generate first"])
     return found.graph
 
@@ -107,7 +109,7 @@ class _TemplateType(type):
     """Makes the objects of a template in the scope of its name."""
 
     def __call__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
-        template: Any = object.__new__(cls)
+        template: Any = cls.__new__(cls)  # type: ignore[call-overload]
         with building.scope(name) as path:
             template.name = path
             template.__init__(name, *args, **kwargs)

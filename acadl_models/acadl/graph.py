@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -171,9 +172,11 @@ def place_buffers(
         for item in place if isinstance(place, (list, tuple)) else [place]:
             obj, *rows = item if isinstance(item, tuple) else (item,)
             if not isinstance(obj, (RegisterFile, MemoryInterface)) or id(obj) not in known:
-                faults.append(f"buffer {buffer!r} must lie in a RegisterFile, SRAM or DRAM of the graph, not in {obj!s}")
+                what = "a RegisterFile, SRAM or DRAM of the graph"
+                faults.append(f"buffer {buffer!r} must lie in {what}, not in {obj!s}")
             elif rows and not (len(rows) == 2 and all(isinstance(r, int) for r in rows) and 0 <= rows[0] < rows[1]):
-                faults.append(f"buffer {buffer!r}: rows in {obj.name} must be (start, stop) with 0 <= start < stop, not {rows}")
+                what = "(start, stop) with 0 <= start < stop"
+                faults.append(f"buffer {buffer!r}: rows in {obj.name} must be {what}, not {rows}")
             elif rows:
                 banks.append(Bank(obj.name, rows[0], rows[1]))
             elif isinstance(obj, RegisterFile):
@@ -190,11 +193,12 @@ def _bank_faults(buffer: str, banks: list[Bank]) -> list[str]:
         return [f"buffer {buffer!r}: a register file holds a buffer alone, not beside other banks"]
     ordered = sorted(banks, key=lambda b: b.start)
     faults = []
-    for a, b in zip(ordered, ordered[1:]):
+    for a, b in itertools.pairwise(ordered):
         if a.stop != b.start:
             what = "overlap" if (a.stop or 0) > b.start else "leave a gap"
             faults.append(
-                f"buffer {buffer!r}: rows {a.start}..{a.stop} in {a.storage} and {b.start}..{b.stop} in {b.storage} {what}"
+                f"buffer {buffer!r}: rows {a.start}..{a.stop} in {a.storage} "
+                f"and {b.start}..{b.stop} in {b.storage} {what}"
             )
     if ordered and ordered[0].start != 0:
         faults.append(f"buffer {buffer!r}: its first row in {ordered[0].storage} is {ordered[0].start}, expected 0")

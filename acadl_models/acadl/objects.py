@@ -9,6 +9,7 @@ around it. Times are clock cycles; ``latency`` attributes are integers or expres
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
@@ -266,6 +267,11 @@ class InstructionMemoryAccessUnit(MemoryAccessUnit):
 
     latency: UnitLatency = 0
 
+    def faults(self) -> list[str]:
+        if isinstance(self.latency, Mapping):
+            return [*ACADLObject.faults(self), "latency must be one for all fetches, not a table by mnemonic"]
+        return super().faults()
+
 
 @dataclass(frozen=True, eq=False)
 class DataStorage(ACADLObject):
@@ -330,7 +336,7 @@ def _range_faults(attribute: str, ranges: object, required: bool) -> list[str]:
     if required and not ranges:
         return [f"{attribute} is empty: state the word addresses [(start, stop), ...] that the storage holds"]
     ordered = sorted(ranges)
-    clashes = [(a, b) for a, b in zip(ordered, ordered[1:]) if b[0] < a[1]]
+    clashes = [(a, b) for a, b in itertools.pairwise(ordered) if b[0] < a[1]]
     return [f"{attribute}: {a} and {b} overlap" for a, b in clashes]
 
 

@@ -32,7 +32,7 @@ class UnitTiming:
 
 @dataclass(frozen=True)
 class StageTiming:
-    """How many instructions a stage held and for how many cycles its head could have left and was not taken.
+    """How many instructions entered a stage, and for how many cycles its head could have left and was not taken.
 
     ``stall_cycles`` of a pipeline stage adds ``left - max(available, time the instruction became the head)`` over its
     instructions (``available`` is arrival plus latency); instructions that a contained unit takes are not counted. For

@@ -1,0 +1,24 @@
+"""Cycles of instruction streams on architecture graphs (section 6 of the ACADL paper, docs/timing_semantics.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.resolved import ResolvedStream
+
+__all__ = ["StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate"]
+
+
+def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:
+    """Cycles and statistics of ``resolved`` on ``graph`` by the fast engine, exact to the cycle.
+
+    With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
+    the result is the same. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
+    """
+    from acadl_models.timing.engine import simulate as run
+
+    return run(graph, resolved, skip=skip)

@@ -1,0 +1,485 @@
+"""The step-by-step simulator: docs/timing_semantics.md, one clock cycle at a time.
+
+This is the definition against which the fast engine is tested. It enumerates instruction instances, compares element
+sets, and does nothing cleverly; use :func:`acadl_models.timing.simulate` for real streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, MemoryInterface, PipelineStage
+from acadl_models.acadl.latency import Expression
+from acadl_models.timing.machine import AccessPlan, Program, Request, StaticInstruction, bind, evaluate_latency
+from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from oracle.errors import GraphError
+from oracle.resolved import ResolvedStream
+
+WAITING, READING, PROCESSING, WRITING, FINISHED = "waiting", "reading", "processing", "writing", "finished"
+
+
+@dataclass(frozen=True)
+class InstanceLog:
+    """When an instruction instance passed each step, in cycles: for traces and tests."""
+
+    number: int
+    mnemonic: str
+    values: Mapping[str, int]
+    unit: str
+    fetched: int
+    received: int
+    started: int
+    processing: int
+    written: int
+    finished: int
+
+
+@dataclass(eq=False)
+class _Issued:
+    """A request on its way: ``finish`` is known once it has a slot."""
+
+    request: Request
+    owner: "_Instance"
+    finish: int = -1
+
+
+@dataclass(eq=False)
+class _Instance:
+    number: int
+    static: StaticInstruction
+    values: Mapping[str, int]
+    environment: Mapping[str, int]
+    fetched: int
+    reads: list[Request] = field(default_factory=list)
+    writes: list[Request] = field(default_factory=list)
+    pending: list[_Issued] = field(default_factory=list)
+    state: str = "buffered"
+    leave: int = 0
+    unit: "_Unit | None" = None
+    end: int = 0
+    received: int = 0
+    started: int = 0
+    processing: int = 0
+    written: int = 0
+
+    @property
+    def mnemonic(self) -> str:
+        return self.static.node.mnemonic
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{k}={v}" for k, v in self.values.items())
+        return f"instruction {self.number} {self.mnemonic}" + (f" ({where})" if where else "")
+
+
+@dataclass(eq=False)
+class _Unit:
+    unit: FunctionalUnit
+    waiting: _Instance | None = None
+    inside: list[_Instance] = field(default_factory=list)
+    last: _Instance | None = None
+    ready_from: int = 0
+    taken: int = 0
+    busy: int = 0
+    dependency: int = 0
+    storage: int = 0
+
+    def queued(self) -> bool:
+        """Whether a request of an instruction in the unit waits for a slot."""
+        return any(p.finish < 0 for i in self.inside for p in i.pending)
+
+    def ready(self, now: int) -> bool:
+        """Phase 1c."""
+        if self.waiting is not None:
+            return False
+        if self.unit.interval is None:
+            return not self.inside
+        reading = self.last is not None and self.last.state == READING and any(p.finish < 0 for p in self.last.pending)
+        return now >= self.ready_from and not reading and len(self.inside) < self.unit.in_flight
+
+
+@dataclass(eq=False)
+class _Stage:
+    stage: PipelineStage
+    units: list[_Unit]
+    held: deque[_Instance] = field(default_factory=deque)
+    entered: int = 0
+    stall: int = 0
+
+    def room(self, now: int) -> bool:
+        return len(self.held) < self.stage.depth and all(u.ready(now) for u in self.units)
+
+
+@dataclass(eq=False)
+class _Storage:
+    storage: DataStorage
+    slots: list[_Issued] = field(default_factory=list)
+    fifo: deque[_Issued] = field(default_factory=deque)
+    port_free: int = 0
+    reads: int = 0
+    writes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    beats: int = 0
+    queue_cycles: int = 0
+
+
+def simulate_reference(
+    graph: ArchitectureGraph, resolved: ResolvedStream, log: list[InstanceLog] | None = None
+) -> TimingResult:
+    """Simulate ``resolved`` on ``graph`` cycle by cycle; appends one entry per finished instance to ``log``.
+
+    Raises GraphError for a stream that the graph cannot process, a latency below its least value, or a deadlock.
+    """
+    return _Simulator(bind(graph, resolved), log).run()
+
+
+class _Simulator:
+    def __init__(self, program: Program, log: list[InstanceLog] | None) -> None:
+        self.graph = program.graph
+        self.program = program
+        self.log = log
+        self.total = program.count
+        self.stream: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
+        self.units = {u.name: _Unit(u) for u in self.graph.functional_units}
+        self.stages = {
+            s.name: _Stage(s, [self.units[u.name] for u in self.graph.units(s) if u.name in self.units])
+            for s in self.graph.stages
+            if s is not program.fetch
+        }
+        self.order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
+        self.storages = {s.name: _Storage(s) for s in self.graph.storages}
+        self.fetcher, memory = self.graph.instruction_memory(program.fetch)
+        assert isinstance(memory, MemoryInterface)
+        self.memory = memory
+        self.fetch_cycles = self._fetch_cycles()
+        self.issue_buffer: list[_Instance] = []
+        self.alive: list[_Instance] = []  # fetched and not finished, in program order
+        self.now = 0
+        self.fetch_end = -1
+        self.fetch_count = 0
+        self.requested = self.fetched = self.finished = 0
+        self.fetches = self.fetch_stall = 0
+        self.changed = False
+
+    # --- the clock ------------------------------------------------------------------------------------------
+    def run(self) -> TimingResult:
+        while self.finished < self.total:
+            self.changed = False
+            self._complete()
+            if self.finished == self.total:
+                break
+            self._forward()
+            self._start()
+            self._fetch()
+            if not self.changed and not self._timers():
+                raise GraphError(self.graph.name, self._deadlock())
+            self._count_cycle()
+            self.now += 1
+        return self._result()
+
+    def _timers(self) -> bool:
+        """Whether a time lies ahead at which something changes by itself."""
+        return (
+            self.fetch_end > self.now
+            or any(s.slots for s in self.storages.values())
+            or any(u.ready_from > self.now or any(i.state == PROCESSING for i in u.inside) for u in self.units.values())
+            or any(s.held and s.held[0].leave > self.now for s in self.stages.values())
+        )
+
+    # --- phase 1 --------------------------------------------------------------------------------------------
+    def _complete(self) -> None:
+        for storage in self.storages.values():
+            self._end_requests(storage)
+        for instance in list(self.alive):
+            self._progress(instance)
+        if self.fetch_end == self.now:
+            self._append_fetched()
+
+    def _end_requests(self, storage: _Storage) -> None:
+        for issued in [s for s in storage.slots if s.finish == self.now]:
+            storage.slots.remove(issued)
+            issued.owner.pending.remove(issued)
+            self.changed = True
+        while storage.fifo and len(storage.slots) < storage.storage.max_concurrent_requests:
+            self._grant(storage, storage.fifo.popleft())
+
+    def _progress(self, instance: _Instance) -> None:
+        """Phase 1b: from step to step, through steps of zero cycles."""
+        if instance.state == READING and not instance.pending:
+            self._process(instance)
+        elif instance.state == PROCESSING and instance.end == self.now:
+            self._write(instance)
+        elif instance.state == WRITING and not instance.pending:
+            self._finish(instance)
+
+    def _process(self, instance: _Instance) -> None:
+        unit = self._unit(instance)
+        least = 0 if instance.static.makes_requests else 1
+        latency = self._latency(f"{unit}: latency", unit.latency_of(instance.mnemonic), instance, least)
+        instance.state, instance.processing, instance.end = PROCESSING, self.now, self.now + latency
+        self.changed = True
+        if latency == 0:
+            self._write(instance)
+
+    def _write(self, instance: _Instance) -> None:
+        instance.state, instance.written = WRITING, self.now
+        self._issue(instance, instance.writes)
+        if not instance.pending:
+            self._finish(instance)
+
+    def _finish(self, instance: _Instance) -> None:
+        assert instance.unit is not None
+        instance.state = FINISHED
+        instance.unit.inside.remove(instance)
+        self.alive.remove(instance)
+        self.finished += 1
+        self.changed = True
+        if self.log is not None:
+            i = instance
+            self.log.append(
+                InstanceLog(i.number, i.mnemonic, i.values, self._unit(i).name, i.fetched, i.received, i.started,
+                            i.processing, i.written, self.now)
+            )
+
+    def _append_fetched(self) -> None:
+        for _ in range(self.fetch_count):
+            static, values = next(self.stream)
+            environment = static.environment(self.program.parameters, values)
+            instance = _Instance(self.fetched, static, values, environment, self.now)
+            for plan in static.plans:
+                (instance.reads if plan.is_read else instance.writes).extend(plan.requests(values))
+            self.fetched += 1
+            self.issue_buffer.append(instance)
+            self.alive.append(instance)
+        self.fetch_end = -1
+        self.changed = True
+
+    # --- requests -------------------------------------------------------------------------------------------
+    def _issue(self, instance: _Instance, requests: list[Request]) -> None:
+        for request in requests:
+            issued = _Issued(request, instance)
+            instance.pending.append(issued)
+            storage = self.storages[request.storage]
+            if len(storage.slots) < storage.storage.max_concurrent_requests:
+                self._grant(storage, issued)
+            else:
+                storage.fifo.append(issued)
+            self._count_request(storage, request)
+
+    def _grant(self, storage: _Storage, issued: _Issued) -> None:
+        request = issued.request
+        first = self.now + self._storage_latency(storage.storage, issued)
+        if storage.storage.shared_port:
+            first = max(first, storage.port_free)
+            storage.port_free = first + request.beats
+        issued.finish = first + request.beats - 1
+        storage.slots.append(issued)
+        self.changed = True
+
+    def _storage_latency(self, storage: DataStorage, issued: _Issued) -> int:
+        assert isinstance(storage, MemoryInterface)
+        attribute = "read_latency" if issued.request.is_read else "write_latency"
+        expression = storage.latencies()[attribute]
+        values = {**issued.owner.environment, "words": issued.request.words, "bytes": issued.request.bytes}
+        where = f"{storage}: {attribute}"
+        return evaluate_latency(self.graph, where, expression, values, 1, issued.owner.mnemonic)
+
+    def _latency(self, where: str, expression: Expression, instance: _Instance, least: int) -> int:
+        return evaluate_latency(self.graph, where, expression, instance.environment, least, instance.mnemonic)
+
+    # --- phase 2 --------------------------------------------------------------------------------------------
+    def _forward(self) -> None:
+        for stage in self.order:
+            while stage.room(self.now):
+                found = self._oldest_offer(stage)
+                if found is None:
+                    break
+                instance, source = found
+                source.remove(instance)
+                self._receive(stage, instance)
+                self.changed = True
+
+    def _oldest_offer(self, stage: _Stage) -> tuple[_Instance, list[_Instance] | deque[_Instance]] | None:
+        offers: list[tuple[_Instance, list[_Instance] | deque[_Instance]]] = []
+        for sender in self.graph.predecessors(stage.stage):
+            if sender is self.program.fetch:
+                offers += [(i, self.issue_buffer) for i in self.issue_buffer]
+            else:
+                held = self.stages[sender.name].held
+                if held and held[0].leave <= self.now:
+                    offers.append((held[0], held))
+        routed = [offer for offer in offers if stage.stage.name in offer[0].static.routed]
+        return min(routed, key=lambda offer: offer[0].number, default=None)
+
+    def _receive(self, stage: _Stage, instance: _Instance) -> None:
+        stage.entered += 1
+        taker = instance.static.takers.get(stage.stage.name)
+        if taker is None:
+            expression = stage.stage.latencies()["latency"]
+            instance.leave = self.now + self._latency(f"{stage.stage}: latency", expression, instance, 1)
+            stage.held.append(instance)
+            return
+        unit = self.units[taker.name]
+        unit.waiting = instance
+        unit.taken += 1
+        instance.state, instance.unit, instance.received = WAITING, unit, self.now
+
+    # --- phase 3 --------------------------------------------------------------------------------------------
+    def _start(self) -> None:
+        waiting = [u for u in self.units.values() if u.waiting is not None]
+        for unit in sorted(waiting, key=lambda u: u.waiting.number if u.waiting else 0):
+            instance = unit.waiting
+            if instance is None or self._blocker(instance) is not None:
+                continue
+            unit.waiting = None
+            unit.inside.append(instance)
+            unit.last = instance
+            interval = unit.unit.interval_of(instance.mnemonic)
+            if interval is not None:
+                unit.ready_from = self.now + self._latency(f"{unit.unit}: interval", interval, instance, 1)
+            instance.state, instance.started = READING, self.now
+            self._issue(instance, instance.reads)
+            self.changed = True
+            if not instance.reads:
+                self._process(instance)
+
+    def _blocker(self, instance: _Instance) -> _Instance | None:
+        """The first earlier unfinished instruction that conflicts."""
+        earlier = (other for other in self.alive if other.number < instance.number)
+        return next((other for other in earlier if _conflict(other, instance)), None)
+
+    # --- phase 4 --------------------------------------------------------------------------------------------
+    def _fetch(self) -> None:
+        count = min(self.memory.port_width, self.total - self.requested)
+        room = self.program.fetch.issue_buffer_size - len(self.issue_buffer)
+        if self.fetch_end < 0 and 0 < count <= room:
+            self.fetch_end = self.now + self.fetch_cycles
+            self.fetch_count = count
+            self.requested += count
+            self.fetches += 1
+            self.changed = True
+
+    def _fetch_cycles(self) -> int:
+        words = self.memory.port_width
+        values = {**self.program.parameters, "words": words, "bytes": -(-words * self.memory.data_width // 8)}
+        cycles = 0
+        for where, expression, least in (
+            (f"{self.memory}: read_latency", self.memory.latencies()["read_latency"], 1),
+            (f"{self.fetcher}: latency", self.fetcher.latency_of("*"), 0),
+        ):
+            unknown = sorted(expression.names - set(values))
+            if unknown:
+                known = ", ".join(sorted(values))
+                fault = f"{where} {expression.text!r} names {', '.join(unknown)}, unknown for a fetch (known: {known})"
+                raise GraphError(self.graph.name, [fault])
+            cycles += evaluate_latency(self.graph, where, expression, values, least, "fetch")
+        return cycles
+
+    # --- what is reported -----------------------------------------------------------------------------------
+    def _count_request(self, storage: _Storage, request: Request) -> None:
+        storage.beats += request.beats
+        if request.is_read:
+            storage.reads += 1
+            storage.bytes_read += request.bytes
+        else:
+            storage.writes += 1
+            storage.bytes_written += request.bytes
+
+    def _count_cycle(self) -> None:
+        if self.fetch_end < 0 and self.requested < self.total:
+            self.fetch_stall += 1
+        for storage in self.storages.values():
+            storage.queue_cycles += len(storage.fifo)
+        for stage in self.stages.values():
+            if stage.held and stage.held[0].leave <= self.now:
+                stage.stall += 1
+        for unit in self.units.values():
+            self._count_unit(unit)
+
+    def _count_unit(self, unit: _Unit) -> None:
+        if unit.waiting is not None:
+            unit.dependency += 1
+        elif unit.unit.interval is not None:
+            if self.now < unit.ready_from:
+                unit.busy += 1
+            elif not unit.ready(self.now):
+                unit.storage += 1
+        elif unit.inside:
+            if unit.queued():
+                unit.storage += 1
+            else:
+                unit.busy += 1
+
+    def _result(self) -> TimingResult:
+        units = tuple(
+            UnitTiming(u.unit.name, u.taken, u.busy, u.dependency, u.storage,
+                       self.now - u.busy - u.dependency - u.storage)
+            for u in self.units.values()
+        )
+        stages = tuple(
+            StageTiming(s.name, self.fetched, self.fetch_stall)
+            if s is self.program.fetch
+            else StageTiming(s.name, self.stages[s.name].entered, self.stages[s.name].stall)
+            for s in self.graph.stages
+        )
+        return TimingResult(
+            self.graph.name, self.program.stream.name, self.graph.clock_hz, self.now, self.total, units, stages,
+            tuple(self._storage_timings()), exact=True, stepped_instructions=self.total,
+        )
+
+    def _storage_timings(self) -> Iterator[StorageTiming]:
+        placed = {bank.storage for banks in self.graph.buffers.values() for bank in banks}
+        for name, s in self.storages.items():
+            if s.storage is self.memory:
+                size = -(-self.fetched * self.memory.data_width // 8)
+                yield StorageTiming(name, self.fetches, 0, size, 0, self.fetches, 0)
+            elif name in placed:
+                yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles)
+
+    def _unit(self, instance: _Instance) -> FunctionalUnit:
+        assert instance.unit is not None
+        return instance.unit.unit
+
+    def _deadlock(self) -> list[str]:
+        faults = [f"deadlock in cycle {self.now}: {self.total - self.finished} of {self.total} instructions are left"]
+        for instance in self.alive:
+            faults.append(f"{instance} waits for {self._waits_for(instance)}")
+        return faults
+
+    def _waits_for(self, instance: _Instance) -> str:
+        if instance.state == WAITING:
+            return f"{self._blocker(instance)} to finish, in {self._unit(instance)}"
+        if instance.unit is not None:
+            return f"{instance.state} to end, in {self._unit(instance)}"
+        stage = next((s.stage for s in self.stages.values() if instance in s.held), self.program.fetch)
+        after = [s for s in self.graph.successors(stage) if s.name in instance.static.routed]
+        return f"room in {' or '.join(str(s) for s in after) or 'no stage at all'}, in {stage}"
+
+
+def _conflict(first: _Instance, second: _Instance) -> bool:
+    return any(
+        _meet(a, first.values, b, second.values)
+        for a in first.static.plans
+        for b in second.static.plans
+        if _ordered(a, b)
+    )
+
+
+def _ordered(a: AccessPlan, b: AccessPlan) -> bool:
+    """Whether accesses of these kinds must keep their order where they meet."""
+    if not (a.tracked and b.tracked and a.buffer.name == b.buffer.name):
+        return False
+    return a.access.kind != b.access.kind or a.access.kind == "write"
+
+
+def _meet(a: AccessPlan, a_values: Mapping[str, int], b: AccessPlan, b_values: Mapping[str, int]) -> bool:
+    """Whether the two windows have an element in common."""
+    shift = b.element_offset.evaluate(b_values) - a.element_offset.evaluate(a_values)
+    mine, theirs = a.elements, b.elements
+    if mine[-1] < theirs[0] + shift or theirs[-1] + shift < mine[0]:
+        return False
+    return bool(np.isin(mine, theirs + shift, assume_unique=True).any())
