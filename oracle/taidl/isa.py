@@ -9,7 +9,7 @@ from functools import cached_property
 from oracle.errors import StreamError, TargetError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast
-from oracle.taidl.evaluate import constant, register_key
+from oracle.taidl.evaluate import evaluate, register_key
 from oracle.taidl.inline import inline
 
 HBM = "hbm"
@@ -88,14 +88,14 @@ def instantiate(definition: ast.IsaDef, values: Mapping[str, int]) -> Isa:
     scope = dict(parameters)
     constants = []
     for c in definition.constants:
-        scope[c.name] = constant(c.value, scope)
+        scope[c.name] = evaluate(c.value, scope)
         constants.append((c.name, scope[c.name]))
     buffers = tuple(
-        Buffer(b.name, tuple(constant(d, scope) for d in b.rows + b.base.dims), b.base.dtype)
+        Buffer(b.name, tuple(evaluate(d, scope) for d in b.rows + b.base.dims), b.base.dtype)
         for b in definition.buffers
     )
     registers = tuple(
-        Register(r.name, None if r.size is None else constant(r.size, scope), constant(r.initial, scope))
+        Register(r.name, None if r.size is None else evaluate(r.size, scope), evaluate(r.initial, scope))
         for r in definition.registers
     )
     instructions = {

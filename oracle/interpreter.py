@@ -1,0 +1,171 @@
+"""The reference interpreter: executes a stream's flat trace in NumPy, straight from the TAIDL statements.
+
+It is the definition of right that every fast path is tested against. Each instruction instance runs its statements in
+order; every assertion, every type and the bounds of every access are checked each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.affine import Affine
+from oracle.errors import InputError, StreamError, suggest
+from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
+from oracle.taidl.isa import HBM, Isa
+from oracle.taidl.kernels import Array, numpy_dtype
+from oracle.taidl.machine import Machine
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run leaves: tensor buffers (rows first, as :class:`oracle.resolved.Buffer`), HBM as int8, registers."""
+
+    buffers: Mapping[str, Array]
+    hbm: Array
+    registers: Mapping[str, int]
+
+    def read(self, tensor: HbmTensor) -> Array:
+        """A copy of a tensor in HBM, with its shape and dtype."""
+        dtype = np.dtype(tensor.dtype)
+        size = int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
+        raw = self.hbm[tensor.address:tensor.address + size]
+        return raw.view(np.int8).copy().view(dtype).reshape(tensor.shape)
+
+
+def run(
+    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
+) -> dict[str, np.ndarray]:
+    """The stream's results, by name, for the arguments given.
+
+    ``arguments`` has one array for each of ``stream.arguments``, of its shape and dtype. HBM and the buffers start as
+    zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. Raises InputError
+    for wrong arguments, StreamError for an instruction that breaks an assertion or leaves its memory.
+    """
+    state = run_state(stream, isa, arguments, poison=poison)
+    return {r.name: state.read(r) for r in stream.results}
+
+
+def run_state(
+    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
+) -> State:
+    """As :func:`run`, but all the state at the end."""
+    hbm, machine = start(stream, isa, arguments, poison=poison)
+    for mnemonic, attributes, loops in _instances(stream.body, {}):
+        machine.step(mnemonic, attributes, loops)
+    return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
+
+
+def start(
+    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
+) -> tuple[Array, Machine]:
+    """HBM with the arguments in place, and a machine at reset upon it."""
+    _check_isa(stream, isa)
+    random = None if poison is None else np.random.default_rng(poison)
+    hbm = _fresh((stream.hbm_bytes,), np.dtype(np.int8), random)
+    for tensor, value in _paired(stream, arguments):
+        raw = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.int8)
+        hbm[tensor.address:tensor.address + raw.size] = raw
+    for tensor in stream.results:
+        _check_place(stream, tensor, "result")
+    buffers = {b.name: _fresh(b.shape, numpy_dtype(b.dtype), random) for b in isa.buffers}
+    return hbm, Machine(isa, {**buffers, HBM: hbm})
+
+
+def _check_isa(stream: Stream, isa: Isa) -> None:
+    if stream.isa != isa.name:
+        raise StreamError(f"stream {stream.name} is for ISA {stream.isa}, not for {isa.name}")
+    bound = dict(isa.parameters)
+    for name, value in stream.parameters:
+        if name not in bound:
+            raise StreamError(f"ISA {isa.name} has no parameter {name!r}{suggest(name, list(bound))}")
+        if bound[name] != value:
+            raise StreamError(f"stream {stream.name} is for {name} = {value}, the ISA has {name} = {bound[name]}")
+
+
+def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator | None) -> Array:
+    if random is None:
+        return np.zeros(shape, dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(bool)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return np.frombuffer(random.bytes(size), np.int8).copy().view(dtype).reshape(shape)
+
+
+def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tuple[HbmTensor, np.ndarray]]:
+    names = [t.name for t in stream.arguments]
+    for name in arguments:
+        if name not in names:
+            raise InputError(f"stream {stream.name} has no argument {name!r}{suggest(name, names)}")
+    for tensor in stream.arguments:
+        if tensor.name not in arguments:
+            raise InputError(f"argument {tensor.name} of stream {stream.name} is missing")
+        value = np.asarray(arguments[tensor.name])
+        if value.shape != tensor.shape or value.dtype != np.dtype(tensor.dtype):
+            raise InputError(
+                f"argument {tensor.name} of stream {stream.name} must be {tensor.dtype}{list(tensor.shape)}, "
+                f"found {value.dtype}{list(value.shape)}"
+            )
+        _check_place(stream, tensor, "argument")
+        yield tensor, value
+
+
+def _check_place(stream: Stream, tensor: HbmTensor, what: str) -> None:
+    end = tensor.address + int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+    if tensor.address < 0 or end > stream.hbm_bytes:
+        raise StreamError(
+            f"{what} {tensor.name} of stream {stream.name} lies at {tensor.address}..{end}, outside of its "
+            f"{stream.hbm_bytes} bytes of HBM"
+        )
+
+
+# --- the trace ----------------------------------------------------------------------------------------------------
+
+_Values = dict[str, int]
+
+
+def _instances(nodes: tuple[Node, ...], values: _Values) -> Iterator[tuple[str, tuple[tuple[str, int], ...], _Values]]:
+    """Mnemonic, attributes and loop values (shared, do not keep) of every instruction instance in program order."""
+    yield from _walk([_prepare(node) for node in nodes], values)
+
+
+def _prepare(node: Node) -> Any:
+    if isinstance(node, Parallel):
+        raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
+    if isinstance(node, Instr):
+        return node.mnemonic, tuple((name, _closure(value)) for name, value in node.attributes)
+    return node.var, range(node.start, node.stop, node.step), [_prepare(n) for n in node.body]
+
+
+def _walk(nodes: list[Any], values: _Values) -> Iterator[tuple[str, tuple[tuple[str, int], ...], _Values]]:
+    for node in nodes:
+        if len(node) == 2:
+            yield node[0], tuple([(name, f(values)) for name, f in node[1]]), values
+            continue
+        variable, extent, body = node
+        outer = values.get(variable)
+        for i in extent:
+            values[variable] = i
+            yield from _walk(body, values)
+        if outer is None:
+            values.pop(variable, None)
+        else:
+            values[variable] = outer
+
+
+def _closure(expr: Affine) -> Callable[[_Values], int]:
+    """``expr.evaluate``, faster for the common forms."""
+    constant, terms = expr.constant, expr.terms
+    if not terms:
+        return lambda values: constant
+    if not expr.is_linear:
+        return expr.evaluate
+    if len(terms) == 1:
+        ((name, step),) = terms
+        return lambda values: constant + step * values[name]
+    return lambda values: constant + sum([c * values[a] for a, c in terms])
+
+
