@@ -9,6 +9,7 @@ from typing import Any
 from oracle.errors import TargetError
 from tvm_backend import compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, Region, Step, Value
+from tvm_backend.frontends import Model
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.match import UNNAMED, NotQuantized, QuantizedOp, read
 from tvm_backend.uma.partition import Partitioned
@@ -104,19 +105,23 @@ def _numbered(name: str, taken: dict[str, int]) -> str:
     return name if taken[name] == 1 else _numbered(f"{name}.{taken[name]}", taken)
 
 
-def lower_host(partitioned: Partitioned, before: compat.IRModule, target: str) -> HostPart:
+def lower_host(partitioned: Partitioned, model: Model, target: str) -> HostPart:
     """The host part: ``main`` and the functions of XLA as text, and each operator with the reason why it is there.
 
-    ``before`` is the network before partitioning, in which the reasons are looked for.
+    ``model`` is the network before partitioning, in which the reasons are looked for.
     """
     kept = compat.keep_functions(partitioned.module, lambda f: compat.codegen_of(f) in (None, "xla"))
-    bound = {b.var: b.value for b in compat.bindings(before["main"])}
+    main = model.module["main"]
+    bound = {b.var: b.value for b in compat.bindings(main)}
     by_name = {var.name: value for var, value in bound.items()}
     refused = {r.variable: r.reason for r in reversed(partitioned.refusals)}
+    results = {v.name: spec.name for v, spec in zip(compat.outputs_of(main), model.outputs, strict=True)
+               if compat.is_var(v)}
     ops = []
     for op in partitioned.host:
         reason = refused.get(op.variable) or _reason(op.op, by_name.get(op.variable), bound, target)
-        ops.append(HostOp(op.variable, op.op, op.shape, op.macs, op.engine, reason))
+        name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
+        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, reason))
     return HostPart(compat.to_json(kept), tuple(ops))
 
 

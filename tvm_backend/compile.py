@@ -1,0 +1,96 @@
+"""Compilation: partition a network, map each distinct workload once, emit a stream for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mapper.workload import Workload
+from tvm_backend.compiled import CompiledModel, OptionValue, Partition
+from tvm_backend.frontends import Model
+from uma_targets import registry
+
+if TYPE_CHECKING:
+    from mapper.search import Plan
+    from tvm_backend.uma.backend import UMABackend
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Hears what is being done, how many of the steps are done, and of how many."""
+
+NEUTRAL_SCALE = 0.5
+"""The output scale with which requantizing workloads are mapped: neither mapping nor timing depends on its value."""
+
+
+def partition_model(
+    model: Model, target: str | UMABackend = "gemmini", options: Mapping[str, Any] | None = None
+) -> Partition:
+    """Split a network between ``target`` and the host; nothing is mapped, built or run."""
+    from tvm_backend.lower import lower_host, lower_regions
+    from tvm_backend.uma.partition import partition
+
+    backend = registry.get(target) if isinstance(target, str) else target
+    resolved = resolve_options(backend, options or {})
+    partitioned = partition(model.module, backend, resolved)
+    regions = lower_regions(partitioned, backend)
+    return Partition(
+        model.name, model.source, backend.target_name, resolved, model.inputs, model.outputs, regions,
+        lower_host(partitioned, model, backend.target_name),
+    )
+
+
+def compile_model(
+    model: Model, target: str | UMABackend = "gemmini", options: Mapping[str, Any] | None = None, *,
+    progress: Progress | None = None,
+) -> CompiledModel:
+    """Partition a network and plan every step: mapping, instruction stream, timing.
+
+    Raises :class:`~oracle.errors.TargetError` for a target or options that are not valid, and
+    :class:`~oracle.errors.MappingError` for a workload that no mapping fits.
+    """
+    backend = registry.get(target) if isinstance(target, str) else target
+    partition = partition_model(model, backend, options)
+    return CompiledModel(partition, plan_steps(partition, backend, progress))
+
+
+def resolve_options(backend: UMABackend, options: Mapping[str, Any]) -> dict[str, OptionValue]:
+    """The target's own attributes and its accelerator's options, with defaults filled in and values checked."""
+    own = dict(backend.attributes)
+    rest = {key: value for key, value in options.items() if key not in own}
+    own.update({key: value for key, value in options.items() if key in own})
+    return {**backend.accelerator.resolve_options(rest), **own}
+
+
+def plan_steps(
+    partition: Partition, backend: UMABackend, progress: Progress | None = None
+) -> dict[str, Plan]:
+    """A plan for each step by its name. Workloads that differ in name and output scale alone are searched once."""
+    from mapper.search import search
+
+    accelerator = backend.accelerator
+    options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
+    emitter = accelerator.emitter(options)
+    searched: dict[Workload, Plan] = {}
+    emitted: dict[Workload, Plan] = {}
+    plans: dict[str, Plan] = {}
+    steps = list(partition.steps())
+    for done, step in enumerate(steps):
+        if progress is not None:
+            progress(step.name, done, len(steps))
+        key = shape_of(step.workload)
+        if key not in searched:
+            searched[key] = search(key, accelerator, options)
+        exact = replace(step.workload, name=key.name)
+        if exact not in emitted:
+            plan = searched[key]
+            emitted[exact] = plan if exact == key else replace(plan, stream=emitter.emit(exact, plan.mapping))
+        plans[step.name] = emitted[exact]
+    return plans
+
+
+def shape_of(workload: Workload) -> Workload:
+    """The workload without its name and output scale: what mapping and timing depend on."""
+    epilogue = workload.epilogue
+    if epilogue.out_dtype != "int32":
+        epilogue = replace(epilogue, scale=NEUTRAL_SCALE)
+    return replace(workload, name=workload.kind, epilogue=epilogue)

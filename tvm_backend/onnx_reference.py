@@ -1,0 +1,38 @@
+"""onnxruntime as the reference of a network: in integers for QDQ networks, in floats otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracle.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def integer_session(model: "onnx.ModelProto", threads: int = 0) -> Any:
+    """An onnxruntime session that runs the QDQ pieces of ``model`` with its integer kernels.
+
+    onnxruntime computes convolutions of int8 activations in float on x86, unless ``session.qdqisint8allowed`` is set.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise ModelError(f"onnxruntime cannot run the network: {error}") from error
+
+
+def run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All outputs by name."""
+    names: Sequence[str] = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, dict(inputs)), strict=True))
