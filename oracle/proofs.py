@@ -1,0 +1,113 @@
+"""Exact checks over a loop nest: assertions of the ISA, and windows inside their buffers.
+
+Ranges decide nearly everything; what they leave open is evaluated over the whole index grid of the loops concerned,
+vectorized, so that nothing is refused that is right. A fault names the instruction, its loops' values and the values
+that break the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.affine import Affine, Bounds
+from oracle.errors import StreamError
+from oracle.resolved import Buffer, Window
+from oracle.specialize import Judge, Judgement, Open
+from oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid, grid_size
+
+GRID_CAP = 1 << 22
+"""The largest index grid that is evaluated for one check."""
+
+OPAQUE = "@"
+"""First character of the variables that stand for register values not known yet."""
+
+
+@dataclass(frozen=True)
+class Place(Judge):
+    """Where an instruction stands: its textual path, and the loop variables of the stream in terms of the resolved."""
+
+    path: str
+    variables: tuple[str, ...]
+    loops: Mapping[str, Affine]
+    hbm_bytes: int
+
+    def error(self, message: str, at: Mapping[str, int] | None = None) -> StreamError:
+        """A StreamError that names the instruction and, with ``at``, the values of the loops around it."""
+        values = {v: e.evaluate(at) for v, e in self.loops.items()} if at is not None else {}
+        where = f" (for {', '.join(f'{k} = {v}' for k, v in values.items())})" if values else ""
+        return StreamError(f"{self.path}: {message}{where}")
+
+    def check(self, judgement: Judgement, bounds: Bounds) -> None:
+        """The assertion holds in every iteration; StreamError with the first iteration in which it does not."""
+        scope = {k: v.simplify(bounds) for k, v in judgement.scope}
+        try:
+            if Evaluator(scope, bounds).truth(judgement.condition):
+                return
+        except Undecided:
+            pass
+        from oracle.taidl.printer import print_expr
+
+        text = f"assert({print_expr(judgement.condition)})"
+        axes = self.axes(list(scope.values()), bounds, text)
+        lookup = {k: np.asarray(v.evaluate(axes)) for k, v in scope.items()}  # type: ignore[arg-type]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            holds = np.asarray(evaluate_grid(judgement.condition, lookup.__getitem__), bool)
+        if holds.all():
+            return
+        at = self.first(~holds, axes)
+        shown = ", ".join(f"{k} = {v.evaluate(at)}" for k, v in scope.items())
+        raise self.error(f"{text} is violated: {shown}", at)
+
+    def axes(self, values: list[Affine], bounds: Bounds, what: str) -> dict[str, np.ndarray]:
+        """The index grid of the loops that the values depend on; Open for values that are not known yet."""
+        names = frozenset().union(*(v.variables() for v in values)) if values else frozenset()
+        for name in sorted(names):
+            if name.startswith(OPAQUE):
+                raise Open("int", Affine.variable(name), what)
+        ordered = tuple(v for v in self.variables if v in names)
+        if grid_size(ordered, bounds) > GRID_CAP:
+            raise self.error(f"cannot decide {what}: expected at most {GRID_CAP} iterations of the loops it depends "
+                             f"on, found {grid_size(ordered, bounds)}")
+        return grid(ordered, bounds)
+
+    def first(self, bad: np.ndarray, axes: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """The values of the loop variables at the first bad point; those of other loops at their start."""
+        full = np.broadcast_to(bad, np.broadcast_shapes(*(a.shape for a in axes.values()))) if axes else bad
+        index = np.unravel_index(int(np.argmax(full)), full.shape) if axes else ()
+        at = dict.fromkeys(self.variables, 0)
+        at.update({v: int(axes[v].reshape(-1)[i]) for v, i in zip(axes, index, strict=True)})
+        return at
+
+    def inside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str) -> None:
+        """Every element of the window lies in the buffer, in every iteration; StreamError otherwise."""
+        for axis, (offset, extent) in enumerate(zip(window.offsets, buffer.shape, strict=True)):
+            below = above = 0
+            for d in window.dims:
+                if d.axis == axis:
+                    span = d.stride * (d.extent - 1)
+                    below, above = below + min(span, 0), above + max(span, 0)
+            low, high = offset.range(bounds)
+            if low + below < 0 or high + above >= extent:
+                self._outside(window, buffer, bounds, verb, axis, (below, above))
+
+    def _outside(
+        self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int, span: tuple[int, int]
+    ) -> None:
+        offset = window.offsets[axis]
+        axes = self.axes([offset], bounds, f"whether ${buffer.name} is {verb} inside its bounds")
+        values = np.asarray(offset.evaluate(axes))  # type: ignore[arg-type]
+        bad = (values + span[0] < 0) | (values + span[1] >= buffer.shape[axis])
+        if not bad.any():
+            return
+        at = self.first(bad, axes)
+        first = offset.evaluate(at)
+        low, high = first + span[0], first + span[1]
+        if buffer.name == "hbm":
+            message = f"{verb} bytes {low}..{high} of HBM, outside its {self.hbm_bytes} bytes (hbm_bytes)"
+        else:
+            unit = "rows" if axis == 0 and len(buffer.shape) > 1 else f"axis {axis}:"
+            message = f"{verb} {unit} {low}..{high} of ${buffer.name}, outside its extent {buffer.shape[axis]}"
+        raise self.error(message, at)

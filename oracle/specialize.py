@@ -1,0 +1,516 @@
+"""One instruction with its branches taken and its registers known: the inner half of :mod:`oracle.resolve`.
+
+An instruction's body is executed once, abstractly: attributes and control registers are affine expressions, IFs are
+decided by ranges, REPEATs unrolled, and what is left are straight-line statements over affine windows. Since the
+streams of a network repeat few kinds of instructions at many addresses, a body is executed over *symbols* (``$local``)
+whose ranges are widened to blocks of addresses, the result is kept, and instances only substitute. Where widened
+ranges leave a decision open, the body is executed over the actual expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from oracle.affine import Affine, Bounds
+from oracle.errors import SourceError, StreamError
+from oracle.resolved import Op, Read, Statement, TensorType, Window, WindowDim, Write
+from oracle.symbolic import Evaluator, Ranges, Undecided
+from oracle.taidl import ast
+from oracle.taidl.evaluate import register_key
+from oracle.taidl.isa import Instruction, Isa
+from oracle.taidl.opcodes import OPCODES, Shaped, fault
+
+Scope: TypeAlias = dict[str, Affine]
+
+SYMBOL = "$"
+"""First character of the variables that stand for attributes and registers."""
+
+
+class Open(Exception):
+    """A decision that the ranges leave open; ``what`` says in words what depends on it.
+
+    Asked is whether ``quantity operator 0`` (with operator ``"int"``, which value ``quantity`` has), or, with
+    ``condition``, the truth of that expression in ``scope``.
+    """
+
+    def __init__(
+        self, operator: str, quantity: Affine, what: str, condition: ast.Expr | None = None,
+        scope: Mapping[str, Affine] | None = None,
+    ) -> None:
+        self.operator = operator
+        self.quantity = quantity
+        self.what = what
+        self.condition = condition
+        self.scope = scope or {}
+        super().__init__(what)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An assertion that is still to be judged, with the values of the names in it."""
+
+    condition: ast.Expr
+    scope: tuple[tuple[str, Affine], ...]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an instruction does: statements, new register values (by key) and assertions that must hold."""
+
+    statements: tuple[Statement, ...]
+    updates: tuple[tuple[str, Affine], ...]
+    asserts: tuple[Judgement, ...]
+
+
+# --- what an instruction may read and write, from its text --------------------------------------------------------
+
+
+def _expressions(s: ast.Statement) -> Iterator[ast.Expr | None]:
+    """The integer expressions of one statement, without those of nested blocks."""
+    match s:
+        case ast.Read():
+            yield from s.type.dims
+            yield from _slice_expressions(s.source)
+        case ast.Write():
+            yield from s.type.dims if s.type else ()
+            yield from _slice_expressions(s.target)
+        case ast.Op():
+            yield from s.type.dims
+            yield from (o for o in s.operands if not isinstance(o, ast.Tensor))
+            for _, value in s.attributes:
+                yield from value.items if isinstance(value, ast.Group) else (value,)
+        case ast.Assign():
+            yield from (s.index, s.value)
+        case ast.Let():
+            yield s.value
+        case ast.Assert() | ast.If():
+            yield s.condition
+        case ast.Repeat():
+            yield s.count
+
+
+def _slice_expressions(piece: ast.Slice) -> Iterator[ast.Expr | None]:
+    for axis in piece.axes:
+        if isinstance(axis, ast.At):
+            yield axis.index
+        elif isinstance(axis, ast.Range):
+            yield from (axis.start, axis.stop, axis.step)
+        else:
+            yield axis.base
+            for entry in axis.entries:
+                yield from entry
+
+
+def names_in(e: ast.Expr | None) -> Iterator[tuple[str, int | None]]:
+    """Names in an expression; of register arrays with the index, -1 where it is no number."""
+    match e:
+        case ast.Name():
+            yield e.name, None
+        case ast.Element():
+            yield e.name, e.index.value if isinstance(e.index, ast.Number) else -1  # type: ignore[misc]
+            yield from names_in(e.index)
+        case ast.Unary():
+            yield from names_in(e.operand)
+        case ast.Binary():
+            yield from names_in(e.left)
+            yield from names_in(e.right)
+        case ast.Call():
+            for a in e.arguments:
+                yield from names_in(a)
+
+
+def _statements(body: tuple[ast.Statement, ...]) -> Iterator[ast.Statement]:
+    for s in body:
+        yield s
+        if isinstance(s, ast.If):
+            yield from _statements(s.then)
+            yield from _statements(s.otherwise)
+        elif isinstance(s, ast.Repeat):
+            yield from _statements(s.body)
+
+
+# --- executing a body ---------------------------------------------------------------------------------------------
+
+
+class Execution:
+    """One abstract execution of an instruction's body; the result is in ``effect()``."""
+
+    def __init__(self, isa: Isa, instruction: Instruction, values: Mapping[str, Affine], bounds: Bounds,
+                 judge: "Judge | None") -> None:
+        self.isa = isa
+        self.bounds = bounds
+        self.judge = judge
+        self.registers = {key for r in isa.registers for key in r.keys}
+        self.scope: Scope = {k: Affine(v) for k, v in isa.scope.items()}
+        self.scope.update(values)
+        self.evaluator = Evaluator(self.scope, bounds)
+        self.statements: list[Statement] = []
+        self.updates: dict[str, Affine] = {}
+        self.asserts: list[Judgement] = []
+        self.tensors: dict[str, tuple[str, TensorType]] = {}
+        self.used: dict[str, int] = {}
+        self.block(instruction.body)
+
+    def effect(self) -> Effect:
+        statements = mark_accumulations(tuple(self.statements))
+        return Effect(statements, tuple(self.updates.items()), tuple(self.asserts))
+
+    def block(self, body: tuple[ast.Statement, ...]) -> None:
+        for s in body:
+            match s:
+                case ast.Read():
+                    self.read(s)
+                case ast.Write():
+                    self.write(s)
+                case ast.Op():
+                    self.operation(s)
+                case ast.Assign():
+                    self.assign(s)
+                case ast.Let():
+                    self.scope[s.name] = self.value(s.value)
+                case ast.Assert():
+                    self.check(s)
+                case ast.If():
+                    self.block(s.then if self.truth(s.condition) else s.otherwise)
+                case ast.Repeat():
+                    for i in range(self.integer(s.count, "the count of a REPEAT")):
+                        self.scope[s.variable] = Affine(i)
+                        self.block(s.body)
+
+    # integers
+
+    def value(self, e: ast.Expr) -> Affine:
+        try:
+            return self.evaluator.value(e)
+        except Undecided as u:
+            raise Open(u.operator, u.quantity, _quote(e)) from None
+
+    def integer(self, e: ast.Expr, what: str) -> int:
+        v = self.value(e)
+        if v.terms:
+            raise Open("int", v, f"{what}, {_quote(e)}")
+        return v.constant
+
+    def truth(self, e: ast.Expr) -> bool:
+        try:
+            return self.evaluator.truth(e)
+        except Undecided as u:
+            raise Open(u.operator, u.quantity, _quote(e), e, self.named(e)) from None
+
+    def named(self, e: ast.Expr) -> dict[str, Affine]:
+        """The values of the names in an expression."""
+        keys = {register_key(n, i) for n, i in _element_names(e, self.scope)}
+        return {k: self.scope[k] for k in sorted(keys)}
+
+    def assign(self, s: ast.Assign) -> None:
+        value = self.value(s.value)
+        key = register_key(s.register, None if s.index is None else self.integer(s.index, "the index of a register"))
+        if key not in self.registers:
+            raise StreamError(f"register {key} does not exist")
+        self.scope[key] = value
+        self.updates[key] = value
+
+    def check(self, s: ast.Assert) -> None:
+        try:
+            if self.evaluator.truth(s.condition):
+                return
+        except Undecided:
+            pass
+        judgement = Judgement(s.condition, tuple(self.named(s.condition).items()))
+        if self.judge is None:
+            self.asserts.append(judgement)
+        else:
+            # what follows may rely on it
+            self.judge.check(judgement, self.bounds)
+
+    # tensors
+
+    def type(self, kind: ast.Type) -> TensorType:
+        return TensorType(tuple([self.integer(d, "the extent of a tensor") for d in kind.dims]), kind.dtype)
+
+    def define(self, name: str, kind: TensorType) -> str:
+        """A name of its own for each definition of a tensor (a REPEAT defines the same one again and again)."""
+        count = self.used.get(name, 0)
+        self.used[name] = count + 1
+        unique = f"{name}.{count}" if count else name
+        self.tensors[name] = (unique, kind)
+        return unique
+
+    def read(self, s: ast.Read) -> None:
+        kind = self.type(s.type)
+        window = self.window(s.source)
+        _same_shape(window, kind, "read")
+        self.statements.append(Read(self.define(s.dst, kind), window, kind))
+
+    def write(self, s: ast.Write) -> None:
+        src, kind = self.tensors[s.src]
+        if s.type is not None and self.type(s.type) != kind:
+            raise StreamError(f"%{s.src} is of type {_text(kind)}, but written as {_text(self.type(s.type))}")
+        window = self.window(s.target)
+        _same_shape(window, kind, "written")
+        if any(d.extent > 1 and d.stride == 0 for d in window.dims):
+            raise StreamError(f"%{s.src} is written several times to the same elements of ${window.buffer} (stride 0)")
+        self.statements.append(Write(src, window, kind))
+
+    def operation(self, s: ast.Op) -> None:
+        kind = self.type(s.type)
+        opcode = OPCODES[s.opcode]
+        given = dict(s.attributes)
+        attributes: dict[str, Any] = {}
+        for a in opcode.attributes:
+            attributes[a.name] = self.attribute(given[a.name], a.kind) if a.name in given else a.default
+        operands = [self.tensors[o.name] for o in s.operands if isinstance(o, ast.Tensor)]
+        if opcode.value:
+            (operand,) = s.operands
+            assert not isinstance(operand, ast.Tensor)
+            attributes["value"] = self.number(operand)
+        complaint = fault(s.opcode, Shaped(kind.shape, kind.dtype),
+                          [Shaped(t.shape, t.dtype) for _, t in operands], attributes)
+        if complaint:
+            raise StreamError(f"%{s.dst} {complaint}")
+        if s.opcode in ("reshape", "convert", "bitcast_convert") and operands[0][1] == kind:
+            self.tensors[s.dst] = operands[0]
+            return
+        names = tuple(name for name, _ in operands)
+        unique = self.define(s.dst, kind)
+        self.statements.append(Op(unique, s.opcode, names, tuple(sorted(attributes.items())), kind))
+
+    def attribute(self, e: ast.Expr | ast.Group, kind: str) -> Any:
+        if isinstance(e, ast.Group):
+            return tuple([self.integer(i, "an operator's attribute") for i in e.items])
+        if kind == "word":
+            assert isinstance(e, ast.Name)
+            return e.name
+        return self.number(e) if kind == "number" else self.integer(e, "an operator's attribute")
+
+    def number(self, e: ast.Expr) -> int | float | Affine:
+        """The value of a constant: an integer expression, or a float literal with or without a sign."""
+        if isinstance(e, ast.Number):
+            return e.value
+        if isinstance(e, ast.Unary) and isinstance(e.operand, ast.Number):
+            return -e.operand.value
+        v = self.value(e)
+        return v if v.terms else v.constant
+
+    # windows
+
+    def window(self, piece: ast.Slice) -> Window:
+        # HBM's size is the stream's; its windows are proved inside of it there
+        buffer = self.isa.buffer(piece.buffer, 0)
+        offsets: list[Affine] = []
+        dims: list[WindowDim] = []
+        for axis, extent in enumerate(buffer.shape):
+            e = piece.axes[axis] if axis < len(piece.axes) else ast.Range(None, None, None)
+            if isinstance(e, ast.At):
+                offsets.append(self.value(e.index))
+                dims.append(WindowDim(axis, 1, 1))
+            elif isinstance(e, ast.Range):
+                offset, dim = self.range(e, axis, extent)
+                offsets.append(offset)
+                dims.append(dim)
+            else:
+                offsets.append(self.value(e.base))
+                for many, stride in e.entries:
+                    n, step = self.integer(many, "an extent"), self.integer(stride, "a stride")
+                    dims.append(WindowDim(axis, n, step if n != 1 else 1))
+        for d in dims:
+            if d.extent < 1:
+                raise StreamError(f"a window of ${piece.buffer} has the extent {d.extent} on axis {d.axis}")
+        return Window(piece.buffer, tuple(offsets), tuple(dims))
+
+    def range(self, e: ast.Range, axis: int, extent: int) -> tuple[Affine, WindowDim]:
+        start = self.value(e.start) if e.start is not None else Affine(0)
+        stop = self.value(e.stop) if e.stop is not None else Affine(extent)
+        step = self.integer(e.step, "a stride") if e.step is not None else 1
+        length = (stop - start).simplify(self.bounds)
+        if not length.is_constant:
+            raise Open("int", length, f"the length of a slice, {length}")
+        if step < 1:
+            raise StreamError(f"a slice has the step {step}: expected at least 1")
+        n = -(-length.constant // step)
+        return start, WindowDim(axis, n, step if n != 1 else 1)
+
+
+class Judge:
+    """Judges assertions over the actual ranges; see :mod:`oracle.proofs`."""
+
+    def check(self, judgement: Judgement, bounds: Bounds) -> None:
+        raise NotImplementedError
+
+
+def _element_names(e: ast.Expr, scope: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
+    """The names whose values the expression needs; all elements of an array that is indexed by an expression."""
+    for name, index in names_in(e):
+        if index != -1:
+            yield name, index
+            continue
+        i = 0
+        while register_key(name, i) in scope:
+            yield name, i
+            i += 1
+
+
+def _quote(e: ast.Expr) -> str:
+    from oracle.taidl.printer import print_expr
+
+    return f"'{print_expr(e)}'"
+
+
+def _text(kind: TensorType) -> str:
+    return "x".join([*map(str, kind.shape), kind.dtype])
+
+
+def _same_shape(window: Window, kind: TensorType, verb: str) -> None:
+    if window.shape != kind.shape:
+        shape = "x".join(map(str, window.shape))
+        raise StreamError(f"a tensor of type {_text(kind)} is {verb} through a window of shape {shape}")
+
+
+# --- accumulation -------------------------------------------------------------------------------------------------
+
+
+def mark_accumulations(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Mark the writes of ``old + x`` to the window that ``old`` was read from, where both go nowhere else."""
+    uses: dict[str, int] = {}
+    for s in statements:
+        for name in s.operands if isinstance(s, Op) else (s.src,) if isinstance(s, Write) else ():
+            uses[name] = uses.get(name, 0) + 1
+    definitions = {s.dst: (i, s) for i, s in enumerate(statements) if not isinstance(s, Write)}
+    result = list(statements)
+    for i, s in enumerate(statements):
+        if not isinstance(s, Write) or uses[s.src] != 1:
+            continue
+        _, total = definitions[s.src]
+        if not isinstance(total, Op) or total.opcode != "add":
+            continue
+        for operand in total.operands:
+            at, old = definitions[operand]
+            if isinstance(old, Read) and old.window == s.window and uses[operand] == 1 and not any(
+                isinstance(between, Write) and between.window.buffer == s.window.buffer
+                for between in statements[at:i]
+            ):
+                result[i] = replace(s, kind="accumulate")
+                break
+    return tuple(result)
+
+
+# --- kept specializations -----------------------------------------------------------------------------------------
+
+_BLOCK = 26
+_SENTINELS = (0, 0xFFFFFFFF)
+_KEPT = 4096
+
+
+def _widen(low: int, high: int) -> tuple[int, int]:
+    """The range of addresses that ``low..high`` lies in: whole blocks of 2**26, but never the marks 0 and 2**32-1."""
+    if low == high and low in _SENTINELS:
+        return low, high
+    first = low >> _BLOCK << _BLOCK
+    last = ((high >> _BLOCK) + 1 << _BLOCK) - 1
+    return (1 if first == 0 < low else first), (last - 1 if last == _SENTINELS[1] > high else last)
+
+
+@dataclass
+class Specializer:
+    """The specializations of one instruction that were made so far."""
+
+    isa: Isa
+    instruction: Instruction
+    inputs: tuple[str, ...] = ()
+    written: frozenset[str] = frozenset()
+    concrete: set[str] = field(default_factory=set)
+    kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keys = {r.name: r.keys for r in self.isa.registers}
+        read: set[str] = set()
+        written: set[str] = set()
+        for s in _statements(self.instruction.body):
+            for e in _expressions(s):
+                for name, index in names_in(e):
+                    read |= self._keys(keys, name, index)
+            if isinstance(s, ast.Assign):
+                index = s.index.value if isinstance(s.index, ast.Number) else -1  # type: ignore[assignment]
+                written |= self._keys(keys, s.register, index if s.index is not None else None)
+        self.inputs = (*self.instruction.attributes, *(k for ks in keys.values() for k in ks if k in read))
+        self.written = frozenset(written)
+
+    @staticmethod
+    def _keys(keys: Mapping[str, tuple[str, ...]], name: str, index: int | None) -> set[str]:
+        if name not in keys:
+            return set()
+        return set(keys[name]) if index == -1 else {register_key(name, index)}
+
+    def specialize(
+        self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge
+    ) -> tuple[Effect, dict[str, Affine]]:
+        """The instruction's effect for inputs with these values, and what to put for the symbols in it.
+
+        Raises :class:`Open` where not even the actual expressions decide a branch or an extent.
+        """
+        for _ in range(len(self.inputs) + 1):
+            if len(self.kept) >= _KEPT:
+                self.kept.clear()
+            key, symbols, ranges = self._key(values, bounds)
+            effect = self.kept.get(key)
+            if effect is not None:
+                return effect, symbols
+            if key in self.kept:
+                break
+            try:
+                known = {n: values[n] if n not in ranges else Affine.variable(SYMBOL + n) for n in self.inputs}
+                named = Ranges({SYMBOL + n: r for n, r in ranges.items()})
+                effect = Execution(self.isa, self.instruction, known, named, None).effect()
+            except Open as o:
+                asked = {v[1:] for v in o.quantity.variables() if v.startswith(SYMBOL)}
+                fixed = {n for n in asked if values[n].is_constant} - self.concrete
+                if not fixed:
+                    self.kept[key] = None
+                    break
+                self.concrete |= fixed
+            except SourceError:
+                # the widened ranges may allow what the actual values do not
+                self.kept[key] = None
+                break
+            else:
+                self.kept[key] = effect
+                return effect, symbols
+        actual = {n: values[n] for n in self.inputs}
+        return Execution(self.isa, self.instruction, actual, bounds, judge).effect(), {}
+
+    def _key(
+        self, values: Mapping[str, Affine], bounds: Bounds
+    ) -> tuple[tuple[Any, ...], dict[str, Affine], dict[str, tuple[int, int]]]:
+        key: list[Any] = []
+        symbols: dict[str, Affine] = {}
+        ranges: dict[str, tuple[int, int]] = {}
+        for name in self.inputs:
+            v = values[name]
+            if not v.terms:
+                if name in self.concrete or v.constant in _SENTINELS:
+                    key.append(v.constant)
+                    continue
+                low = high = v.constant
+            else:
+                low, high = v.range(bounds)
+            r = ranges[name] = _widen(low, high)
+            key.append(r)
+            symbols[SYMBOL + name] = v
+        return tuple(key), symbols, ranges
+
+
+def specializers(isa: Isa) -> dict[str, Specializer]:
+    """The specializers of ``isa`` by mnemonic; those of the ISAs used last are kept."""
+    known = _TABLES.get(id(isa))
+    if known is None:
+        if len(_TABLES) >= 32:
+            _TABLES.clear()
+        # the entry keeps the ISA alive, so that its id stays its own
+        known = _TABLES[id(isa)] = isa, {m: Specializer(isa, i) for m, i in isa.instructions.items()}
+    return known[1]
+
+
+_TABLES: dict[int, tuple[Isa, dict[str, Specializer]]] = {}
+

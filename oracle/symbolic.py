@@ -1,0 +1,280 @@
+"""TAIDL's integer expressions over affine values: the arithmetic of :mod:`oracle.specialize`.
+
+A value is an :class:`~oracle.affine.Affine` over variables whose ranges are known; truth values are the constants 0 and
+1. What the ranges decide is decided; what they do not raises :class:`Undecided`, which carries the affine quantity in
+question, so that the caller can split a loop where the answer changes. :func:`evaluate_grid` is the same arithmetic
+over NumPy arrays, for exact checks. Over plain integers it is :mod:`oracle.taidl.evaluate`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.affine import Affine, Bounds
+from oracle.errors import TaidlError, suggest
+from oracle.taidl import ast
+from oracle.taidl.evaluate import register_key
+
+Names: TypeAlias = Mapping[str, Affine]
+"""Values by name; the elements of a register array go by ``name[i]``."""
+
+FALSE, TRUE = Affine(0), Affine(1)
+ANY = (-(1 << 62), 1 << 62)
+"""The range of a value about which nothing is known."""
+
+_MIRRORED = {">": "<", ">=": "<="}
+_COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
+
+
+class Ranges(dict[str, tuple[int, int]]):
+    """Bounds in which every name that is missing may have any value."""
+
+    def __missing__(self, name: str) -> tuple[int, int]:
+        return ANY
+
+
+class Undecided(Exception):
+    """The ranges do not decide ``quantity operator 0``; with operator ``"int"``, the value of ``quantity``."""
+
+    def __init__(self, operator: str, quantity: Affine) -> None:
+        self.operator = operator
+        self.quantity = quantity
+        super().__init__(f"the value of {quantity}" if operator == "int" else f"{quantity} {operator} 0")
+
+
+def integer(value: Affine) -> int:
+    """``value`` as an int; Undecided where it depends on a variable."""
+    if value.terms:
+        raise Undecided("int", value)
+    return value.constant
+
+
+def compare(operator: str, left: Affine, right: Affine, bounds: Bounds) -> bool:
+    """``left operator right``; Undecided where it is neither always nor never so."""
+    if operator in _MIRRORED:
+        operator, left, right = _MIRRORED[operator], right, left
+    d = left - right
+    verdict = decide(operator, d, bounds)
+    if verdict is None and not d.is_linear:
+        d = d.simplify(bounds)
+        verdict = decide(operator, d, bounds)
+    if verdict is None:
+        raise Undecided(operator, d)
+    return verdict
+
+
+def decide(operator: str, d: Affine, bounds: Bounds) -> bool | None:
+    """Whether ``d operator 0``: True (always), False (never) or None (not decided by the ranges)."""
+    low, high = d.range(bounds)
+    if operator == "<":
+        return True if high < 0 else False if low >= 0 else None
+    if operator == "<=":
+        return True if high <= 0 else False if low > 0 else None
+    equal: bool | None = None
+    if low == high == 0:
+        equal = True
+    elif low > 0 or high < 0 or (d.terms and d.constant % math.gcd(*(c for _, c in d.terms))):
+        equal = False
+    return equal if equal is None or operator == "==" else not equal
+
+
+class Evaluator:
+    """Evaluates expressions over ``names`` whose variables lie in ``bounds``.
+
+    Raises :class:`Undecided` where ranges leave a comparison open, or where a factor, shift or index depends on a
+    variable, and TaidlError for an unknown name, a divisor that is not positive and a shift out of 0..64.
+    """
+
+    def __init__(self, names: Names, bounds: Bounds) -> None:
+        self.names = names
+        self.bounds = bounds
+
+    def value(self, e: ast.Expr) -> Affine:
+        return _DISPATCH[type(e)](self, e)
+
+    def integer(self, e: ast.Expr) -> int:
+        return integer(self.value(e))
+
+    def truth(self, e: ast.Expr) -> bool:
+        v = self.value(e)
+        return compare("!=", v, FALSE, self.bounds) if v.terms else v.constant != 0
+
+    def _number(self, e: ast.Number) -> Affine:
+        if isinstance(e.value, float):
+            raise TaidlError(f"expected an integer, found {e.value}", e.position)
+        return Affine(e.value)
+
+    def _name(self, e: ast.Name) -> Affine:
+        return self._lookup(e.name, e)
+
+    def _element(self, e: ast.Element) -> Affine:
+        return self._lookup(register_key(e.name, self.integer(e.index)), e)
+
+    def _lookup(self, name: str, e: ast.Expr) -> Affine:
+        try:
+            return self.names[name]
+        except KeyError:
+            raise TaidlError(f"unknown name {name!r}{suggest(name, list(self.names))}", e.position) from None
+
+    def _unary(self, e: ast.Unary) -> Affine:
+        if e.operator == "!":
+            return FALSE if self.truth(e.operand) else TRUE
+        return -self.value(e.operand)
+
+    def _binary(self, e: ast.Binary) -> Affine:
+        if e.operator in ("&&", "||"):
+            return self._logic(e)
+        left, right = self.value(e.left), self.value(e.right)
+        if e.operator in _COMPARISONS:
+            return TRUE if compare(e.operator, left, right, self.bounds) else FALSE
+        return self._arithmetic(e.operator, left, right, e)
+
+    def _logic(self, e: ast.Binary) -> Affine:
+        """Either side alone may decide: where the left is open, the right is asked."""
+        deciding = e.operator == "||"
+        try:
+            if self.truth(e.left) == deciding:
+                return TRUE if deciding else FALSE
+        except Undecided as left:
+            try:
+                if self.truth(e.right) == deciding:
+                    return TRUE if deciding else FALSE
+            except Undecided:
+                pass
+            raise left from None
+        return TRUE if self.truth(e.right) else FALSE
+
+    def _arithmetic(self, operator: str, left: Affine, right: Affine, e: ast.Expr) -> Affine:
+        if operator == "*":
+            if left.terms and right.terms:
+                raise Undecided("int", right)
+        elif operator in ("//", "%", "<<", ">>"):
+            amount = integer(right)
+            if operator in ("//", "%") and amount <= 0:
+                raise TaidlError(f"the right side of {operator} must be positive, found {amount}", e.position)
+            if operator in ("<<", ">>") and not 0 <= amount <= 64:
+                raise TaidlError(f"the right side of {operator} must be in 0..64, found {amount}", e.position)
+        result = _ARITHMETIC[operator](left, right)
+        return result if result.is_linear else result.simplify(self.bounds)
+
+    def _call(self, e: ast.Call) -> Affine:
+        if e.function == "select":
+            return self._select(*e.arguments)
+        values = [self.value(a) for a in e.arguments]
+        if e.function == "cdiv":
+            return -self._arithmetic("//", -values[0], values[1], e)
+        best = values[0]
+        for v in values[1:]:
+            smaller = compare("<=", best, v, self.bounds)
+            best = best if smaller == (e.function == "min") else v
+        return best
+
+    def _select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
+        try:
+            return self.value(then if self.truth(condition) else otherwise)
+        except Undecided:
+            left, right = self.value(then), self.value(otherwise)
+            if left == right:
+                return left
+            raise
+
+
+_DISPATCH: dict[type, Callable[[Evaluator, Any], Affine]] = {
+    ast.Number: Evaluator._number, ast.Name: Evaluator._name, ast.Element: Evaluator._element,
+    ast.Unary: Evaluator._unary, ast.Binary: Evaluator._binary, ast.Call: Evaluator._call,
+}
+
+
+def _and(left: Affine, right: Affine) -> Affine:
+    """``left & right``, one of them constant, as a sum over the runs of ones of the mask."""
+    if left.is_constant:
+        left, right = right, left
+    mask = integer(right)
+    if left.is_constant:
+        return Affine(left.constant & mask)
+    if mask < 0:
+        # all bits but the few that are missing
+        return left - _and(left, Affine(~mask))
+    result = FALSE
+    while mask:
+        # x & (ones from bit low to bit low+width-1) = (x // 2**low % 2**width) * 2**low
+        low = (mask & -mask).bit_length() - 1
+        ones = (mask >> low) + 1
+        width = (ones & -ones).bit_length() - 1
+        result = result + left // (1 << low) % (1 << width) * (1 << low)
+        mask &= ~((1 << low + width) - 1)
+    return result
+
+
+_ARITHMETIC: dict[str, Callable[[Affine, Affine], Affine]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b.constant,
+    "%": lambda a, b: a % b.constant,
+    "<<": lambda a, b: a * (1 << b.constant),
+    ">>": lambda a, b: a // (1 << b.constant),
+    "&": _and,
+    # the bits of a sum without carries
+    "|": lambda a, b: a + b - _and(a, b),
+}
+
+
+# --- over arrays --------------------------------------------------------------------------------------------------
+
+_GRID: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
+    "<<": np.left_shift, ">>": np.right_shift, "&": np.bitwise_and, "|": np.bitwise_or,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "&&": np.logical_and, "||": np.logical_or, "min": np.minimum, "max": np.maximum, "cdiv": lambda a, b: -(-a // b),
+}
+
+
+def evaluate_grid(e: ast.Expr, names: Callable[[str], Any]) -> Any:
+    """``e`` over int64 arrays that broadcast together; ``names`` gives the array or int of each name."""
+    match e:
+        case ast.Number(value):
+            return np.int64(value)
+        case ast.Name(name):
+            return names(name)
+        case ast.Element(name, index):
+            at = evaluate_grid(index, names)
+            chosen = np.unique(at)
+            return np.select([at == i for i in chosen], [names(register_key(name, int(i))) for i in chosen])
+        case ast.Unary(operator, operand):
+            x = evaluate_grid(operand, names)
+            return np.logical_not(x) if operator == "!" else -x
+        case ast.Binary(operator, left, right):
+            return _GRID[operator](_number(evaluate_grid(left, names)), _number(evaluate_grid(right, names)))
+    values = [_number(evaluate_grid(a, names)) for a in e.arguments]
+    if e.function == "select":
+        return np.where(values[0] != 0, values[1], values[2])
+    result = values[0]
+    for v in values[1:]:
+        result = _GRID[e.function](result, v)
+    return result
+
+
+def _number(x: Any) -> Any:
+    """Truth values as 0 and 1."""
+    return np.asarray(x).astype(np.int64) if np.asarray(x).dtype == bool else x
+
+
+def grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, np.ndarray]:
+    """For each variable its values along an axis of its own, in order; they broadcast together."""
+    axes: dict[str, np.ndarray] = {}
+    for i, v in enumerate(variables):
+        low, high = bounds[v]
+        shape = [1] * len(variables)
+        shape[i] = high - low + 1
+        axes[v] = np.arange(low, high + 1, dtype=np.int64).reshape(shape)
+    return axes
+
+
+def grid_size(variables: tuple[str, ...], bounds: Bounds) -> int:
+    """Number of points of the grid."""
+    return math.prod(bounds[v][1] - bounds[v][0] + 1 for v in variables)
