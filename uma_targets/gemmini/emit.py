@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from mapper.mapping import Mapping
 from mapper.workload import Tensor, Workload
 from oracle.errors import MappingError
 from oracle.stream import HbmTensor, Stream
+from uma_targets.gemmini.conv_axes import axes
+from uma_targets.gemmini.conv_schemes import Image, KernelRow
+from uma_targets.gemmini.emit_add import AddEmission
+from uma_targets.gemmini.emit_conv import ConvEmission
 from uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
 from uma_targets.gemmini.nest import Nodes, align, place
 from uma_targets.gemmini.parameters import GemminiParameters
@@ -22,7 +27,7 @@ class GemminiEmitter:
 
     isa_parameters: tuple[tuple[str, int], ...]
 
-    @property
+    @cached_property
     def parameters(self) -> GemminiParameters:
         return GemminiParameters.of(dict(self.isa_parameters))
 
@@ -32,7 +37,8 @@ class GemminiEmitter:
         MappingError if the mapping does not fit the workload or the memories.
         """
         tensors = (*workload.inputs, workload.output)
-        placed = place((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors)
+        guard = kernel_row_guard(workload, self.parameters.dim) if mapping.packing == "kernel_row" else 0
+        placed = place(((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors), guard_bytes=guard)
         memory = dict(zip((t.name for t in tensors), placed, strict=True))
         body = self._body(workload, mapping, memory)
         end = align(placed[-1].address + size_bytes(workload.output))
@@ -43,12 +49,38 @@ class GemminiEmitter:
     def _body(self, workload: Workload, mapping: Mapping, memory: dict[str, HbmTensor]) -> Nodes:
         if mapping.kind == "gemm":
             return GemmEmission(self.parameters, gemm_problem(workload, memory), mapping).body()
-        raise MappingError(f"{workload.name}: no emission of {workload.kind} as {mapping.kind}")
+        if mapping.kind != workload.kind:
+            raise MappingError(f"{workload.name}: a {workload.kind} cannot be emitted as {mapping.kind}")
+        if mapping.kind == "conv2d":
+            bias = memory["bias"] if workload.epilogue.bias else None
+            return ConvEmission(
+                self.parameters, image(workload, memory, self.parameters.dim), workload.extent("n"), bias,
+                memory[workload.output.name], workload.epilogue, mapping,
+            ).body()
+        a, b = (memory[t.name] for t in workload.inputs)
+        return AddEmission(
+            self.parameters, workload.extent("i"), a, b, memory[workload.output.name], workload.epilogue, mapping
+        ).body()
 
 
 def size_bytes(tensor: Tensor) -> int:
     """Bytes of a dense tensor."""
     return math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+
+
+def kernel_row_guard(workload: Workload, dim: int) -> int:
+    """Bytes that must lie in front of the input of a convolution whose kernel rows are packed."""
+    nowhere = HbmTensor("", 0, (), "int8")
+    return KernelRow(image(workload, {t.name: nowhere for t in workload.inputs}, dim)).guard_bytes
+
+
+def image(workload: Workload, memory: dict[str, HbmTensor], dim: int) -> Image:
+    """Sizes and tensors of a ``conv2d`` workload."""
+    if workload.kind != "conv2d":
+        raise MappingError(f"{workload.name}: a {workload.kind} is no convolution")
+    rows, cols = axes(workload)
+    x, w = (memory[t.name] for t in workload.inputs[:2])
+    return Image(rows, cols, workload.extent("c"), workload.extent("o"), x, w, dim)
 
 
 def is_pointwise(workload: Workload) -> bool:
