@@ -65,7 +65,7 @@ class Fetch(Template):
     def __init__(self, name: str, entries: int) -> None:
         self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
         self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM("memory", data_width=128, address_ranges=[(0, 1 << 40)])
+        self.memory = SRAM("memory", data_width=128, address_ranges=[(0, 1 << 32)])
         ACADLEdge(self.stage, self.unit, CONTAINS)
         ACADLEdge(self.memory, self.unit, READ_DATA)
 

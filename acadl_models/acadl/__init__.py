@@ -1,5 +1,7 @@
 """ACADL, the abstract computer architecture description language (arXiv:2402.00069): classes, edges and graphs."""
 
+from acadl_models.acadl.describe import describe
+from acadl_models.acadl.draw import to_dot, to_svg
 from acadl_models.acadl.edges import (
     BACKED_BY,
     CONTAINS,
@@ -38,5 +40,6 @@ __all__ = [
     "CacheInterface", "DRAM", "Data", "DataStorage", "EdgeKind", "ExecuteStage", "FORWARD", "FunctionalUnit",
     "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "MemoryAccessUnit",
     "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM",
-    "SetAssociativeCache", "Template", "WRITE_DATA", "architecture", "connect_dangling_edge", "create_ag", "generate",
+    "SetAssociativeCache", "Template", "WRITE_DATA", "architecture", "connect_dangling_edge", "create_ag", "describe",
+    "generate", "to_dot", "to_svg",
 ]
