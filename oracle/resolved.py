@@ -104,7 +104,9 @@ class ResolvedInstr:
     """An instruction with every branch taken and every register known.
 
     ``attributes`` are the instruction's own; ``registers`` are the values of all control registers at its start (both
-    as expressions over the loop variables; latencies may name either). ``source`` numbers the :class:`Instr` nodes of
+    as expressions over the loop variables; latencies may name either). An element of an array of registers goes by
+    ``name[i]``. A register that the instruction does not read is left out where its value at that place has no one
+    form for all iterations. ``statements`` define each tensor once. ``source`` numbers the :class:`Instr` nodes of
     the stream in textual order, so that several resolved instructions may come from one.
     """
 
@@ -117,7 +119,11 @@ class ResolvedInstr:
 
 @dataclass(frozen=True)
 class ResolvedLoop:
-    """As :class:`oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it."""
+    """As :class:`oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
+
+    What :func:`oracle.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
+    iterations and the body is not empty. The variables of the stream's loops are replaced accordingly everywhere.
+    """
 
     var: str
     start: int
@@ -135,7 +141,10 @@ ResolvedNode: TypeAlias = Union[ResolvedInstr, ResolvedLoop]
 
 @dataclass(frozen=True)
 class ResolvedStream:
-    """A stream resolved against its ISA: loop variables are unique in the whole of it."""
+    """A stream resolved against its ISA: loop variables are unique in the whole of it (``i``, ``i.1``, ``i.2``, ...).
+
+    ``buffers`` are those of the ISA, and ``hbm`` of the stream's size as the first.
+    """
 
     name: str
     isa: str

@@ -1,0 +1,122 @@
+"""Checks of a stream against its ISA that need no execution: names, scopes, the layout of HBM."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from oracle.errors import StreamError, suggest
+from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
+from oracle.taidl.isa import Isa
+
+
+def validate(stream: Stream, isa: Isa) -> None:
+    """StreamError for the first thing in ``stream`` that does not fit ``isa``, with its place in the stream."""
+    if stream.isa != isa.name:
+        raise StreamError(f"stream {stream.name}: expected ISA {isa.name!r}, found {stream.isa!r}")
+    if dict(stream.parameters) != dict(isa.parameters):
+        raise StreamError(f"stream {stream.name}: {_parameters(dict(stream.parameters), dict(isa.parameters))}")
+    _check_tensors(stream)
+    _Walk(isa).nodes(stream.body, "", ())
+
+
+def _parameters(found: dict[str, int], expected: dict[str, int]) -> str:
+    for name, value in expected.items():
+        if found.get(name) != value:
+            return f"expected parameter {name}={value} of the ISA, found {found.get(name, 'none')}"
+    name = next(k for k in found if k not in expected)
+    return f"unknown parameter {name!r}{suggest(name, list(expected))}"
+
+
+# --- HBM ----------------------------------------------------------------------------------------------------------
+
+
+def tensor_bytes(tensor: HbmTensor) -> int:
+    """Size of an argument or result in bytes; StreamError for a dtype or shape that is none."""
+    try:
+        item = np.dtype(tensor.dtype).itemsize
+    except TypeError:
+        raise StreamError(f"tensor {tensor.name!r}: {tensor.dtype!r} is no NumPy dtype") from None
+    size = item
+    for extent in tensor.shape:
+        if extent < 0:
+            raise StreamError(f"tensor {tensor.name!r}: expected extents of at least 0, found {tensor.shape}")
+        size *= extent
+    return size
+
+
+def _check_tensors(stream: Stream) -> None:
+    if stream.hbm_bytes < 0:
+        raise StreamError(f"stream {stream.name}: expected hbm_bytes of at least 0, found {stream.hbm_bytes}")
+    for what, tensors in (("argument", stream.arguments), ("result", stream.results)):
+        seen: set[str] = set()
+        placed: list[tuple[int, int, str]] = []
+        for t in tensors:
+            size = tensor_bytes(t)
+            if t.name in seen:
+                raise StreamError(f"{what} {t.name!r} is given twice")
+            seen.add(t.name)
+            if t.address < 0 or t.address + size > stream.hbm_bytes:
+                raise StreamError(
+                    f"{what} {t.name!r}: expected bytes in 0..{stream.hbm_bytes} (hbm_bytes), "
+                    f"found {t.address}..{t.address + size}"
+                )
+            item = np.dtype(t.dtype).itemsize
+            if t.address % item:
+                raise StreamError(
+                    f"{what} {t.name!r}: expected an address that is a multiple of {item} ({t.dtype}), "
+                    f"found {t.address:#x}"
+                )
+            if size:
+                placed.append((t.address, t.address + size, t.name))
+        placed.sort()
+        for (_, end, a), (start, _, b) in pairwise(placed):
+            if start < end:
+                raise StreamError(f"{what}s {a!r} and {b!r} overlap in bytes {start}..{end} of HBM")
+
+
+# --- the body -----------------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self.count = 0
+
+    def nodes(self, nodes: tuple[Node, ...], path: str, scope: tuple[str, ...]) -> None:
+        for node in nodes:
+            if isinstance(node, Instr):
+                self.instr(node, f"{path}instr {self.count} {node.mnemonic}", scope)
+                self.count += 1
+                continue
+            place = f"{path}{'parallel' if isinstance(node, Parallel) else 'loop'} {node.var}"
+            if node.var in scope:
+                raise StreamError(f"{place}: the variable {node.var!r} is that of an enclosing loop already")
+            if isinstance(node, Loop) and node.step == 0:
+                raise StreamError(f"{place}: expected a step other than 0")
+            if isinstance(node, Parallel) and node.extent < 1:
+                raise StreamError(f"{place}: expected at least one core, found {node.extent}")
+            self.nodes(node.body, f"{place} / ", (*scope, node.var))
+
+    def instr(self, instr: Instr, place: str, scope: tuple[str, ...]) -> None:
+        known = self.isa.instructions.get(instr.mnemonic)
+        if known is None:
+            choices = suggest(instr.mnemonic, list(self.isa.instructions))
+            raise StreamError(f"{place}: ISA {self.isa.name} has no instruction {instr.mnemonic!r}{choices}")
+        given = [k for k, _ in instr.attributes]
+        for name in given:
+            if name not in known.attributes:
+                choices = suggest(name, list(known.attributes))
+                raise StreamError(f"{place}: unknown attribute {name!r}{choices}")
+            if given.count(name) > 1:
+                raise StreamError(f"{place}: attribute {name!r} is given twice")
+        for name in known.attributes:
+            if name not in given:
+                raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(known.attributes)})")
+        for name, value in instr.attributes:
+            for v in sorted(value.variables()):
+                if v not in scope:
+                    enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"
+                    raise StreamError(f"{place}: attribute {name} = {value} names {v!r}, "
+                                      f"which is the variable of no enclosing loop{enclosing}")
