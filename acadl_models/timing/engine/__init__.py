@@ -1,0 +1,30 @@
+"""The fast timing engine: the cycles of docs/timing_semantics.md, event by event and with proven skipping of periods.
+
+:func:`simulate` gives the same :class:`~acadl_models.timing.result.TimingResult` as the step-by-step simulator. A bound
+stream is lowered to flat integer tables (:mod:`.lower`); a jitted event loop (:mod:`.core`) visits only the cycles in
+which anything happens, and generates instances by walking the loop nest, so that memory is bounded by the instructions
+in flight.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acadl_models.timing.result import TimingResult
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.resolved import ResolvedStream
+
+
+def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:
+    """Cycles and statistics of ``resolved`` on ``graph``, exact to the cycle.
+
+    With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through.
+    Raises GraphError for a stream that the graph cannot process, a latency below its least value or a deadlock.
+    """
+    from acadl_models.timing.engine.lower import lower
+    from acadl_models.timing.engine.run import run
+    from acadl_models.timing.machine import bind
+
+    return run(lower(bind(graph, resolved)), skip=skip)

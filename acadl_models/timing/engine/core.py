@@ -1,0 +1,34 @@
+"""Jitted entry point: the event loop over the cycles in which anything happens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from acadl_models.timing.engine.jit import entry
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.machine import complete, count_cycles, fetch, forward, next_time, start
+from acadl_models.timing.engine.program import advance
+
+
+@entry()
+def run(t, m):
+    """Simulate until every instruction is finished, or until the status says why not."""
+    stack = np.empty(STACK, np.int64)
+    m[M_PC] = -1
+    advance(t, m)
+    while True:
+        complete(t, m, stack)
+        if m[M_STATUS] != RUNNING:
+            return
+        if m[M_FINISHED] == t[H_TOTAL]:
+            m[M_STATUS] = DONE
+            return
+        forward(t, m)
+        start(t, m)
+        fetch(t, m)
+        after = next_time(t, m)
+        if after == FOREVER:
+            m[M_STATUS] = DEADLOCK
+            return
+        count_cycles(t, m, after - m[M_TIME])
+        m[M_TIME] = after

@@ -1,0 +1,370 @@
+"""From a bound stream to the engine's tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.acadl import FunctionalUnit, MemoryInterface, PipelineStage
+from acadl_models.acadl.latency import Expression, LatencyError, parse
+from acadl_models.timing.engine.accessing import Entry, classify, entry, find_ranges
+from acadl_models.timing.engine.latencies import Names, arguments, compile_latency, constant_value
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.periods import Periods
+from acadl_models.timing.engine.windows import Pattern, beats, runs, words
+from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, evaluate_latency, latency_fault
+from oracle.affine import Affine, Atom, Div
+from oracle.errors import GraphError
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LatencyOwner:
+    """Whose latency a program of the tables is: for the message about a bad value."""
+
+    where: str
+    expression: Expression
+    mnemonic: str
+    least: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The tables of a bound stream; ``stages`` and ``storages`` are in the tables' order."""
+
+    program: Program
+    tables: Array
+    stages: tuple[PipelineStage, ...]
+    units: tuple[FunctionalUnit, ...]
+    storages: tuple[MemoryInterface, ...]
+    owners: tuple[LatencyOwner, ...]
+
+
+def lower(program: Program) -> Lowered:
+    """Tables for :func:`core.run`; raises GraphError for a latency that is too small."""
+    return _Lowering(program).lowered()
+
+
+class _Lowering:
+    def __init__(self, program: Program) -> None:
+        graph = program.graph
+        self.program = program
+        self.stages = tuple(s for s in program.forwarding_order if s is not program.fetch)
+        self.units = graph.functional_units
+        placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
+        self.storages = tuple(s for s in graph.storages if s.name in placed and isinstance(s, MemoryInterface))
+        self.data: list[int] = [0] * H_SIZE
+        self.loops: list[StaticLoop] = []
+        self.statics: list[StaticInstruction] = []
+        self.around: list[tuple[str, ...]] = []
+        self.code: list[int] = []
+        self._walk(program.body, ())
+        self.code += [OP_END, 0]
+        self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(self.loops)}
+        self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
+        self.expressions: dict[Affine, int] = {}
+        self.patterns: dict[Pattern, int] = {}
+        self.owners: list[LatencyOwner] = []
+        self.arguments: list[tuple[tuple[str, ...], Affine]] = []
+        self.names: list[Names] = []
+
+    def _walk(self, nodes: Iterable[StaticNode], around: tuple[str, ...]) -> bool:
+        """Emit the code of the nest; returns whether there is any. Loops without instances vanish."""
+        before = len(self.statics)
+        for node in nodes:
+            if isinstance(node, StaticInstruction):
+                self.code += [OP_INSTRUCTION, len(self.statics)]
+                self.statics.append(node)
+                self.around.append(around)
+                continue
+            number, begin = len(self.loops), len(self.code)
+            self.loops.append(node)
+            self.code += [OP_LOOP, number]
+            if len(node.values) and self._walk(node.body, (*around, node.var)):
+                self.code += [OP_BACK, number]
+            else:
+                del self.loops[number:], self.code[begin:]
+        return len(self.statics) > before
+
+    def lowered(self) -> Lowered:
+        parameters = {k: Affine(v) for k, v in self.program.stream.parameters}
+        self.names = [{**parameters, **dict(s.node.registers), **dict(s.node.attributes)} for s in self.statics]
+        plans = [(k, plan) for k, s in enumerate(self.statics) for plan in s.plans if plan.tracked or plan.banks]
+        entries = [entry(plan, k, self.around[k], order) for order, (k, plan) in enumerate(plans)]
+        find_ranges(entries, {loop.var: _bounds(loop.values) for loop in self.loops})
+        met, classes = classify(entries)
+        d = self.data
+        d[H_CLASSES], d[H_MAX_AXES] = classes, max((len(e.axes) for e in entries), default=0)
+        self._graph_tables()
+        self._instruction_tables(entries)
+        d[H_PROGRAM] = self._put(self.code)
+        self._loop_tables(entries, met)
+        d[H_VALUES] = len(self.loops) + len(self.atoms)
+        d[H_ATOM_TABLE] = self._put(v for a in self.atoms for v in a[:3])
+        d[H_MET], d[H_MET_SIZE] = len(d), len(entries)
+        tables = np.concatenate([np.array(d, dtype=np.int64), met.reshape(-1)])
+        return Lowered(self.program, tables, self.stages, self.units, self.storages, tuple(self.owners))
+
+    # --- pieces ------------------------------------------------------------------------------------------------
+    def _put(self, values: Iterable[int]) -> int:
+        position = len(self.data)
+        self.data.extend(values)
+        return position
+
+    def _expression(self, e: Affine) -> int:
+        """Position of an expression in the tables, with its atoms."""
+        if e not in self.expressions:
+            terms = [v for atom, coefficient in e.terms for v in (self._value(atom), coefficient)]
+            self.expressions[e] = self._put([e.constant, len(e.terms), *terms])
+        return self.expressions[e]
+
+    def _value(self, atom: Atom) -> int:
+        """Number of a loop variable or atom; atoms inside an atom come before it."""
+        if atom not in self.values:
+            assert not isinstance(atom, str), atom
+            numerator = self._expression(atom.numerator)
+            self.values[atom] = len(self.loops) + len(self.atoms)
+            self.atoms.append((int(not isinstance(atom, Div)), atom.divisor, numerator, atom.numerator.variables()))
+        return self.values[atom]
+
+    def _pattern(self, pattern: Pattern) -> int:
+        if pattern not in self.patterns:
+            self.patterns[pattern] = self._put(pattern.flat())
+        return self.patterns[pattern]
+
+    # --- the graph ---------------------------------------------------------------------------------------------
+    def _graph_tables(self) -> None:
+        d, graph, fetch = self.data, self.program.graph, self.program.fetch
+        d[H_STAGES], d[H_UNITS], d[H_STORES] = len(self.stages), len(self.units), len(self.storages)
+        d[H_STATICS], d[H_LOOPS], d[H_TOTAL] = len(self.statics), len(self.loops), self.program.count
+        d[H_ISSUE_SIZE] = fetch.issue_buffer_size
+        _, memory = graph.instruction_memory(fetch)
+        d[H_FETCH_WIDTH], d[H_FETCH_LATENCY] = memory.port_width, fetch_cycles(self.program)
+        stage_numbers = {s.name: k for k, s in enumerate(self.stages)}
+        unit_numbers = {u.name: k for k, u in enumerate(self.units)}
+        records: list[int] = []
+        for stage in self.stages:
+            preds = graph.predecessors(stage)
+            forwarding = [stage_numbers[p.name] for p in preds if p is not fetch]
+            contained = [unit_numbers[u.name] for u in graph.units(stage)]
+            record = [0] * TS_SIZE
+            record[TS_DEPTH], record[TS_FETCHES] = stage.depth, int(fetch in preds)
+            record[TS_UNITS], record[TS_UNIT_COUNT] = self._put(contained), len(contained)
+            record[TS_PREDS], record[TS_PRED_COUNT] = self._put(forwarding), len(forwarding)
+            records += record
+        d[H_STAGE_TABLE] = self._put(records)
+        d[H_UNIT_TABLE] = self._put(v for u in self.units for v in (u.in_flight, int(u.interval is not None)))
+        d[H_STORE_TABLE] = self._put(
+            v for m in self.storages for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port))
+        )
+
+    # --- instructions ------------------------------------------------------------------------------------------
+    def _instruction_tables(self, entries: list[Entry]) -> None:
+        d = self.data
+        of_static: list[list[Entry]] = [[] for _ in self.statics]
+        for e in entries:
+            of_static[e.static].append(e)
+        varying: list[list[int]] = [[] for _ in self.statics]
+        signatures = self._signatures()
+        d[H_ROUTE] = self._put(self._route(s, stage) for stage in self.stages for s in self.statics)
+        d[H_STAGE_LATENCY] = self._put(self._stage_latencies(varying))
+        d[H_UNIT_LATENCY] = self._put(self._unit_latencies(varying, of_static))
+        d[H_UNIT_INTERVAL] = self._put(self._unit_intervals(varying))
+        records: list[int] = []
+        for k, found in enumerate(of_static):
+            record = [0] * TI_SIZE
+            record[TI_SIGNATURE] = signatures[k]
+            record[TI_ACCESSES], record[TI_ACCESS_COUNT] = self._access_table(k, found), len(found)
+            record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self._put(varying[k]), len(varying[k])
+            records += record
+        d[H_STATIC_TABLE] = self._put(records)
+        d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
+        d[H_MAX_REQUESTS] = max((sum(len(e.plan.banks) for e in found) for found in of_static), default=0)
+        d[H_MAX_LATENCIES] = max(map(len, varying), default=0)
+        d[H_SLOT_REQUESTS] = I_SIZE
+        d[H_SLOT_ACCESSES] = I_SIZE + d[H_MAX_REQUESTS] * R_SIZE
+        d[H_ACCESS_SIZE] = A_OFFSETS + d[H_MAX_AXES]
+        d[H_SLOT_LATENCIES] = d[H_SLOT_ACCESSES] + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
+        d[H_SLOT_SIZE] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
+
+    def _route(self, static: StaticInstruction, stage: PipelineStage) -> int:
+        taker = static.takers.get(stage.name)
+        if taker is not None:
+            return ROUTE_UNIT + next(k for k, u in enumerate(self.units) if u is taker)
+        return ROUTE_BUFFER if stage.name in static.routed else ROUTE_NONE
+
+    def _signatures(self) -> list[int]:
+        """Number the sets of stages to which the fetch stage may pass an instruction."""
+        receivers = [s.name for s in self.program.graph.successors(self.program.fetch)]
+        found: dict[frozenset[str], int] = {}
+        numbers = [found.setdefault(static.routed & set(receivers), len(found)) for static in self.statics]
+        self.data[H_SIGNATURES] = len(found)
+        self.data[H_TAKES] = self._put(int(stage.name in names) for stage in self.stages for names in found)
+        return numbers
+
+    def _stage_latencies(self, varying: list[list[int]]) -> list[int]:
+        table: list[int] = []
+        for stage in self.stages:
+            expression = stage.latencies()["latency"]
+            for k, static in enumerate(self.statics):
+                held = stage.name in static.routed and stage.name not in static.takers
+                table.append(self._latency(k, expression, 1, f"{stage}: latency", varying) if held else 1)
+        return table
+
+    def _unit_latencies(self, varying: list[list[int]], of_static: list[list[Entry]]) -> list[int]:
+        table: list[int] = []
+        for unit in self.units:
+            for k, static in enumerate(self.statics):
+                if unit not in static.takers.values():
+                    table.append(1)
+                    continue
+                least = 0 if any(e.plan.banks for e in of_static[k]) else 1
+                expression = unit.latency_of(static.node.mnemonic)
+                table.append(self._latency(k, expression, least, f"{unit}: latency", varying))
+        return table
+
+    def _unit_intervals(self, varying: list[list[int]]) -> list[int]:
+        table: list[int] = []
+        for unit in self.units:
+            for k, static in enumerate(self.statics):
+                takes = unit in static.takers.values()
+                interval = unit.interval_of(static.node.mnemonic) if takes else None
+                table.append(1 if interval is None else self._latency(k, interval, 1, f"{unit}: interval", varying))
+        return table
+
+    def _latency(self, static: int, expression: Expression, least: int, where: str, varying: list[list[int]]) -> int:
+        """The value, or ``-1 - n``: the ``n``-th of the latencies that each instance evaluates when it is made."""
+        code = self._value_or_program(static, expression, self.names[static], least, where)
+        if code >= 0:
+            return code
+        varying[static].append(-1 - code)
+        return -len(varying[static])
+
+    def _value_or_program(self, static: int, expression: Expression, names: Names, least: int, where: str) -> int:
+        """The value, or ``-1 - position`` of a program where it varies."""
+        owner = LatencyOwner(where, expression, self.statics[static].node.mnemonic, least)
+        try:
+            value = constant_value(expression, names)
+            if value is None:
+                code = compile_latency(expression, names, self._expression)
+        except LatencyError as error:
+            raise bad_latency(self.program, owner, str(error)) from None
+        if value is not None:
+            if value < least:
+                raise bad_latency(self.program, owner, f"is {value}")
+            return value
+        self.arguments += [(self.around[static], a) for a in arguments(expression, names)]
+        self.owners.append(owner)
+        return -1 - self._put([least, len(self.owners) - 1, len(code), *(v for pair in code for v in pair)])
+
+    def _access_table(self, static: int, found: list[Entry]) -> int:
+        records: list[int] = []
+        for e in found:
+            banks = e.plan.banks
+            record = [0] * TA_SIZE
+            record[TA_KIND], record[TA_CLASS], record[TA_AXES] = e.kind, e.conflict_class, len(e.axes)
+            record[TA_EXPRESSIONS] = self._put([self._expression(e.offsets[a]) for a in e.axes])
+            record[TA_PATTERNS] = self._put([self._pattern(e.shapes[a]) for a in e.axes])
+            record[TA_STORES], record[TA_STORE_COUNT] = self._bank_table(static, e), len(banks)
+            record[TA_WORD] = self._expression(e.word) if len(banks) > 1 else NONE
+            shape_runs = runs(e.word_shape) if len(banks) > 1 else ()
+            record[TA_RUNS], record[TA_RUN_COUNT] = self._put(v for r in shape_runs for v in r), len(shape_runs)
+            record[TA_SPAN], record[TA_WORDS] = e.word_shape.span + 1, words(e.word_shape)
+            record[TA_ORDER], record[TA_DATA_WIDTH] = e.order, e.plan.data_width
+            records += record
+        return self._put(records)
+
+    def _bank_table(self, static: int, e: Entry) -> int:
+        records: list[int] = []
+        for bank in e.plan.banks:
+            number = next(k for k, s in enumerate(self.storages) if s.name == bank.storage)
+            storage = self.storages[number]
+            attribute = "read_latency" if e.kind == READ else "write_latency"
+            names = {n: v for n, v in self.names[static].items() if n not in ("words", "bytes")}
+            if len(e.plan.banks) == 1:
+                count = words(e.word_shape)
+                names |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}
+            expression = parse(getattr(storage, attribute))
+            latency = self._value_or_program(static, expression, names, 1, f"{storage}: {attribute}")
+            records += [number, bank.start, bank.stop or 0, beats(e.word_shape, storage.port_width), latency]
+        return self._put(records)
+
+    # --- loops -------------------------------------------------------------------------------------------------
+    def _loop_tables(self, entries: list[Entry], met: Array) -> None:
+        periods = Periods({loop.var: loop.values.step for loop in self.loops})
+        last = self.data[H_MAX_AXES]
+        records: list[int] = []
+        for number, loop in enumerate(self.loops):
+            below = [e for e in entries if loop.var in self.around[e.static]]
+            period, shifts = self._shifts(loop, below, periods, len(entries))
+            clashes = _clashes(below, met, shifts)
+            moving = [e.order for e in below if len(e.plan.banks) > 1 and shifts[e.order, last]]
+            dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
+            record = [0] * TL_SIZE
+            record[TL_START], record[TL_STEP], record[TL_EXTENT] = loop.values.start, loop.values.step, len(loop.values)
+            record[TL_BODY] = self._body(number)
+            record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
+            record[TL_PERIOD], record[TL_SHIFTS] = period, self._put(shifts.reshape(-1).tolist())
+            record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(v for pair in clashes for v in pair), len(clashes)
+            record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
+            records += record
+        self.data[H_LOOP_TABLE] = self._put(records)
+
+    def _body(self, number: int) -> int:
+        pairs = zip(self.code[::2], self.code[1::2])
+        return next(p for p, pair in enumerate(pairs) if pair == (OP_LOOP, number)) + 1
+
+    def _shifts(self, loop: StaticLoop, below: list[Entry], periods: Periods, count: int) -> tuple[int, Array]:
+        """The smallest period of everything below a loop, and how far each axis and word moves in it.
+
+        The period is 0 where a latency below the loop never repeats, or where the loop is too short to repeat.
+        """
+        last = self.data[H_MAX_AXES]
+        found = []
+        for e in below:
+            places = [(column, e.offsets[axis]) for column, axis in enumerate(e.axes)]
+            places += [(last, e.word)] if len(e.plan.banks) > 1 else []
+            found += [(e.order, column, periods.of(x, loop.var)) for column, x in places if not x.is_constant]
+        latencies = [periods.of(x, loop.var) for around, x in self.arguments if loop.var in around]
+        period = math.lcm(*(p.iterations for _, _, p in found), *(p.iterations for p in latencies))
+        table = np.zeros((count, last + 1), np.int64)
+        for order, column, p in found:
+            table[order, column] = p.shift * (period // p.iterations)
+        repeats = 2 * period < len(loop.values) and not any(p.shift for p in latencies)
+        return (period if repeats else 0), table
+
+
+def fetch_cycles(program: Program) -> int:
+    """Cycles of a fetch."""
+    unit, memory = program.graph.instruction_memory(program.fetch)
+    assert isinstance(memory, MemoryInterface)
+    size = {"words": memory.port_width, "bytes": -(-memory.port_width * memory.data_width // 8)}
+    values = {**program.parameters, **size}
+    read = evaluate_latency(program.graph, f"{memory}: read_latency", parse(memory.read_latency), values, 1, "fetch")
+    return read + evaluate_latency(program.graph, f"{unit}: latency", unit.latency_of("*"), values, 0, "fetch")
+
+
+def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:
+    """The error about a latency without a legal value."""
+    fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
+    return GraphError(program.graph.name, [fault])
+
+
+def _clashes(below: list[Entry], met: Array, shifts: Array) -> list[tuple[int, int]]:
+    """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
+    orders = np.array([e.order for e in below], dtype=np.int64)
+    apart = (shifts[orders][:, None, :-1] != shifts[orders][None, :, :-1]).any(axis=2)
+    pairs = np.argwhere(apart & (met[np.ix_(orders, orders)] != 0))
+    return [(int(orders[a]), int(orders[b])) for a, b in pairs if a <= b]
+
+
+def _bounds(values: range) -> tuple[int, int]:
+    return min(values[0], values[-1]), max(values[0], values[-1])
+
+
+__all__ = ["LatencyOwner", "Lowered", "Mapping", "bad_latency", "lower"]

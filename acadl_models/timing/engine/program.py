@@ -1,0 +1,289 @@
+"""Jitted: walking the loop nest and making instances of its instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+
+
+@jit
+def value_of(t, m, expression):
+    """The value of an affine expression at the present values of loop variables and atoms."""
+    values = m[M_VALUES]
+    total = t[expression + TX_CONSTANT]
+    at = expression + TX_LIST
+    for _ in range(t[expression + TX_TERMS]):
+        total += m[values + t[at]] * t[at + 1]
+        at += 2
+    return total
+
+
+@jit
+def set_iteration(t, m, loop, iteration):
+    """Enter an iteration: the loop's variable, then every atom that depends on it."""
+    record = t[H_LOOP_TABLE] + loop * TL_SIZE
+    m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION] = iteration
+    values = m[M_VALUES]
+    m[values + loop] = t[record + TL_START] + t[record + TL_STEP] * iteration
+    atoms = t[record + TL_ATOMS]
+    for k in range(t[record + TL_ATOM_COUNT]):
+        value = t[atoms + k]
+        atom = t[H_ATOM_TABLE] + (value - t[H_LOOPS]) * TQ_SIZE
+        numerator = value_of(t, m, t[atom + TQ_EXPRESSION])
+        quotient = numerator // t[atom + TQ_DIVISOR]
+        m[values + value] = numerator - quotient * t[atom + TQ_DIVISOR] if t[atom + TQ_IS_MODULO] else quotient
+
+
+@jit
+def advance(t, m):
+    """Move the program position to the next instruction, through loop heads and back edges."""
+    code = t[H_PROGRAM]
+    pc = m[M_PC] + 1
+    while True:
+        operation, loop = t[code + 2 * pc], t[code + 2 * pc + 1]
+        if operation == OP_INSTRUCTION or operation == OP_END:
+            break
+        state = m[M_LOOPS] + loop * L_SIZE
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        if operation == OP_LOOP:
+            m[state + L_ENTRY_SEQ] = m[M_SEQ]
+            m[state + L_CROSSED] = 0
+            m[state + L_ENTERED] = 1
+            set_iteration(t, m, loop, 0)
+            pc += 1
+        elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
+            m[state + L_CROSSED] = 1
+            m[M_CROSSED] = 1
+            set_iteration(t, m, loop, m[state + L_ITERATION] + 1)
+            pc = t[record + TL_BODY]
+        else:
+            m[state + L_CROSSED] = 0
+            pc += 1
+    m[M_PC] = pc
+
+
+@jit
+def latency_program(t, m, program, words, size, stack):
+    """Run the program of a latency; a value below the least allowed stops the run with an error."""
+    at = program + TC_CODE
+    end = at + 2 * t[program + TC_LENGTH]
+    top = -1
+    while at < end:
+        operation, operand = t[at], t[at + 1]
+        at += 2
+        if operation <= X_BYTES:
+            top += 1
+            if operation == X_NUMBER:
+                stack[top] = operand
+            elif operation == X_EXPRESSION:
+                stack[top] = value_of(t, m, operand)
+            else:
+                stack[top] = words if operation == X_WORDS else size
+        elif operation == X_JUMP:
+            at = program + TC_CODE + 2 * operand
+        elif operation == X_JUMP_IF_ZERO:
+            top -= 1
+            if stack[top + 1] == 0:
+                at = program + TC_CODE + 2 * operand
+        elif operation == X_NOT or operation == X_NEG:
+            stack[top] = -stack[top] if operation == X_NEG else np.int64(stack[top] == 0)
+        else:
+            top -= 1
+            if (operation == X_FLOORDIV or operation == X_MOD or operation == X_CDIV) and stack[top + 1] == 0:
+                return fail_latency(t, m, program, DIVIDES_BY_ZERO)
+            stack[top] = binary(operation, stack[top], stack[top + 1])
+    if stack[0] < t[program + TC_LEAST]:
+        return fail_latency(t, m, program, stack[0])
+    return stack[0]
+
+
+@jit
+def fail_latency(t, m, program, value):
+    m[M_STATUS] = BAD_LATENCY
+    m[M_OBJECT] = t[program + TC_OBJECT]
+    m[M_VALUE] = value
+    return 1
+
+
+@jit
+def binary(operation, a, b):
+    if operation == X_ADD:
+        return a + b
+    if operation == X_SUB:
+        return a - b
+    if operation == X_MUL:
+        return a * b
+    if operation == X_FLOORDIV:
+        return a // b
+    if operation == X_MOD:
+        return a - (a // b) * b
+    if operation == X_CDIV:
+        return -(-a // b)
+    if operation == X_MIN:
+        return min(a, b)
+    if operation == X_MAX:
+        return max(a, b)
+    return compare(operation, a, b)
+
+
+@jit
+def compare(operation, a, b):
+    if operation == X_LT:
+        return np.int64(a < b)
+    if operation == X_LE:
+        return np.int64(a <= b)
+    if operation == X_GT:
+        return np.int64(a > b)
+    if operation == X_GE:
+        return np.int64(a >= b)
+    if operation == X_EQ:
+        return np.int64(a == b)
+    return np.int64(a != b)
+
+
+@jit
+def take_slot(t, m):
+    """A free slot of the pool; ``NONE`` ends the run, which starts again with a larger pool."""
+    slot = m[M_FREE]
+    if slot != NONE:
+        m[M_FREE] = m[slot + I_LINK]
+        return slot
+    if m[M_ACTIVE] == t[H_POOL]:
+        m[M_STATUS] = POOL_FULL
+        return NONE
+    slot = m[M_SLOTS] + m[M_ACTIVE] * t[H_SLOT_SIZE]
+    m[M_ACTIVE] += 1
+    return slot
+
+
+@jit
+def make_instance(t, m, stack):
+    """An instance of the instruction at the program position, appended to the program order; returns its slot."""
+    slot = take_slot(t, m)
+    if slot == NONE:
+        return slot
+    static = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
+    m[M_INSTANCE] = static
+    m[slot + I_SEQ] = m[M_SEQ]
+    m[M_SEQ] += 1
+    m[slot + I_STATIC] = static
+    m[slot + I_PHASE] = BUFFERED
+    m[slot + I_PENDING] = 0
+    m[slot + I_END] = 0
+    m[slot + I_LEAVE] = 0
+    m[slot + I_LINK] = NONE
+    m[slot + I_UNIT] = NONE
+    m[slot + I_OLDER] = m[M_YOUNGEST]
+    m[slot + I_YOUNGER] = NONE
+    if m[M_YOUNGEST] == NONE:
+        m[M_OLDEST] = slot
+    else:
+        m[m[M_YOUNGEST] + I_YOUNGER] = slot
+    m[M_YOUNGEST] = slot
+    record = t[H_STATIC_TABLE] + static * TI_SIZE
+    enter_accesses(t, m, slot, record)
+    make_requests(t, m, slot, record, stack)
+    at = slot + t[H_SLOT_LATENCIES]
+    for k in range(t[record + TI_LATENCY_COUNT]):
+        m[at + k] = latency_program(t, m, t[t[record + TI_LATENCIES] + k], 0, 0, stack)
+    return slot
+
+
+@jit
+def enter_accesses(t, m, slot, record):
+    """Put the accesses that may conflict into the lists of their class and kind."""
+    node = slot + t[H_SLOT_ACCESSES]
+    for k in range(t[record + TI_ACCESS_COUNT]):
+        access = t[record + TI_ACCESSES] + k * TA_SIZE
+        conflict_class = t[access + TA_CLASS]
+        if conflict_class != NONE:
+            expressions = t[access + TA_EXPRESSIONS]
+            for axis in range(t[access + TA_AXES]):
+                m[node + A_OFFSETS + axis] = value_of(t, m, t[expressions + axis])
+            ends = m[M_CLASSES] + (3 * conflict_class + t[access + TA_KIND]) * C_SIZE
+            m[node + A_OWNER] = slot
+            m[node + A_ACCESS] = access
+            m[node + A_OLDER] = m[ends + C_LAST]
+            m[node + A_YOUNGER] = NONE
+            if m[ends + C_LAST] == NONE:
+                m[ends + C_FIRST] = node
+            else:
+                m[m[ends + C_LAST] + A_YOUNGER] = node
+            m[ends + C_LAST] = node
+        node += t[H_ACCESS_SIZE]
+
+
+@jit
+def make_requests(t, m, slot, record, stack):
+    """The requests of an instance, reads first, each in the order of accesses and banks."""
+    count = 0
+    for is_read in (1, 0):
+        for k in range(t[record + TI_ACCESS_COUNT]):
+            access = t[record + TI_ACCESSES] + k * TA_SIZE
+            if (t[access + TA_KIND] == READ) != (is_read == 1):
+                continue
+            if t[access + TA_WORD] == NONE:
+                for b in range(t[access + TA_STORE_COUNT]):
+                    bank = t[access + TA_STORES] + b * TB_SIZE
+                    add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS], stack)
+                    count += 1
+            else:
+                count = split_request(t, m, slot, count, access, stack)
+        if is_read:
+            m[slot + I_READS] = count
+    m[slot + I_REQUESTS] = count
+
+
+@jit
+def split_request(t, m, slot, count, access, stack):
+    """Requests of an access to banks: one for each bank that holds a part."""
+    first = value_of(t, m, t[access + TA_WORD])
+    last = first + t[access + TA_SPAN]
+    for b in range(t[access + TA_STORE_COUNT]):
+        bank = t[access + TA_STORES] + b * TB_SIZE
+        low, high = t[bank + TB_FIRST], t[bank + TB_END]
+        if last <= low or first >= high:
+            continue
+        if low <= first and last <= high:
+            add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS], stack)
+            return count + 1
+        port = t[t[H_STORE_TABLE] + t[bank + TB_STORE] * TM_SIZE + TM_PORT]
+        words = beats = 0
+        run = t[access + TA_RUNS]
+        for _ in range(t[access + TA_RUN_COUNT]):
+            n = min(first + t[run] + t[run + 1], high) - max(first + t[run], low)
+            if n > 0:
+                words += n
+                beats += -(-n // port)
+            run += 2
+        if words > 0:
+            add_request(t, m, slot, count, access, bank, words, beats, stack)
+            count += 1
+    return count
+
+
+@jit
+def add_request(t, m, slot, number, access, bank, words, beats, stack):
+    request = slot + t[H_SLOT_REQUESTS] + number * R_SIZE
+    store = m[M_STORES] + t[bank + TB_STORE] * D_SIZE
+    is_read = t[access + TA_KIND] == READ
+    size = -(-words * t[access + TA_DATA_WIDTH] // 8)
+    latency = t[bank + TB_LATENCY]
+    if latency < 0:
+        latency = latency_program(t, m, -1 - latency, words, size, stack)
+    m[request + R_STORE] = t[bank + TB_STORE]
+    m[request + R_BEATS] = beats
+    m[request + R_LATENCY] = latency
+    m[request + R_FINISH] = 0
+    m[request + R_LINK] = NONE
+    m[request + R_OWNER] = slot
+    m[request + R_IS_READ] = is_read
+    m[store + D_BEATS] += beats
+    if is_read:
+        m[store + D_READS] += 1
+        m[store + D_BYTES_READ] += size
+    else:
+        m[store + D_WRITES] += 1
+        m[store + D_BYTES_WRITTEN] += size
