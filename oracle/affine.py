@@ -297,8 +297,23 @@ def _simplify_atom(atom: Div | Mod, bounds: Bounds) -> Affine:
         return inner // d if isinstance(atom, Div) else inner % d
     q = low // d
     if q != high // d:
-        return inner // d if isinstance(atom, Div) else inner % d
+        return _coarsen(atom, inner, bounds)
     return whole + q if isinstance(atom, Div) else rest - q * d
+
+
+def _coarsen(atom: Div | Mod, inner: Affine, bounds: Bounds) -> Affine:
+    """``(g*x + r) // (g*m) = x // m`` and ``(g*x + r) % (g*m) = g*(x % m) + r`` where r stays in one block of g."""
+    d = atom.divisor
+    for g in sorted({math.gcd(d, c) for _, c in inner.terms} - {1, d}, reverse=True):
+        fine = Affine(inner.constant, tuple([(a, c) for a, c in inner.terms if c % g]))
+        low, high = fine.range(bounds)
+        q = low // g
+        if q == high // g:
+            x = Affine(q, tuple([(a, c // g) for a, c in inner.terms if c % g == 0]))
+            if isinstance(atom, Div):
+                return (x // (d // g)).simplify(bounds)
+            return (x % (d // g)).simplify(bounds) * g + (fine - q * g)
+    return inner // d if isinstance(atom, Div) else inner % d
 
 
 def _pair(e: Affine) -> Affine:
