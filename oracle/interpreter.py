@@ -163,9 +163,10 @@ def _closure(expr: Affine) -> Callable[[_Values], int]:
         return lambda values: constant
     if not expr.is_linear:
         return expr.evaluate
-    if len(terms) == 1:
-        ((name, step),) = terms
-        return lambda values: constant + step * values[name]
-    return lambda values: constant + sum([c * values[a] for a, c in terms])
+    linear = [(name, step) for name, step in terms if isinstance(name, str)]
+    if len(linear) == 1:
+        ((variable, factor),) = linear
+        return lambda values: constant + factor * values[variable]
+    return lambda values: constant + sum([step * values[name] for name, step in linear])
 
 

@@ -8,15 +8,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from oracle.errors import TaidlError, suggest
 from oracle.taidl import ast
-from oracle.taidl.isa import Instruction, Isa, Register, bind, instantiate
+from oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
 from oracle.taidl.parser import parse
 
-__all__ = ["Instruction", "Isa", "Register", "available", "check", "load", "parse"]
+__all__ = ["Instruction", "Isa", "Register", "available", "check", "instantiate", "load", "parse"]
 
 _ISAS = Path(__file__).parent.parent / "isas"
 
@@ -35,12 +36,7 @@ def load(name_or_path: str | Path, **parameters: int) -> Isa:
     path = _find(name_or_path)
     stat = path.stat()
     version = (str(path), stat.st_mtime_ns, stat.st_size)
-    return _bound(*version, bind(_read(*version), parameters))
-
-
-def check(definition: ast.IsaDef, **parameters: int) -> Isa:
-    """The ISA of a syntax tree; TaidlError for the first fault found."""
-    return instantiate(definition, parameters)
+    return _bound(*version, bind(_read(*version)[0], parameters))
 
 
 def _find(name_or_path: str | Path) -> Path:
@@ -55,10 +51,12 @@ def _find(name_or_path: str | Path) -> Path:
 
 
 @lru_cache(maxsize=16)
-def _read(path: str, mtime: int, size: int) -> ast.IsaDef:
-    return parse(Path(path).read_text(encoding="utf-8"), path)
+def _read(path: str, mtime: int, size: int) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
+    definition = parse(Path(path).read_text(encoding="utf-8"), path)
+    return definition, check(definition)
 
 
 @lru_cache(maxsize=64)
 def _bound(path: str, mtime: int, size: int, parameters: tuple[tuple[str, int], ...]) -> Isa:
-    return check(_read(path, mtime, size), **dict(parameters))
+    definition, instructions = _read(path, mtime, size)
+    return instantiate(definition, dict(parameters), instructions)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from oracle.errors import StreamError, TargetError, suggest
+from oracle.errors import StreamError, TaidlError, TargetError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast
+from oracle.taidl.check import BodyChecker, check_declarations
 from oracle.taidl.evaluate import evaluate, register_key
 from oracle.taidl.inline import inline
+from oracle.taidl.printer import print_isa
 
 HBM = "hbm"
 """The implicit buffer: global memory, bytes."""
@@ -51,9 +54,18 @@ class Isa:
     registers: tuple[Register, ...]
     instructions: Mapping[str, Instruction] = field(compare=False)
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.parameters))
+
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @cached_property
+    def digest(self) -> str:
+        """A key for caches: the text and the parameters as a hexadecimal SHA-256."""
+        text = self.definition.source or print_isa(self.definition)
+        return hashlib.sha256(f"{text}\n{self.parameters}".encode()).hexdigest()
 
     @cached_property
     def scope(self) -> dict[str, int]:
@@ -82,26 +94,64 @@ class Isa:
             raise StreamError(f"ISA {self.name} has no instruction {mnemonic!r}{choices}") from None
 
 
-def instantiate(definition: ast.IsaDef, values: Mapping[str, int]) -> Isa:
-    """Bind parameters (defaults where none is given); TargetError for an unknown one or a value out of range."""
+def check(definition: ast.IsaDef) -> Mapping[str, Instruction]:
+    """Check a description with its default parameters; its instructions, with every ``def`` in place.
+
+    TaidlError for the first fault.
+    """
+    try:
+        check_declarations(definition)
+        instructions = {
+            i.name: Instruction(i.name, i.attributes, inline(definition, i)) for i in definition.instructions
+        }
+        isa = _bound(definition, bind(definition, {}), instructions)
+        buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}
+        checker = BodyChecker(definition, isa.scope, buffers, {r.name: r.size for r in isa.registers})
+        for instruction in instructions.values():
+            checker.check(instruction.attributes, instruction.body)
+    except TaidlError as error:
+        # evaluation knows the place but not the text
+        raise TaidlError(error.message, error.position, definition.source) from None
+    return instructions
+
+
+def instantiate(
+    definition: ast.IsaDef, values: Mapping[str, int], instructions: Mapping[str, Instruction] | None = None
+) -> Isa:
+    """Bind parameters, defaults where none is given; ``instructions`` are those that :func:`check` gave.
+
+    TargetError for an unknown parameter or a value out of range, TaidlError for a fault of the description.
+    """
     parameters = bind(definition, values)
+    return _bound(definition, parameters, check(definition) if instructions is None else instructions)
+
+
+def _bound(
+    definition: ast.IsaDef, parameters: tuple[tuple[str, int], ...], instructions: Mapping[str, Instruction]
+) -> Isa:
     scope = dict(parameters)
     constants = []
     for c in definition.constants:
         scope[c.name] = evaluate(c.value, scope)
         constants.append((c.name, scope[c.name]))
-    buffers = tuple(
-        Buffer(b.name, tuple(evaluate(d, scope) for d in b.rows + b.base.dims), b.base.dtype)
-        for b in definition.buffers
-    )
-    registers = tuple(
-        Register(r.name, None if r.size is None else evaluate(r.size, scope), evaluate(r.initial, scope))
-        for r in definition.registers
-    )
-    instructions = {
-        i.name: Instruction(i.name, i.attributes, inline(definition, i)) for i in definition.instructions
-    }
-    return Isa(definition, parameters, tuple(constants), buffers, registers, instructions)
+    return Isa(definition, parameters, tuple(constants), tuple(_buffer(b, scope) for b in definition.buffers),
+               tuple(_register(r, scope) for r in definition.registers), instructions)
+
+
+def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
+    shape = tuple(evaluate(d, scope) for d in declared.rows + declared.base.dims)
+    if any(n < 1 for n in shape):
+        raise TaidlError(f"every axis of buffer {declared.name} must have at least one element, found "
+                         f"{'x'.join(map(str, shape))}", declared.position)
+    return Buffer(declared.name, shape, declared.base.dtype)
+
+
+def _register(declared: ast.RegisterDecl, scope: Mapping[str, int]) -> Register:
+    size = None if declared.size is None else evaluate(declared.size, scope)
+    if size is not None and size < 1:
+        raise TaidlError(f"register array {declared.name} must have at least one element, found {size}",
+                         declared.position)
+    return Register(declared.name, size, evaluate(declared.initial, scope))
 
 
 def bind(definition: ast.IsaDef, values: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -17,7 +17,7 @@ from oracle.taidl import ast
 from oracle.taidl.evaluate import Compiled, Compiler, Frame, evaluate, names, register_key
 from oracle.taidl.isa import Isa, Register
 from oracle.taidl.kernels import KERNELS, Array, numpy_dtype
-from oracle.taidl.opcodes import OPCODES, Shaped, fault
+from oracle.taidl.opcodes import DTYPES, OPCODES, Shaped, fault, word
 from oracle.taidl.printer import print_expr, print_slice
 
 Tensors: TypeAlias = dict[str, Any]
@@ -287,15 +287,15 @@ class _Translator:
             (value,) = [o for o in s.operands if not isinstance(o, ast.Tensor)]
             compiled.append(("value", self.number(value)))
         for attribute in OPCODES[s.opcode].attributes:
-            value = given.get(attribute.name)
-            if value is None:
+            written = given.get(attribute.name)
+            if written is None:
                 compiled.append((attribute.name, _fixed(attribute.default)))
-            elif isinstance(value, ast.Group):
-                compiled.append((attribute.name, self.group(value)))
+            elif isinstance(written, ast.Group):
+                compiled.append((attribute.name, self.group(written)))
             elif attribute.kind == "word":
-                compiled.append((attribute.name, _fixed(print_expr(value).lower())))
+                compiled.append((attribute.name, _fixed(word(written))))
             else:
-                compiled.append((attribute.name, self.number(value)))
+                compiled.append((attribute.name, self.number(written)))
         return compiled
 
     def number(self, value: ast.Expr) -> Callable[[Frame], Any]:
@@ -337,12 +337,10 @@ def _check_types(s: ast.Op, declared: Shaped, operands: list[Any], values: Mappi
     types = [Shaped(x.shape, _name(x.dtype)) for x in operands]
     complaint = fault(s.opcode, declared, types, values)
     if complaint:
-        raise Violation(f"{s.position}: %{s.dst.split('~')[0]} {complaint}")
+        raise Violation(f"{s.position}: %{s.dst.split('~')[0]}{complaint}")
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    from oracle.taidl.opcodes import DTYPES
-
     return next(name for name in DTYPES if numpy_dtype(name) == dtype)
 
 

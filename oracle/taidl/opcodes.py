@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union
 
 from oracle.errors import suggest
+from oracle.taidl import ast
 
 Dim: TypeAlias = Union[int, str]
 AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...]]
@@ -56,7 +57,7 @@ def _wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
     """The complaint if the declared type is not the one computed."""
     if result.dtype == dtype and not _shapes_differ(result.shape, shape):
         return None
-    return f"is declared {result}, but {{}} gives {Shaped(tuple(shape), dtype)}"
+    return f"is declared {result} but {{}} gives {Shaped(tuple(shape), dtype)}"
 
 
 Rule: TypeAlias = Callable[[Shaped, Sequence[Shaped], Attributes], Union[str, None]]
@@ -117,7 +118,7 @@ def _reshape(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str |
     (x,) = operands
     known = all(isinstance(d, int) for d in x.shape + result.shape)
     if x.dtype != result.dtype or (known and math.prod(map(int, x.shape)) != math.prod(map(int, result.shape))):
-        return f"is declared {result}, but {{}} is given {x}: another number of elements or another type"
+        return f"is declared {result} but {{}} is given {x}: another number of elements or another type"
     return None
 
 
@@ -215,22 +216,21 @@ def _dot_general(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     x, y = operands
     if x.dtype != y.dtype or DTYPES[x.dtype][0] != DTYPES[result.dtype][0] or _is(x.dtype, "bool"):
         return f"dot_general of {x.dtype} and {y.dtype} cannot accumulate in {result.dtype}"
-    sides = [(x, _integers(a, "lhs_batch"), _integers(a, "lhs_contracting")),
-             (y, _integers(a, "rhs_batch"), _integers(a, "rhs_contracting"))]
-    for side, batch, contracting in sides:
-        for axis in (*batch, *contracting):
-            fault = _axis_fault(axis, len(side.shape))
-            if fault:
-                return fault
-        if len({*batch, *contracting}) != len(batch) + len(contracting):
-            return "an axis is named twice in the batch and contracting axes"
-    for k, name in ((1, "batch"), (2, "contracting")):
-        left, right = ([side[0].shape[int(i)] for i in side[k]] for side in sides)  # type: ignore[misc]
+    named = {k: _integers(a, k) for k in ("lhs_batch", "rhs_batch", "lhs_contracting", "rhs_contracting")}
+    extents: dict[str, list[Dim]] = {}
+    for side, tensor in (("lhs", x), ("rhs", y)):
+        axes = (*named[side + "_batch"], *named[side + "_contracting"])
+        complaint = next(filter(None, (_axis_fault(i, len(tensor.shape)) for i in axes)), None)
+        if complaint or len(set(axes)) != len(axes):
+            return complaint or "an axis is named twice in the batch and contracting axes"
+        for part in ("_batch", "_contracting"):
+            extents[side + part] = [tensor.shape[int(i)] for i in named[side + part]]
+        extents[side] = [d for i, d in enumerate(tensor.shape) if i not in axes]
+    for part in ("batch", "contracting"):
+        left, right = extents["lhs_" + part], extents["rhs_" + part]
         if _shapes_differ(left, right):
-            return f"the {name} axes of {x} and {y} have the extents {_show(left)} and {_show(right)}"
-    batch = [x.shape[int(i)] for i in sides[0][1]]
-    free = [d for side, b, c in sides for i, d in enumerate(side.shape) if i not in (*b, *c)]
-    return _wrong(result, batch + free, result.dtype)
+            return f"the {part} axes of {x} and {y} have the extents {_show(left)} and {_show(right)}"
+    return _wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
 def _reduce(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -336,9 +336,16 @@ OPCODES: dict[str, Opcode] = {
 
 
 def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: Attributes) -> str | None:
-    """What is wrong with the types of ``%x = opcode(operands, attributes)``, or None."""
+    """What is wrong with the types of ``%x = opcode(operands, attributes)``, to be put after ``%x``, or None."""
     complaint = OPCODES[opcode].rule(result, operands, attributes)
-    return complaint.replace("{}", opcode) if complaint else None
+    if complaint is None:
+        return None
+    return (f" {complaint}" if complaint.startswith("is ") else f": {complaint}").replace("{}", opcode)
+
+
+def word(value: ast.Expr) -> str:
+    """The word that an attribute such as ``kind=max`` names; the case does not matter."""
+    return value.name.lower() if isinstance(value, ast.Name) else ""
 
 
 def lookup(name: str) -> Opcode | str:

@@ -1,0 +1,485 @@
+"""The static checks of TAIDL: names, sorts, types and windows, each complaint with its place.
+
+Every instruction is checked as it stands after its ``def`` blocks are put in place. Dimensions that depend on
+attributes or registers are compared as canonical expressions where that decides; what is left open is judged by the
+same rules when an instruction is resolved or interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oracle.affine import Affine
+from oracle.errors import TaidlError, suggest
+from oracle.resolved import Buffer
+from oracle.taidl import ast
+from oracle.taidl.evaluate import COMPARISONS, names
+from oracle.taidl.opcodes import OPCODES, Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
+from oracle.taidl.printer import print_expr, print_slice
+
+_HBM = "hbm"
+
+
+def check_declarations(isa: ast.IsaDef) -> None:
+    """Names are declared once, and ``def`` blocks use nothing but what is declared or given to them."""
+    integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
+    for group in (integers, isa.buffers, isa.definitions, isa.instructions):
+        seen: dict[str, ast.Node] = {}
+        for node in group:
+            name = _name(node)
+            if name in seen:
+                raise TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
+                                 isa.source)
+            seen[name] = node
+    for buffer in isa.buffers:
+        if buffer.name == _HBM:
+            raise TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
+    declared = {_name(n): n for n in integers}
+    parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
+    for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
+        for i, name in enumerate(given):
+            if name in given[:i]:
+                raise TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
+            if name in declared:
+                line = declared[name].position.line
+                raise TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
+                                 part.position, isa.source)
+    known = set(declared)
+    for definition in isa.definitions:
+        _closed(definition.body, known | set(definition.parameters), definition, isa)
+
+
+def _closed(body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef) -> None:
+    for statement in body:
+        for node in statement_names(statement):
+            if node.name not in known:
+                raise TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
+                                 node.position, isa.source)
+        if isinstance(statement, ast.Let):
+            known.add(statement.name)
+        for block in _blocks(statement):
+            inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
+            _closed(block, known | inner, owner, isa)
+
+
+def _name(node: ast.Node) -> str:
+    return str(getattr(node, "name", ""))
+
+
+def _blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:
+    if isinstance(s, ast.If):
+        return (s.then, s.otherwise)
+    return (s.body,) if isinstance(s, ast.Repeat) else ()
+
+
+def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
+    """The integer names that a statement itself uses (not those of the blocks within it)."""
+    for expr in _expressions(s):
+        yield from names(expr)
+
+
+def _expressions(s: ast.Statement) -> Iterator[ast.Expr]:
+    match s:
+        case ast.Read(_, kind, piece) | ast.Write(_, kind, piece):
+            yield from kind.dims if kind else ()
+            for axis in piece.axes:
+                yield from _axis_expressions(axis)
+        case ast.Op():
+            yield from s.type.dims
+            yield from (o for o in s.operands if not isinstance(o, ast.Tensor))
+            for name, value in s.attributes:
+                yield from _attribute_expressions(s.opcode, name, value)
+        case ast.Assign(_, index, value):
+            yield from (index, value) if index is not None else (value,)
+        case ast.Let(_, value) | ast.Assert(value) | ast.If(value) | ast.Repeat(_, value):
+            yield value
+        case ast.Invoke():
+            yield from (a for a in s.arguments if not isinstance(a, ast.Tensor))
+
+
+def _axis_expressions(axis: ast.Axis) -> Iterator[ast.Expr]:
+    if isinstance(axis, ast.At):
+        yield axis.index
+    elif isinstance(axis, ast.Range):
+        yield from (e for e in (axis.start, axis.stop, axis.step) if e is not None)
+    else:
+        yield axis.base
+        for entry in axis.entries:
+            yield from entry
+
+
+def _attribute_expressions(opcode: str, name: str, value: ast.Expr | ast.Group) -> Iterator[ast.Expr]:
+    known = OPCODES[opcode].attributes if opcode in OPCODES else ()
+    if isinstance(value, ast.Group):
+        yield from value.items
+    elif not any(a.name == name and a.kind == "word" for a in known):
+        yield value
+
+
+# --- instructions -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Scope:
+    """What is visible at a statement; ``lost`` are names that only some paths to it define."""
+
+    integers: set[str]
+    tensors: dict[str, Shaped] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+    def copy(self) -> _Scope:
+        return _Scope(set(self.integers), dict(self.tensors), set(self.lost))
+
+
+@dataclass
+class BodyChecker:
+    """Checks the inlined body of an instruction."""
+
+    isa: ast.IsaDef
+    known: Mapping[str, int]
+    buffers: Mapping[str, Buffer]
+    registers: Mapping[str, int | None]
+    """Size of each register array, None for a single register."""
+
+    def check(self, attributes: Sequence[str], body: Sequence[ast.Statement]) -> None:
+        """TaidlError for the first fault in the body."""
+        self.attributes = set(attributes)
+        self.block(body, _Scope({*self.known, *self.registers, *attributes}))
+
+    def error(self, message: str, node: ast.Node) -> TaidlError:
+        return TaidlError(message, node.position, self.isa.source)
+
+    def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
+        for statement in body:
+            for expr in _expressions(statement):
+                self.resolve(expr, scope)
+            self.statement(statement, scope)
+
+    def statement(self, s: ast.Statement, scope: _Scope) -> None:
+        match s:
+            case ast.Read():
+                self.integers(_expressions(s))
+                self.moved(s.dst, self.type(s.type), s.source, s)
+                self.define(s.dst, self.type(s.type), s, scope)
+            case ast.Write():
+                self.integers(_expressions(s))
+                kind = self.tensor(s.src, s, scope)
+                if s.type is not None and _differ(kind, self.type(s.type)):
+                    raise self.error(f"%{_plain(s.src)} is {kind}, but is written as {self.type(s.type)}", s)
+                self.moved(s.src, kind, s.target, s)
+            case ast.Op():
+                self.operation(s, scope)
+            case ast.Assign():
+                self.assign(s)
+            case ast.Let():
+                self.integers([s.value])
+                if s.name in scope.integers:
+                    raise self.error(f"{_plain(s.name)!r} is already defined", s)
+                scope.integers.add(s.name)
+            case ast.Assert():
+                self.condition(s.condition)
+            case ast.If():
+                self.branch(s, scope)
+            case ast.Repeat():
+                self.integers([s.count])
+                inner = scope.copy()
+                inner.integers.add(s.variable)
+                self.block(s.body, inner)
+                scope.lost |= set(inner.tensors) - set(scope.tensors)
+            case ast.Invoke():
+                raise AssertionError("defs are in place before the check")
+
+    def branch(self, s: ast.If, scope: _Scope) -> None:
+        self.condition(s.condition)
+        then, otherwise = scope.copy(), scope.copy()
+        # a branch that the parameters close may be meaningless for them
+        decided = self.symbolic(s.condition)
+        if decided is None or decided:
+            self.block(s.then, then)
+        if decided is None or not decided:
+            self.block(s.otherwise, otherwise)
+        if decided is not None:
+            then = otherwise = then if decided else otherwise
+        for name in {**then.tensors, **otherwise.tensors}:
+            if name in then.tensors and name in otherwise.tensors:
+                a, b = then.tensors[name], otherwise.tensors[name]
+                if _differ(a, b):
+                    raise self.error(f"%{_plain(name)} is {a} in one branch of this IF and {b} in the other", s)
+                scope.tensors[name] = a
+            else:
+                scope.lost.add(name)
+        scope.integers |= then.integers & otherwise.integers
+        scope.lost |= then.lost | otherwise.lost | (then.integers ^ otherwise.integers)
+        scope.lost -= set(scope.tensors) | scope.integers
+
+    # --- integers ---
+
+    def resolve(self, expr: ast.Expr, scope: _Scope) -> None:
+        for node in names(expr):
+            if isinstance(node, ast.Element):
+                self.element(node.name, node.index, node)
+            elif node.name in self.registers and self.registers[node.name] is not None:
+                raise self.error(f"{node.name} is an array of {self.registers[node.name]} registers; "
+                                 f"name one as {node.name}[i]", node)
+            elif node.name not in scope.integers:
+                raise self.error(self.unknown("name", node.name, sorted(scope.integers), scope), node)
+
+    def unknown(self, what: str, name: str, choices: list[str], scope: _Scope) -> str:
+        if name in scope.lost:
+            return f"{what} {_plain(name)!r} is defined on some of the paths to here only"
+        return f"unknown {what} {_plain(name)!r}{suggest(_plain(name), [c for c in choices if '~' not in c])}"
+
+    def element(self, name: str, index: ast.Expr, node: ast.Node) -> None:
+        if name not in self.registers:
+            raise self.error(f"unknown register {name!r}{suggest(name, list(self.registers))}", node)
+        size, at = self.registers[name], self.symbolic(index)
+        if size is None:
+            raise self.error(f"{name} is a single register, not an array", node)
+        if isinstance(at, int) and not 0 <= at < size:
+            raise self.error(f"{name}[{at}] is not one of its {size} elements", node)
+
+    def assign(self, s: ast.Assign) -> None:
+        self.integers([s.value, *([s.index] if s.index is not None else [])])
+        for kind, group in (("an attribute", self.attributes), ("a parameter or constant", set(self.known))):
+            if s.register in group:
+                raise self.error(f"cannot assign to {s.register}: it is {kind}", s)
+        if s.register not in self.registers:
+            raise self.error(f"unknown register {s.register!r}{suggest(s.register, list(self.registers))}", s)
+        if s.index is not None:
+            self.element(s.register, s.index, s)
+        elif self.registers[s.register] is not None:
+            raise self.error(f"{s.register} is an array; name one of its elements", s)
+
+    def integers(self, exprs: Iterator[ast.Expr] | Sequence[ast.Expr]) -> None:
+        for expr in exprs:
+            self.sort(expr, "an integer")
+
+    def condition(self, expr: ast.Expr) -> None:
+        self.sort(expr, "a condition")
+
+    def sort(self, expr: ast.Expr, wanted: str) -> None:
+        """Conditions where conditions belong, integers where integers belong, all the way down."""
+        found = "an integer"
+        match expr:
+            case ast.Unary("!", operand):
+                found = "a condition"
+                self.sort(operand, found)
+            case ast.Unary(_, operand):
+                self.sort(operand, found)
+            case ast.Binary(operator, left, right):
+                inner = "a condition" if operator in ("&&", "||") else "an integer"
+                found = "a condition" if operator in COMPARISONS else inner
+                self.sort(left, inner)
+                self.sort(right, inner)
+            case ast.Call(function, arguments):
+                for i, argument in enumerate(arguments):
+                    self.sort(argument, "a condition" if function == "select" and i == 0 else found)
+            case ast.Element(_, index):
+                self.sort(index, found)
+            case ast.Number(value) if isinstance(value, float):
+                found = "a float"
+        if found != wanted:
+            raise self.error(f"expected {wanted}, found {found}: {_plain(print_expr(expr))}", expr)
+
+    def symbolic(self, expr: ast.Expr) -> int | None:
+        """The value where parameters and constants decide it."""
+        value = canonical(expr, self.known)
+        return value.constant if value.is_constant else None
+
+    def dim(self, value: Affine) -> Dim:
+        return value.constant if value.is_constant else _plain(str(value))
+
+    # --- tensors ---
+
+    def type(self, kind: ast.Type) -> Shaped:
+        self.integers(kind.dims)
+        shape = tuple(self.dim(canonical(d, self.known)) for d in kind.dims)
+        for extent, node in zip(shape, kind.dims, strict=True):
+            if isinstance(extent, int) and extent < 1:
+                raise self.error(f"a dimension must be at least 1, found {extent}", node)
+        return Shaped(shape, kind.dtype)
+
+    def define(self, name: str, kind: Shaped, s: ast.Node, scope: _Scope) -> None:
+        if name in scope.tensors:
+            raise self.error(f"%{_plain(name)} is already defined", s)
+        scope.tensors[name] = kind
+
+    def tensor(self, name: str, node: ast.Node, scope: _Scope) -> Shaped:
+        if name not in scope.tensors:
+            raise self.error(self.unknown("tensor", name, list(scope.tensors), scope).replace(" '", " '%", 1), node)
+        return scope.tensors[name]
+
+    def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
+        window = self.window(piece)
+        if _differ(kind, window):
+            raise self.error(f"%{_plain(name)} is {kind}, but {_plain(print_slice(piece))} is {window}", node)
+
+    def window(self, piece: ast.Slice) -> Shaped:
+        """The type of what a slice names."""
+        if piece.buffer not in self.buffers:
+            choices = suggest(piece.buffer, list(self.buffers))
+            raise self.error(f"unknown buffer ${piece.buffer}{choices}", piece)
+        buffer = self.buffers[piece.buffer]
+        hbm = piece.buffer == _HBM
+        if len(piece.axes) > len(buffer.shape) or (hbm and not piece.axes):
+            raise self.error(f"${piece.buffer} has {len(buffer.shape)} axes, {len(piece.axes)} given", piece)
+        shape: list[Dim] = []
+        for i, size in enumerate(buffer.shape):
+            if i < len(piece.axes):
+                shape += self.axis(piece.axes[i], None if hbm else size, piece)
+            else:
+                shape.append(size)
+        return Shaped(tuple(shape), buffer.dtype)
+
+    def axis(self, axis: ast.Axis, size: int | None, piece: ast.Slice) -> list[Dim]:
+        if isinstance(axis, ast.At):
+            base, entries = canonical(axis.index, self.known), [(Affine(1), Affine(1))]
+        elif isinstance(axis, ast.Walk):
+            base = canonical(axis.base, self.known)
+            entries = [(canonical(e, self.known), canonical(s, self.known)) for e, s in axis.entries]
+        else:
+            base, entries = self.range(axis, size, piece)
+        last = base
+        for extent, stride in entries:
+            if (extent.is_constant and extent.constant < 1) or (stride.is_constant and stride.constant < 0):
+                raise self.error(f"extent {extent} and stride {stride} of {_plain(print_slice(piece))}: an extent is "
+                                 "at least 1, a stride at least 0", piece)
+            last = last + (extent - 1) * stride if extent.is_constant or stride.is_constant else Affine.variable("?")
+        low = base.constant if base.is_constant else 0
+        high = last.constant if last.is_constant else 0
+        if low < 0 or (size is not None and high >= size):
+            raise self.error(f"{_plain(print_slice(piece))} spans {base}..{last}, outside of an axis of extent {size}",
+                             piece)
+        return [self.dim(extent) for extent, _ in entries]
+
+    def range(self, axis: ast.Range, size: int | None, piece: ast.Slice) -> tuple[Affine, list[tuple[Affine, Affine]]]:
+        if size is None and axis.stop is None:
+            raise self.error(f"{_plain(print_slice(piece))} needs an end: the size of HBM is not known here", piece)
+        start = canonical(axis.start, self.known) if axis.start is not None else Affine(0)
+        stop = canonical(axis.stop, self.known) if axis.stop is not None else Affine(size or 0)
+        step = canonical(axis.step, self.known) if axis.step is not None else Affine(1)
+        if not step.is_constant:
+            return start, [(Affine.variable("?"), step)]
+        if step.constant < 1:
+            raise self.error(f"the step of {_plain(print_slice(piece))} must be at least 1", piece)
+        return start, [(-((start - stop) // step.constant), step)]
+
+    def operation(self, s: ast.Op, scope: _Scope) -> None:
+        opcode = lookup(s.opcode)
+        if isinstance(opcode, str):
+            raise self.error(opcode, s)
+        tensors = [self.tensor(o.name, o, scope) for o in s.operands if isinstance(o, ast.Tensor)]
+        values = [o for o in s.operands if not isinstance(o, ast.Tensor)]
+        wanted = "a value" if opcode.value else "one or more" if opcode.operands is None else str(opcode.operands)
+        if opcode.value:
+            arity = len(values) == 1 and not tensors
+        else:
+            arity = not values and (len(tensors) == opcode.operands or (opcode.operands is None and bool(tensors)))
+        if not arity:
+            raise self.error(f"{s.opcode} takes {wanted}{'' if opcode.value else ' tensors'}, "
+                             f"{len(s.operands)} given", s)
+        for value in values:
+            self.number(value)
+        attributes = self.read_attributes(s, opcode.attributes)
+        kind = self.type(s.type)
+        complaint = fault(s.opcode, kind, tensors, attributes)
+        if complaint:
+            raise self.error(f"%{_plain(s.dst)}{complaint}", s)
+        self.define(s.dst, kind, s, scope)
+
+    def number(self, value: ast.Expr) -> None:
+        inner = value.operand if isinstance(value, ast.Unary) and value.operator == "-" else value
+        if not (isinstance(inner, ast.Number) and isinstance(inner.value, float)):
+            self.integers([value])
+
+    def read_attributes(self, s: ast.Op, known: tuple[Attribute, ...]) -> dict[str, AttributeValue]:
+        given = dict(s.attributes)
+        valid = [a.name for a in known]
+        for name in given:
+            if name not in valid:
+                hint = suggest(name, valid) if valid else " (it has none)"
+                raise self.error(f"{s.opcode} has no attribute {name!r}{hint}", s)
+        if len(given) != len(s.attributes):
+            raise self.error(f"an attribute of {s.opcode} is given twice", s)
+        values: dict[str, AttributeValue] = {}
+        for attribute in known:
+            if attribute.name in given:
+                values[attribute.name] = self.attribute(s, attribute, given[attribute.name])
+            elif attribute.default is None:
+                raise self.error(f"{s.opcode} needs the attribute {attribute.name}", s)
+            else:
+                values[attribute.name] = attribute.default
+        return values
+
+    def attribute(self, s: ast.Op, attribute: Attribute, value: ast.Expr | ast.Group) -> AttributeValue:
+        grouped = isinstance(value, ast.Group)
+        if grouped != (attribute.kind == "integers"):
+            wanted = "a list {...}" if attribute.kind == "integers" else "a single value"
+            raise self.error(f"attribute {attribute.name} of {s.opcode} is {wanted}", s)
+        if isinstance(value, ast.Group):
+            self.integers(value.items)
+            return tuple(self.dim(canonical(i, self.known)) for i in value.items)
+        if attribute.kind == "word":
+            if word(value) not in attribute.words:
+                raise self.error(f"attribute {attribute.name} of {s.opcode} is one of {', '.join(attribute.words)}; "
+                                 f"found {print_expr(value)}", s)
+            return word(value)
+        if attribute.kind == "number":
+            self.number(value)
+            return 0
+        self.integers([value])
+        return self.dim(canonical(value, self.known))
+
+
+def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
+    """The expression as an affine form over names and over the texts of its parts that are not affine.
+
+    Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
+    """
+    match expr:
+        case ast.Number(value) if isinstance(value, int):
+            return Affine(value)
+        case ast.Name(name):
+            return Affine(known[name]) if name in known else Affine.variable(name)
+        case ast.Unary("-", operand):
+            return -canonical(operand, known)
+        case ast.Binary(operator, left, right):
+            a, b = canonical(left, known), canonical(right, known)
+            if a.is_constant and b.is_constant:
+                return _fold(ast.Binary(operator, ast.Number(a.constant), ast.Number(b.constant),
+                                        position=expr.position))
+            if operator == "+":
+                return a + b
+            if operator == "-":
+                return a - b
+            if operator == "*" and (a.is_constant or b.is_constant):
+                return a * b
+            if operator in ("//", "%") and b.is_constant and b.constant > 0:
+                return a // b.constant if operator == "//" else a % b.constant
+            return Affine.variable(f"({a}) {operator} ({b})")
+        case ast.Call(function, arguments):
+            parts = [canonical(a, known) for a in arguments]
+            if all(p.is_constant for p in parts):
+                return _fold(ast.Call(function, tuple(ast.Number(p.constant) for p in parts), position=expr.position))
+            return Affine.variable(f"{function}({', '.join(map(str, parts))})")
+    return Affine.variable(print_expr(expr))
+
+
+def _fold(expr: ast.Expr) -> Affine:
+    from oracle.taidl.evaluate import evaluate
+
+    return Affine(int(evaluate(expr, {})))
+
+
+def _differ(a: Shaped, b: Shaped) -> bool:
+    if a.dtype != b.dtype or len(a.shape) != len(b.shape):
+        return True
+    return any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _plain(name: str) -> str:
+    """A name without the mark of its inlining."""
+    import re
+
+    return re.sub(r"~\d+", "", name)
