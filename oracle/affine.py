@@ -317,7 +317,14 @@ def _coarsen(atom: Div | Mod, inner: Affine, bounds: Bounds) -> Affine:
 
 
 def _pair(e: Affine) -> Affine:
-    """``c*d*(x//d) + c*(x%d) = c*x``."""
+    """``c*d*(x//d) + c*(x%d) = c*x`` and ``c*x - c*d*(x//d) = c*(x%d)``."""
+    for atom, k in e.terms:
+        if isinstance(atom, Div) and k % atom.divisor == 0:
+            c, x = -k // atom.divisor, atom.numerator
+            terms = dict(e.terms)
+            if all(terms.get(a) == c * n for a, n in x.terms):
+                rest = Affine(e.constant, tuple([t for t in e.terms if t[0] != atom])) - x * c
+                return _pair(rest + (x % atom.divisor) * c)
     for atom, c in e.terms:
         if isinstance(atom, Mod):
             for other, k in e.terms:
