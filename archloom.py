@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import onnx
 
     from tvm_backend.check import CheckResult
-    from tvm_backend.executable import Executable
+    from tvm_backend.executable import CompiledNetwork
     from tvm_backend.frontends import Model
     from tvm_backend.report.data import Report
     from uma_targets.registry import TargetInfo
@@ -84,14 +84,14 @@ def quantize(
     return quantize_model(model, calibration, target=target)
 
 
-def compile(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "Executable":
+def compile(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "CompiledNetwork":
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
     from tvm_backend.executable import build
 
     return build(_loaded(model, load_options), target, dict(options or {}))
 
 
-def load_compiled(path: "str | Path") -> "Executable":
+def load_compiled(path: "str | Path") -> "CompiledNetwork":
     """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
 
     Nothing of the artifact is executed but its TVM host library: open only artifacts whose origin you trust.

@@ -38,14 +38,21 @@ def is_artifact(path: Path) -> bool:
         return False
 
 
+def check_free(path: Path) -> None:
+    """Refuse a path that an artifact cannot be written to: something else is there, or no folder is."""
+    if (path.exists() or path.is_symlink()) and not is_artifact(path):
+        raise ArtifactError(f"{path}: exists and is not an artifact: it is not overwritten; choose another name")
+    if not path.parent.is_dir():
+        raise ArtifactError(f"{path}: cannot be written: the folder {path.parent} does not exist")
+
+
 def write(path: Path, files: Mapping[str, bytes]) -> None:
     """Write ``files`` and their manifest to ``path``, a zip if its name ends in ``.zip``, else a directory.
 
     Everything goes to a temporary name beside ``path`` first, so that ``path`` holds the old artifact, the new one or
     nothing, never a part. Whatever cannot be written raises :class:`ArtifactError` and leaves no file behind.
     """
-    if (path.exists() or path.is_symlink()) and not is_artifact(path):
-        raise ArtifactError(f"{path}: exists and is not an artifact: it is not overwritten; choose another name")
+    check_free(path)
     contents = {**files, MANIFEST: _manifest(files)}
     try:
         _replace(path, contents)

@@ -73,7 +73,7 @@ def test_interrupted_write_leaves_nothing(path: Path, monkeypatch: pytest.Monkey
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
+    with pytest.raises(ArtifactError, match="cannot be written: the folder .* does not exist"):
         write(tmp_path / "no" / "net.loom", FILES)
 
 

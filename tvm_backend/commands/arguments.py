@@ -57,6 +57,14 @@ def options(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def target_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the target with their values checked, before anything slow begins."""
+    from tvm_backend.compile import resolve_options
+    from uma_targets import registry
+
+    return dict(resolve_options(registry.get(args.target), options(args.option)))
+
+
 def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """``["image:1x3x224x224"]`` → ``{"image": (1, 3, 224, 224)}``."""
     found: dict[str, tuple[int, ...]] = {}

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tvm_backend.compiled import HostOp, Partition, Step
+from tvm_backend.compiled import CompiledModel, HostOp, Partition, Step
 from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, UnitUse
 from tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
     from mapper.search import Plan
+    from tvm_backend.uma.backend import UMABackend
 
 
-def build(partition: Partition, plans: Mapping[str, "Plan"], clock_hz: float, peak_macs_per_cycle: int) -> Report:
+def of_compiled(compiled: CompiledModel) -> Report:
+    """The report of a compiled network."""
+    from uma_targets import registry
+
+    return build(compiled.partition, compiled.plans, registry.get(compiled.target))
+
+
+def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend") -> Report:
     """The report of a network; ``plans`` has one entry for each step of the partition."""
+    options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
+    graph = backend.accelerator.graph(options)
+    clock_hz, peak_macs_per_cycle = graph.clock_hz, backend.accelerator.peak_macs_per_cycle(options)
     layers = [
         _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle)
         for region in partition.regions for step in region.steps

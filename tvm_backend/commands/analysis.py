@@ -1,0 +1,138 @@
+"""``check``, ``estimate`` and ``report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError
+from tvm_backend import samples
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.commands.progress import bar
+from tvm_backend.files import read_arrays, write_file
+from tvm_backend.report.table import Column, percent, render
+
+if TYPE_CHECKING:
+    from tvm_backend.check import CheckResult
+    from tvm_backend.report.data import Report
+
+CHECK_FAILED = 1
+
+
+def register(subparsers: Any) -> None:
+    check = arguments.command(
+        subparsers, "check", run_check, "compare the accelerator with onnxruntime and with the interpreter of its ISA",
+        "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")
+    arguments.add_model(check)
+    arguments.add_target(check)
+    check.add_argument("--inputs", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random ones)")
+    check.add_argument("--labels", type=Path, metavar="FILE", help=".npy of class numbers, for accuracy")
+    check.add_argument("--reference", type=Path, metavar="ONNX", help="float network for the reference accuracy")
+    check.add_argument("--samples", type=int, metavar="N", default=4, help="number of random inputs (default 4)")
+
+    estimate = arguments.command(
+        subparsers, "estimate", run_estimate, "cycles of every layer, without building anything that runs",
+        "Results are cached by the contents of the model, the target and its options.")
+    arguments.add_model(estimate)
+    arguments.add_target(estimate)
+    estimate.add_argument("--no-cache", action="store_true", help="neither read nor write cached results")
+    _add_format(estimate)
+
+    report = arguments.command(subparsers, "report", run_report, "print the report of an artifact")
+    report.add_argument("artifact", type=Path, metavar="DIR")
+    _add_format(report)
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--csv", action="store_true", help="one line for each layer, comma-separated")
+    arguments.add_output(parser, "write the report there instead (JSON, or CSV with --csv)")
+
+
+def run_check(args: argparse.Namespace) -> Outcome:
+    """Check MODEL on samples of a file, or on random ones."""
+    from tvm_backend.check import check
+
+    if args.samples < 1:
+        raise InputError(f"--samples: expected at least 1, found {args.samples}")
+    if args.labels and not args.inputs:
+        raise InputError("--labels: give the inputs that they belong to with --inputs")
+    if args.reference and not args.labels:
+        raise InputError("--reference: give --labels as well: the float network is only used for accuracy")
+    options = arguments.target_options(args)
+    labels = None if args.labels is None else _labels(args.labels)
+    model = arguments.load_model(args)
+    inputs = None if args.inputs is None else samples.read(args.inputs, model.inputs)
+    with bar() as progress:
+        result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
+                       count=args.samples, progress=progress)
+    return Outcome(_check_text(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
+
+
+def _labels(path: Path) -> Any:
+    arrays = read_arrays(path)
+    if isinstance(arrays, dict):
+        if len(arrays) != 1:
+            raise InputError(f"{path}: expected one array of class numbers, found {', '.join(arrays) or 'none'}")
+        return next(iter(arrays.values()))
+    return arrays
+
+
+def _check_text(result: "CheckResult") -> str:
+    rows = [[layer.name, f"{layer.max_abs_error:g}", "yes" if layer.bit_exact else "NO"] for layer in result.layers]
+    parts = [render((Column("layer"), Column("max error", "right"), Column("bit-exact")), rows)] if rows else []
+    rows = [[o.name, f"{o.max_abs_error:.3g}", "–" if o.max_error_in_steps is None else f"{o.max_error_in_steps:.2f}",
+             f"{o.cosine:.6f}", percent(o.top1_agreement)] for o in result.outputs]
+    columns = (Column("output"), Column("max error", "right"), Column("in steps", "right"), Column("cosine", "right"),
+               Column("same top-1", "right"))
+    parts.append(render(columns, rows))
+    if result.accuracy:
+        parts.append(f"accuracy     {percent(result.accuracy.reference)} reference,"
+                     f" {percent(result.accuracy.accelerator)} accelerator")
+    exact = sum(layer.bit_exact for layer in result.layers)
+    parts.append("\n".join([
+        f"{result.model} on {result.target}: {result.samples} samples against {result.reference};"
+        f" {exact} of {len(result.layers)} layers equal the interpreter bit for bit",
+        *(f"FAILED: {failure}" for failure in result.failures), *(["passed"] if result.passed else []),
+    ]))
+    return "\n\n".join(parts)
+
+
+def run_estimate(args: argparse.Namespace) -> Outcome:
+    """Estimate MODEL."""
+    from tvm_backend.estimate import estimate_file, estimate_model, estimate_operator
+
+    options = arguments.target_options(args)
+    operator = arguments.operator_of(args)
+    with bar() as progress:
+        if operator is not None:
+            report = estimate_operator(operator, args.target, options)
+        elif args.calibrate or args.no_cache:
+            report = estimate_model(arguments.load_model(args), args.target, options, progress=progress)
+        else:
+            report = estimate_file(Path(args.model), args.target, options, arguments.shapes(args.input_shape),
+                                   progress=progress)
+    return _report_outcome(report, args)
+
+
+def run_report(args: argparse.Namespace) -> Outcome:
+    """Print the report that an artifact holds; nothing of it is built."""
+    from tvm_backend.artifact import load_report
+
+    return _report_outcome(load_report(args.artifact), args)
+
+
+def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
+    import json
+
+    from tvm_backend.report.text import full_text, to_csv
+
+    data = report.to_json()
+    if args.csv and args.json and args.output is None:
+        raise InputError("--csv and --json: choose one, or write the CSV to a file with --output")
+    text = to_csv(report) if args.csv else full_text(report)
+    if args.output is None:
+        return Outcome(text, data)
+    write_file(args.output, (text if args.csv else json.dumps(data, indent=1)).encode())
+    return Outcome(f"written to {args.output}", data)

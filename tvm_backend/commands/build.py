@@ -1,0 +1,87 @@
+"""``compile`` and ``run``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from oracle.errors import InputError
+from tvm_backend import samples
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.commands.progress import bar
+from tvm_backend.files import write_arrays
+
+
+def register(subparsers: Any) -> None:
+    compile_ = arguments.command(
+        subparsers, "compile", run_compile, "compile a network for an accelerator and save the artifact",
+        "The artifact is a directory, or a zip if its name ends in .zip.")
+    arguments.add_model(compile_)
+    arguments.add_target(compile_)
+    arguments.add_output(compile_, "where the artifact goes (default: the model's name with .loom)")
+    run = arguments.command(
+        subparsers, "run", run_run, "run a compiled network on the accelerator's bit-exact model",
+        "Loading an artifact compiles and runs its host part, and nothing else of it; open only what you trust.")
+    run.add_argument("artifact", type=Path, metavar="DIR", help="an artifact written by compile")
+    run.add_argument("--input", "-i", type=Path, required=True, metavar="FILE",
+                     help=".npz with an array for each input, or .npy for a network with one")
+    arguments.add_output(run, "the .npz that the outputs are written to", required=True)
+
+
+def run_compile(args: argparse.Namespace) -> Outcome:
+    """Compile MODEL and save it."""
+    from tvm_backend.artifact_files import check_free
+    from tvm_backend.executable import build
+    from tvm_backend.report.text import full_text
+
+    path = args.output or Path(_default_name(args))
+    check_free(path)
+    options = arguments.target_options(args)
+    model = arguments.load_model(args)
+    with bar() as progress:
+        network = build(model, args.target, options, progress=progress)
+        report = network.report
+    network.save(path)
+    data = {
+        "model": report.model, "target": report.target, "options": dict(report.options), "artifact": str(path),
+        "offloaded": [layer.name for layer in report.accelerator_layers],
+        "host": [{"name": h.name, "op": h.op, "engine": h.engine, "reason": h.reason} for h in report.host],
+        "offloaded_macs_share": report.offloaded_macs_share, "cycles": report.cycles, "seconds": report.seconds,
+    }
+    return Outcome(f"{full_text(report)}\n\nartifact     {path}", data)
+
+
+def _default_name(args: argparse.Namespace) -> str:
+    operator = arguments.operator_of(args)
+    return f"{operator.kind if operator else Path(args.model).stem}.loom"
+
+
+def run_run(args: argparse.Namespace) -> Outcome:
+    """Run an artifact on the arrays of a file; several batches along the first axis run one after the other."""
+    import numpy as np
+
+    from tvm_backend.executable import open_artifact
+
+    network = open_artifact(args.artifact)
+    if args.output.is_dir():
+        raise InputError(f"{args.output}: expected the name of an .npz file, found a directory")
+    inputs = samples.read(args.input, network.compiled.inputs)
+    batches = samples.batches(inputs, network.compiled.inputs, str(args.input))
+    found = []
+    with bar() as progress:
+        network.prepare(progress)
+        for i, batch in enumerate(batches):
+            progress("running", i, len(batches))
+            found.append(network.run(batch))
+    outputs = {spec.name: np.concatenate([np.atleast_1d(batch[spec.name]) for batch in found])
+               for spec in network.compiled.outputs}
+    write_arrays(args.output, outputs)
+    described = [{"name": name, "shape": list(y.shape), "dtype": str(y.dtype)} for name, y in outputs.items()]
+    report = network.report
+    lines = [f"{d['name']}: {d['dtype']} {'×'.join(map(str, d['shape']))}" for d in described]
+    lines.append(f"{len(batches)} run{'s' if len(batches) > 1 else ''} of {report.cycles:,} accelerator cycles each;"
+                 f" written to {args.output}")
+    return Outcome("\n".join(lines), {"outputs": described, "output": str(args.output), "runs": len(batches),
+                                      "cycles_per_run": report.cycles})

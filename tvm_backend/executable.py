@@ -1,0 +1,58 @@
+"""Compiled networks as a user holds them: run, report, save, load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_backend.compiled import CompiledModel
+from tvm_backend.report.data import Report
+from tvm_backend.runtime import Executable
+
+if TYPE_CHECKING:
+    from tvm_backend.frontends import Model
+
+Progress = Callable[[str, int, int], None]
+
+
+class CompiledNetwork(Executable):
+    """A compiled network: ``network(x)`` runs it, :attr:`report` says what it costs, :meth:`save` keeps it."""
+
+    def __init__(self, compiled: CompiledModel, report: Report | None = None) -> None:
+        super().__init__(compiled)
+        self._saved_report = report
+
+    @cached_property
+    def report(self) -> Report:
+        """Cycles, utilization and bytes of every layer, with the host's layers named."""
+        if self._saved_report is not None:
+            return self._saved_report
+        from tvm_backend.report.build import of_compiled
+
+        return of_compiled(self.compiled)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the artifact to ``path``: a zip if its name ends in ``.zip``, else a directory; whole or not at all."""
+        from tvm_backend import artifact
+
+        artifact.save(self.compiled, self.report, Path(path))
+        return Path(path)
+
+
+def build(
+    model: "Model", target: str, options: Mapping[str, object], *, progress: Progress | None = None
+) -> CompiledNetwork:
+    """Partition, map and emit ``model`` for ``target``."""
+    from tvm_backend.compile import compile_model
+
+    return CompiledNetwork(compile_model(model, target, options, progress=progress))
+
+
+def open_artifact(path: Path) -> CompiledNetwork:
+    """The compiled network that was saved at ``path``; its host part is built at the first call."""
+    from tvm_backend import artifact
+
+    loaded = artifact.load(path)
+    return CompiledNetwork(loaded.compiled, loaded.report)
