@@ -107,6 +107,14 @@ class _Instr:
     def written(self) -> frozenset[str]:
         return self.specializer.written
 
+    @property
+    def live(self) -> frozenset[str]:
+        return self.specializer.live
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        return self.specializer.assigned
+
     size = 1
 
 
@@ -116,6 +124,8 @@ class _Loop:
     path: str
     body: tuple["_Node", ...]
     written: frozenset[str]
+    live: frozenset[str]
+    assigned: frozenset[str]
     size: int
 
 
@@ -124,7 +134,7 @@ _Node: TypeAlias = Union[_Instr, _Loop]
 
 @dataclass
 class _Numbering:
-    """Numbers instructions in textual order and notes which registers each loop may write."""
+    """Numbers instructions in textual order and notes which registers each loop writes, and which it reads first."""
 
     specializers: Mapping[str, Specializer]
     count: int = 0
@@ -144,8 +154,14 @@ class _Numbering:
             )
         inner = f"{path}loop {node.var}"
         body = self.nodes(node.body, f"{inner} / ")
-        written = frozenset().union(*(n.written for n in body))
-        return _Loop(node, inner, body, written, sum(n.size for n in body))
+        written: frozenset[str] = frozenset().union(*(n.written for n in body))
+        live: frozenset[str] = frozenset()
+        assigned: frozenset[str] = frozenset()
+        for n in body:
+            live, assigned = live | n.live - assigned, assigned | n.assigned
+        if not node.extent:
+            assigned = frozenset()
+        return _Loop(node, inner, body, written, live, assigned, sum(n.size for n in body))
 
 
 # --- scopes and signals -------------------------------------------------------------------------------------------
@@ -324,16 +340,20 @@ class _Resolver:
         """Values of the written registers at the start of an iteration, over ``var``, and at its end.
 
         The first pass runs over unknown values, which shows how each end depends on its start; further passes verify
-        the forms guessed from that. What fails stays unknown.
+        the forms guessed from that. What fails stays unknown, and so does what every iteration assigns before it
+        reads it. The values at the end are needed only under ``control``.
         """
-        if not node.written:
-            return {}, {}
         extent = r.count // r.factor
         first_fresh = self.fresh
         guess = {key: self.unknown(key, var) for key in node.written}
+        needed = node.written & node.live
+        if not needed and not control:
+            return guess, {}
         ending = self.pass_over(node, state, guess, scope, r, var)
-        guess = {key: self.closed_form(key, state[key], ending[key], guess[key], var, first_fresh)
-                 for key in node.written}
+        if not needed:
+            return guess, ending
+        for key in needed:
+            guess[key] = self.closed_form(state[key], ending[key], guess[key], var, first_fresh)
         bounds = Ranges(scope.bounds)
         bounds[var] = (0, extent - 2)
         after = {var: Affine.variable(var) + 1}
@@ -356,7 +376,7 @@ class _Resolver:
         return inner
 
     def closed_form(
-        self, key: str, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int
+        self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int
     ) -> Affine:
         """A guess of the register's value at the start of iteration ``var``, from the effect of one iteration."""
         if ending == start:

@@ -121,14 +121,44 @@ def names_in(e: ast.Expr | None) -> Iterator[tuple[str, int | None]]:
                 yield from names_in(a)
 
 
-def _statements(body: tuple[ast.Statement, ...]) -> Iterator[ast.Statement]:
-    for s in body:
-        yield s
-        if isinstance(s, ast.If):
-            yield from _statements(s.then)
-            yield from _statements(s.otherwise)
-        elif isinstance(s, ast.Repeat):
-            yield from _statements(s.body)
+@dataclass
+class _Flow:
+    """Which registers a body may read and write, which it may read before it assigns them, which it always assigns."""
+
+    keys: Mapping[str, tuple[str, ...]]
+    read: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    live: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+
+    def block(self, body: tuple[ast.Statement, ...]) -> None:
+        for s in body:
+            used = {k for e in _expressions(s) for name, index in names_in(e) for k in self.elements(name, index)}
+            self.read |= used
+            self.live |= used - self.assigned
+            match s:
+                case ast.Assign():
+                    index = None if s.index is None else s.index.value if isinstance(s.index, ast.Number) else -1
+                    keys = self.elements(s.register, index)
+                    self.written |= keys
+                    self.assigned |= keys if len(keys) == 1 else set()
+                case ast.If():
+                    before = set(self.assigned)
+                    self.block(s.then)
+                    then, self.assigned = self.assigned, before
+                    self.block(s.otherwise)
+                    self.assigned &= then
+                case ast.Repeat():
+                    # there may be no iteration
+                    before = set(self.assigned)
+                    self.block(s.body)
+                    self.assigned = before
+
+    def elements(self, name: str, index: int | float | None) -> set[str]:
+        """The keys of a register, or of an element of an array of them; of all where the index is an expression."""
+        if name not in self.keys:
+            return set()
+        return set(self.keys[name]) if index == -1 else {register_key(name, None if index is None else int(index))}
 
 
 # --- executing a body ---------------------------------------------------------------------------------------------
@@ -420,28 +450,18 @@ class Specializer:
     instruction: Instruction
     inputs: tuple[str, ...] = ()
     written: frozenset[str] = frozenset()
+    live: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
     concrete: set[str] = field(default_factory=set)
     kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = {r.name: r.keys for r in self.isa.registers}
-        read: set[str] = set()
-        written: set[str] = set()
-        for s in _statements(self.instruction.body):
-            for e in _expressions(s):
-                for name, index in names_in(e):
-                    read |= self._keys(keys, name, index)
-            if isinstance(s, ast.Assign):
-                index = s.index.value if isinstance(s.index, ast.Number) else -1  # type: ignore[assignment]
-                written |= self._keys(keys, s.register, index if s.index is not None else None)
-        self.inputs = (*self.instruction.attributes, *(k for ks in keys.values() for k in ks if k in read))
-        self.written = frozenset(written)
-
-    @staticmethod
-    def _keys(keys: Mapping[str, tuple[str, ...]], name: str, index: int | None) -> set[str]:
-        if name not in keys:
-            return set()
-        return set(keys[name]) if index == -1 else {register_key(name, index)}
+        flow = _Flow({r.name: r.keys for r in self.isa.registers})
+        flow.block(self.instruction.body)
+        registers = [k for r in self.isa.registers for k in r.keys]
+        self.inputs = (*self.instruction.attributes, *(k for k in registers if k in flow.read))
+        self.written, self.live = frozenset(flow.written), frozenset(flow.live)
+        self.assigned = frozenset(flow.assigned)
 
     def specialize(
         self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge
