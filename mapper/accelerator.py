@@ -1,0 +1,130 @@
+"""An accelerator as the compiler sees it: options, architecture graph, ISA, mapping space and emission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mapper.hardware import Hardware
+from mapper.options import Option, OptionValue, resolve_options
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.mapping import Mapping as TileMapping
+    from mapper.space import Space
+    from mapper.workload import Workload
+    from oracle.stream import Stream
+    from oracle.taidl.isa import Isa
+
+__all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
+
+Options = Mapping[str, Any]
+
+
+class Emitter(Protocol):
+    """Turns a mapped workload into a stream of the accelerator's instructions."""
+
+    def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
+        """MappingError if the mapping does not fit."""
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """The description of an accelerator; everything that depends on options takes them as a mapping.
+
+    ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
+    ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets those parameters; ``make_space``
+    says which mappings a workload may have on the hardware.
+    """
+
+    name: str
+    description: str
+    options: tuple[Option, ...]
+    isa_name: str
+    make_graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
+    make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
+    make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
+
+    def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
+        """All options with defaults filled in; TargetError naming target, option, expectation and finding."""
+        return resolve_options(self.name, self.options, values or {})
+
+    def configure(self, values: Options | None = None) -> "Configuration":
+        """The accelerator with these options; checked to fit together when first made, and kept."""
+        resolved = self.resolve_options(values)
+        key = tuple(resolved.items())
+        made = self._made.get(key)
+        if made is None:
+            made = Configuration(self, key)
+            made.check()
+            if len(self._made) >= _KEPT:
+                self._made.pop(next(iter(self._made)))
+            self._made[key] = made
+        return made
+
+    @cached_property
+    def _made(self) -> dict[tuple[tuple[str, OptionValue], ...], "Configuration"]:
+        return {}
+
+    def graph(self, values: Options | None = None) -> "ArchitectureGraph":
+        """The architecture graph."""
+        return self.configure(values).graph
+
+    def isa(self, values: Options | None = None) -> "Isa":
+        """The ISA with the parameters that follow from the graph."""
+        return self.configure(values).isa
+
+    def hardware(self, values: Options | None = None) -> Hardware:
+        """The mapper's view of the graph."""
+        return self.configure(values).hardware
+
+    def emitter(self, values: Options | None = None) -> Emitter:
+        """The emission for the ISA's parameters."""
+        return self.configure(values).emitter
+
+
+_KEPT = 64
+"""Configurations that an accelerator remembers."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """An accelerator with all options fixed; its parts are made when first used."""
+
+    accelerator: Accelerator
+    values: tuple[tuple[str, OptionValue], ...]
+
+    @property
+    def options(self) -> dict[str, OptionValue]:
+        return dict(self.values)
+
+    @cached_property
+    def graph(self) -> "ArchitectureGraph":
+        return self.accelerator.make_graph(self.options)
+
+    @cached_property
+    def isa(self) -> "Isa":
+        from oracle import taidl
+
+        return taidl.load(self.accelerator.isa_name, **self.accelerator.isa_parameters(self.graph))
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        return Hardware.from_graph(self.graph)
+
+    @cached_property
+    def emitter(self) -> Emitter:
+        return self.accelerator.make_emitter(dict(self.isa.parameters))
+
+    def space(self, workload: "Workload") -> "Space":
+        """The mappings that ``workload`` may have."""
+        return self.accelerator.make_space(workload, self.hardware, self.options)
+
+    def check(self) -> None:
+        """TargetError with all misfits if graph and ISA do not fit."""
+        from acadl_models.fit import check_fit
+
+        check_fit(self.graph, self.isa, self.accelerator.name)

@@ -1,0 +1,158 @@
+"""What a mapper needs to know about an accelerator, read off its architecture graph: memories, routes, queues, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oracle.errors import TargetError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph, MemoryInterface
+    from acadl_models.acadl.objects import FunctionalUnit
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor buffer's place: ``rows`` words of ``row_bytes`` in ``banks``; what one bank moves and how late."""
+
+    buffer: str
+    rows: int
+    row_bytes: float
+    banks: int
+    words_per_cycle: int
+    slots: int
+    shared_port: bool
+    read_latency_cycles: int
+    write_latency_cycles: int
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.rows * self.row_bytes)
+
+    @property
+    def bytes_per_cycle(self) -> float:
+        """Most bytes in a cycle, all banks and slots together."""
+        return self.words_per_cycle * self.row_bytes * self.banks * (1 if self.shared_port else self.slots)
+
+    def __str__(self) -> str:
+        port = "one shared port" if self.shared_port else f"{self.slots} streams"
+        return (
+            f"{self.buffer}: {self.rows} rows of {self.row_bytes:g} bytes in {self.banks} bank(s), {port} of "
+            f"{self.words_per_cycle} word(s)/cycle each, latency {self.read_latency_cycles}/{self.write_latency_cycles}"
+        )
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A functional unit: what it processes, which buffers it reads and writes, how many instructions at a time.
+
+    ``queue``: instructions that the stages between the fetch stage and the unit hold.
+    """
+
+    name: str
+    mnemonics: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    in_flight: int
+    queue: int
+
+    def __str__(self) -> str:
+        routes = f"{', '.join(self.reads) or '-'} -> {', '.join(self.writes) or '-'}"
+        return f"{self.name}: {', '.join(self.mnemonics)}; {routes}; {self.in_flight} in flight, {self.queue} queued"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds."""
+
+    name: str
+    clock_hz: float
+    dim: int
+    memories: tuple[Memory, ...]
+    units: tuple[Unit, ...]
+    issue_entries: int
+    fingerprint: str
+    _graph: "ArchitectureGraph"
+
+    @staticmethod
+    def from_graph(graph: "ArchitectureGraph") -> "Hardware":
+        """Derive the view; TargetError for a graph that states no array size ``dim``."""
+        if "dim" not in graph.parameters:
+            raise TargetError(f"graph {graph.name!r} has no parameter 'dim': the size of its array is not known")
+        return Hardware(
+            graph.name, graph.clock_hz, graph.parameters["dim"], _memories(graph), _units(graph),
+            sum(s.issue_buffer_size for s in graph.fetch_stages), graph.fingerprint, graph,
+        )
+
+    def memory(self, buffer: str) -> Memory:
+        """The memory that holds ``buffer``; TargetError if none does."""
+        for memory in self.memories:
+            if memory.buffer == buffer:
+                return memory
+        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {', '.join(m.buffer for m in self.memories)})")
+
+    def unit(self, mnemonic: str) -> Unit:
+        """The unit that processes ``mnemonic``; TargetError if none does."""
+        for unit in self.units:
+            if mnemonic in unit.mnemonics:
+                return unit
+        raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
+
+    def interval_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
+        """Cycles after which the unit takes the next instruction after ``mnemonic`` with these attributes."""
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
+        return expression.evaluate({**self._graph.parameters, **values})
+
+    def latency_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
+        """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        return unit.latency_of(mnemonic).evaluate({**self._graph.parameters, **values})
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.dim} x {self.dim} array at {self.clock_hz / 1e6:g} MHz"]
+        lines += [f"  {m}" for m in self.memories] + [f"  {u}" for u in self.units]
+        return "\n".join([*lines, f"  {self.issue_entries} instructions wait for issue"])
+
+
+def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
+    found = []
+    for buffer, banks in graph.buffers.items():
+        places: list[MemoryInterface] = [graph[b.storage] for b in banks if b.stop is not None]  # type: ignore[misc]
+        if not places:
+            continue
+        first = places[0]
+        latencies = first.latencies()
+        names = {"words": 1, "bytes": max(1, first.data_width // 8), **graph.parameters}
+        found.append(Memory(
+            buffer, sum((b.stop or 0) - b.start for b in banks), first.data_width / 8, len(places), first.port_width,
+            first.max_concurrent_requests, first.shared_port, latencies["read_latency"].evaluate(names),
+            latencies["write_latency"].evaluate(names),
+        ))
+    return tuple(found)
+
+
+def _units(graph: "ArchitectureGraph") -> tuple[Unit, ...]:
+    buffer_of = {bank.storage: buffer for buffer, banks in graph.buffers.items() for bank in banks}
+    found = []
+    for unit in graph.functional_units:
+        reads = dict.fromkeys(buffer_of[s.name] for s in graph.reads(unit) if s.name in buffer_of)
+        writes = dict.fromkeys(buffer_of[s.name] for s in graph.writes(unit) if s.name in buffer_of)
+        found.append(Unit(
+            unit.name, tuple(sorted(unit.to_process)), tuple(reads), tuple(writes), unit.in_flight,
+            _queue(graph, unit),
+        ))
+    return tuple(found)
+
+
+def _queue(graph: "ArchitectureGraph", unit: "FunctionalUnit") -> int:
+    """Places in the stages on the way from a fetch stage to the unit."""
+    total, stage = 0, graph.stage_of(unit)
+    while True:
+        before = [s for s in graph.predecessors(stage) if s not in graph.fetch_stages]
+        if not before:
+            return total
+        stage = before[0]
+        total += stage.depth

@@ -1,0 +1,110 @@
+"""Options of an accelerator: what an architect or a user may vary, with ranges, defaults and units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from oracle.errors import TargetError, suggest
+
+OptionValue: TypeAlias = "int | float | str | bool | None"
+
+_KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false"}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its type, default, inclusive range or choices, and unit.
+
+    A default of None means that the accelerator derives the value; ``auto`` stands for it in text.
+    """
+
+    name: str
+    type: type[int] | type[float] | type[str] | type[bool]
+    default: OptionValue
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words: ``an integer from 4 to 256``."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        text = _KINDS[self.type]
+        if self.low is not None and self.high is not None:
+            text += f" from {self.low:g} to {self.high:g}" if self.type is float else f" from {self.low} to {self.high}"
+        return text + (" or auto" if self.default is None else "")
+
+    def read(self, value: Any) -> OptionValue:
+        """``value`` (of the option's type, or text) checked; ValueError if it is not what is expected."""
+        if value is None or (isinstance(value, str) and value.lower() == "auto" and "auto" not in self.choices):
+            if self.default is None:
+                return None
+            raise ValueError
+        parsed = self._parse(value)
+        if self.choices and parsed not in self.choices:
+            raise ValueError
+        if self.low is not None and self.high is not None and not self.low <= parsed <= self.high:  # type: ignore[operator]
+            raise ValueError
+        return parsed
+
+    def _parse(self, value: Any) -> OptionValue:
+        if self.type is bool:
+            return value if isinstance(value, bool) else _truth(value)
+        if isinstance(value, bool):
+            raise ValueError
+        if self.type is str:
+            if not isinstance(value, str):
+                raise ValueError
+            return value
+        if self.type is int:
+            return _integer(value)
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError
+        return number
+
+    def __str__(self) -> str:
+        default = "auto" if self.default is None else self.default
+        unit = f" [{self.unit}]" if self.unit else ""
+        return f"{self.name}={default}{unit}: {self.help} ({self.expected})"
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, str) or value.lower() not in _TRUTH:
+        raise ValueError
+    return _TRUTH[value.lower()]
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        return int(value, 0) if value.lower().startswith("0x") else int(value)
+    if isinstance(value, float) or not hasattr(value, "__index__"):
+        raise ValueError
+    return int(value)
+
+
+def resolve_options(target: str, options: Sequence[Option], values: Mapping[str, Any]) -> dict[str, OptionValue]:
+    """All options with their values, in the order of the schema.
+
+    Values may be text, as from a command line. TargetError that lists every value that is wrong, with the target, the
+    option, what was expected and what was found.
+    """
+    known = {o.name: o for o in options}
+    problems = [f"unknown option {name!r}{suggest(name, list(known))}" for name in values if name not in known]
+    resolved: dict[str, OptionValue] = {}
+    for name, option in known.items():
+        given = values.get(name, option.default)
+        try:
+            resolved[name] = option.default if name not in values else option.read(given)
+        except (ValueError, TypeError, OverflowError):
+            problems.append(f"option {name!r}: expected {option.expected}, found {given!r}")
+    if problems:
+        raise TargetError(f"target {target!r}: " + "; ".join(problems))
+    return resolved
