@@ -71,12 +71,11 @@ def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str,
 
 def _pad(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
     out = _constant(shape, dtype, (), {"value": a["value"]})
-    # a negative edge crops
-    into = tuple(slice(max(lo, 0), n - max(hi, 0)) for lo, hi, n in zip(a["low"], a["high"], shape, strict=True))
-    outof = tuple(
-        slice(max(-lo, 0), n - max(-hi, 0)) for lo, hi, n in zip(a["low"], a["high"], x[0].shape, strict=True)
-    )
-    out[into] = x[0][outof]
+    # position r of the result shows position r - low of the operand, where there is one; negative edges crop
+    first = [max(lo, 0) for lo in a["low"]]
+    last = [max(f, min(n, lo + size)) for f, n, lo, size in zip(first, shape, a["low"], x[0].shape, strict=True)]
+    into = tuple(slice(f, e) for f, e in zip(first, last, strict=True))
+    out[into] = x[0][tuple(slice(f - lo, e - lo) for f, e, lo in zip(first, last, a["low"], strict=True))]
     return out
 
 
