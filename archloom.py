@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tvm_backend.executable import CompiledNetwork
     from tvm_backend.frontends import Model
     from tvm_backend.report.data import Report
-    from uma_targets.registry import TargetInfo
+    from tvm_backend.target_list import TargetInfo
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "check",
@@ -51,7 +51,7 @@ InputShapes = Mapping[str, Sequence[int]]
 
 def targets() -> "list[TargetInfo]":
     """The registered accelerators: name, one-line description, options with their defaults."""
-    from uma_targets.registry import targets as registered
+    from tvm_backend.target_list import targets as registered
 
     return registered()
 
@@ -72,16 +72,15 @@ def load(
 
 
 def quantize(
-    model: "str | Path | onnx.ModelProto", calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
-    target: str = "gemmini",
+    model: "str | Path | onnx.ModelProto", calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]"
 ) -> "onnx.ModelProto":
-    """Post-training static quantization of a float ONNX model to int8 QDQ, by the scheme that ``target`` executes.
+    """Post-training static quantization of a float ONNX model to int8 QDQ, in the form that accelerators execute.
 
     ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch).
     """
     from tvm_backend.quantize import quantize as quantize_model
 
-    return quantize_model(model, calibration, target=target)
+    return quantize_model(model, calibration)
 
 
 def compile(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "CompiledNetwork":

@@ -215,7 +215,8 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
     scores = np.concatenate([batch[0] for batch in outputs])
     classes = np.asarray(labels)
     if classes.dtype.kind not in "iu" or classes.shape != (len(scores),) or scores.ndim != 2:
-        raise InputError(f"labels: expected {len(scores)} class numbers, found {classes.dtype} of shape {classes.shape}")
+        raise InputError(
+            f"labels: expected {len(scores)} class numbers, found {classes.dtype} of shape {classes.shape}")
     return float((scores.argmax(1) == classes).mean())
 
 

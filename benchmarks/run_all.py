@@ -1,0 +1,126 @@
+"""Runs every benchmark, prints each figure beside its target, and writes ``benchmarks/RESULTS.md``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import ROOT, child
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a benchmark: how it is read from the benchmark's JSON, what is demanded and what is aimed at."""
+
+    name: str
+    read: Callable[[Any], float | bool]
+    demand: str
+    holds: Callable[[float], bool]
+    shown: str = "{:.3g}"
+
+
+def at_most(limit: float) -> tuple[str, Callable[[float], bool]]:
+    return f"≤ {limit:g}", lambda value: value <= limit
+
+
+def at_least(limit: float, unit: str = "") -> tuple[str, Callable[[float], bool]]:
+    return f"≥ {limit:,g}{unit}", lambda value: value >= limit
+
+
+def equals(expected: float) -> tuple[str, Callable[[float], bool]]:
+    return f"{expected:g}", lambda value: value == expected
+
+
+YES = ("yes", bool)
+
+SUITE: dict[str, tuple[Figure, ...]] = {
+    "import_time.py": (Figure("import archloom, seconds", lambda r: r["import_s"], *at_most(0.3)),),
+    "oracle_gemm.py": (
+        Figure("oracle over native XLA, worst of four int8 GEMMs", lambda r: r["worst_ratio"], *at_most(2)),
+        Figure("oracle compile, worst, seconds", lambda r: r["worst_compile_s"], *at_most(2)),
+    ),
+    "timing_engine.py": (
+        Figure("fast engine without skipping, instructions/s", lambda r: r["engine_ips"], *at_least(2e6),
+               shown="{:,.0f}"),
+        Figure("step-by-step simulator, instructions/s", lambda r: r["reference_ips"], *at_least(1), shown="{:,.0f}"),
+        Figure("with proven skipping, simulated instructions/s", lambda r: r["skipping_ips"], *at_least(5e6),
+               shown="{:,.0f}"),
+    ),
+    "resnet50_estimate.py": (
+        Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
+        Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),
+        Figure("cycles fall with dim", lambda r: r["cycles_fall_with_dim"], *YES, shown="{}"),
+        Figure("utilization of the large layers at dim 16, least", lambda r: r["large_layer_utilization_16"],
+               *at_least(0.75)),
+        Figure("layers faster than MACs / dim²", lambda r: r["layers_below_physical_limit"], *equals(0)),
+    ),
+    "resnet50_check.py": (
+        Figure("ResNet-50 check on 16 images, seconds", lambda r: r["seconds"], *at_most(180)),
+        Figure("… peak memory, GiB", lambda r: r["peak_gib"], *at_most(8)),
+        Figure("layers not bit-exact", lambda r: r["layers"] - r["layers_bit_exact"], *equals(0)),
+        Figure("largest logit error, quantization steps", lambda r: r["max_error_in_steps"], *at_most(1)),
+        Figure("same top-1 as onnxruntime, share", lambda r: r["top1_agreement"], *equals(1)),
+    ),
+}
+
+
+def measure(script: str, figures: tuple[Figure, ...]) -> list[tuple[str, str, str, str]]:
+    """Rows (figure, value, target, verdict) of one benchmark; a benchmark that fails gives failed rows."""
+    run = child([sys.executable, str(ROOT / "benchmarks" / script), "--json"])
+    if run.status:
+        return [(figure.name, f"failed, status {run.status}", figure.demand, "MISSED") for figure in figures]
+    result = run.last_json
+    rows = []
+    for figure in figures:
+        value = figure.read(result)
+        verdict = "met" if figure.holds(value) else "MISSED"
+        rows.append((figure.name, figure.shown.format(value), figure.demand, verdict))
+    return rows
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_results(tables: dict[str, list[tuple[str, str, str, str]]]) -> None:
+    lines = [
+        "# Results", "",
+        f"Written by `make bench` on {datetime.date.today()}: {os.cpu_count()} cores of {_cpu()},"
+        f" Python {platform.python_version()}. Times on a shared machine vary; ratios vary less.", "",
+        "| figure | measured | target | | by |", "|---|---|---|---|---|",
+    ]
+    for script, rows in tables.items():
+        lines += [f"| {name} | {value} | {demand} | {verdict} | `{script}` |" for name, value, demand, verdict in rows]
+    RESULTS.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="scripts to run (default: all; RESULTS.md is only written for all)")
+    chosen = parser.parse_args().only or list(SUITE)
+    tables = {}
+    for script in chosen:
+        tables[script] = measure(script, SUITE[script])
+        for name, value, demand, verdict in tables[script]:
+            print(f"{name:58} {value:>14}  target {demand:12} {verdict}", flush=True)
+    if list(tables) == list(SUITE):
+        write_results(tables)
+        print(f"written to {RESULTS}")
+    if any(row[3] != "met" for rows in tables.values() for row in rows):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""``targets`` and ``describe``."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import ArchloomError, GraphError, InputError
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.report.table import Column, render
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.taidl.isa import Isa
+
+DETAILS = (
+    "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), or a .py file of"
+    " your own that makes an architecture graph at its top level (it is run, checked and listed)."
+)
+
+
+def register(subparsers: Any) -> None:
+    arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
+    describe = arguments.command(
+        subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)
+    describe.add_argument("target", metavar="TARGET")
+    describe.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
+                          help="an option of the target, such as dim=32; repeatable")
+    describe.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
+
+
+def run_targets(args: argparse.Namespace) -> Outcome:
+    """List all targets."""
+    from tvm_backend.target_list import targets
+
+    found = targets()
+    lines = []
+    for target in found:
+        lines += [f"{target.name}: {target.description}", *(f"  {option}" for option in target.options)]
+    return Outcome("\n".join(lines), {"targets": [target.to_json() for target in found]})
+
+
+def run_describe(args: argparse.Namespace) -> Outcome:
+    """Describe a registered target, an ISA in a file or a graph in a file."""
+    options = arguments.options(args.option)
+    path = Path(args.target)
+    if path.suffix == ".taidl":
+        if args.dot:
+            raise InputError(f"--dot: {path} describes instructions, not a graph")
+        return _isa_outcome(_isa(path, options))
+    if path.suffix == ".py":
+        if options:
+            raise InputError("--option: a graph of your own has no options; change the file")
+        return _graph_outcome(graph_of(path), args.dot)
+    return _target_outcome(args.target, options, args.dot)
+
+
+def _target_outcome(name: str, options: dict[str, str], dot: bool) -> Outcome:
+    from acadl_models.acadl.describe import describe
+    from tvm_backend.compile import resolve_options
+    from tvm_backend.target_list import info
+    from uma_targets import registry
+
+    target, backend = info(name), registry.get(name)
+    values = resolve_options(backend, options)
+    own = {k: v for k, v in values.items() if k not in backend.attributes}
+    graph, isa = backend.accelerator.graph(own), backend.accelerator.isa(own)
+    if dot:
+        return _graph_outcome(graph, dot)
+    rows = [[o.name, "auto" if values[o.name] is None else str(values[o.name]), o.unit, o.expected, o.help]
+            for o in target.options]
+    columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
+    data = {**target.to_json(), "values": values, "isa": _isa_data(isa), "graph": _graph_data(graph)}
+    return Outcome("\n\n".join([
+        f"{name}: {target.description}", render(columns, rows), describe(graph), _isa_text(isa)]), data)
+
+
+def _isa(path: Path, options: dict[str, str]) -> "Isa":
+    from oracle import taidl
+
+    parameters: dict[str, int] = {}
+    for key, value in options.items():
+        try:
+            parameters[key] = int(value, 0)
+        except ValueError:
+            raise InputError(f"--option {key}={value}: a parameter of an ISA is an integer") from None
+    return taidl.load(path, **parameters)
+
+
+def _isa_outcome(isa: "Isa") -> Outcome:
+    from oracle.taidl.printer import print_isa
+
+    return Outcome(f"{_isa_text(isa)}\n\n{print_isa(isa.definition)}", _isa_data(isa))
+
+
+def _isa_data(isa: "Isa") -> dict[str, Any]:
+    return {
+        "name": isa.name, "parameters": dict(isa.parameters),
+        "buffers": [{"name": b.name, "shape": list(b.shape), "dtype": b.dtype} for b in isa.buffers],
+        "instructions": [{"name": i.name, "attributes": list(i.attributes)} for i in isa.instructions.values()],
+    }
+
+
+def _isa_text(isa: "Isa") -> str:
+    parameters = ", ".join(f"{k}={v}" for k, v in isa.parameters)
+    lines = [f"ISA {isa.name} ({parameters})"]
+    lines += [f"  buffer {b.name}: {' × '.join(map(str, b.shape))} {b.dtype}" for b in isa.buffers]
+    lines += [f"  {i.name}({', '.join(i.attributes)})" for i in isa.instructions.values()]
+    return "\n".join(lines)
+
+
+def graph_of(path: Path) -> "ArchitectureGraph":
+    """The graph that a Python file makes at its top level; what the file itself raises is reported with its name."""
+    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.acadl.generate import Generated
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        values = runpy.run_path(str(path)).values()
+    except ArchloomError:
+        raise
+    except Exception as error:  # an architect's own code may fail in any way
+        raise InputError(f"{path}: {type(error).__name__}: {error}") from error
+    graphs = [v.graph if isinstance(v, Generated) else v for v in values
+              if isinstance(v, Generated | ArchitectureGraph)]
+    names = {graph.name: graph for graph in graphs}
+    if len(names) != 1:
+        raise GraphError(str(path), [
+            f"expected one architecture graph at the top level (graph = create_ag()), found {len(names)}"
+            + (f": {', '.join(names)}" if names else "")])
+    return graphs[0]
+
+
+def _graph_outcome(graph: "ArchitectureGraph", dot: bool) -> Outcome:
+    from acadl_models.acadl.describe import describe
+    from acadl_models.acadl.draw import to_dot
+
+    return Outcome(to_dot(graph) if dot else describe(graph), _graph_data(graph))
+
+
+def _graph_data(graph: "ArchitectureGraph") -> dict[str, Any]:
+    return {
+        "name": graph.name, "clock_hz": graph.clock_hz, "parameters": dict(graph.parameters),
+        "objects": [{"name": name, "class": type(obj).__name__} for name, obj in graph.objects.items()],
+        "edges": len(graph.edges),
+    }
