@@ -43,6 +43,9 @@ _Pass = Callable[[IRModule], IRModule]
 IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
 """What an importer may raise on a network it does not understand: TVM's converters raise any type."""
 
+NAMED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "matmul"})
+"""Operators that take the name of the ONNX node of which they are part."""
+
 _registry_lock = threading.Lock()
 
 
@@ -368,18 +371,36 @@ def from_onnx(model: Any) -> IRModule:
 
     Raises :class:`ConversionError` with the node, or what the importer raises outside of a node.
     """
-    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
+
+    converters = _get_convert_map()
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = str(attrs.get("tvm_custom", {}).get("name") or name)
             try:
-                result = super()._convert_operator(name, inputs, attrs, opset)
+                convert = converters[name].get_converter(opset)
+                result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
+                return self._named(result, rename(node)) if isinstance(result, relax.Expr) else result
             except Exception as error:
                 raise ConversionError(node, name, error) from error
-            if isinstance(result, relax.Call) and isinstance(result.ty, relax.TensorType):
-                return self.bb.emit(result, name_hint=rename(node))
-            return result
+
+        def _named(self, expr: Any, name: str) -> Any:
+            """Emit nested calls one by one; the heaviest operator among them, else the last, gets the node's own name."""
+            operators: list[str | None] = []
+            relax.analysis.post_order_visit(expr, lambda e: operators.append(op_name(e)))
+            anchor = next((o for o in operators if o in NAMED_OPERATORS), op_name(expr))
+            return self._emitted(expr, name, anchor)
+
+        def _emitted(self, expr: Any, name: str, anchor: str | None) -> Any:
+            if not isinstance(expr, relax.Call):
+                return self.bb.normalize(expr)
+            args = [self._emitted(a, name, anchor) if isinstance(a, relax.Call) else a for a in expr.args]
+            call = self.bb.normalize(relax.Call(expr.op, args, expr.attrs, expr.ty_args))
+            if not isinstance(call.ty, relax.TensorType):
+                return call
+            own = op_name(expr)
+            return self.bb.emit(call, name_hint=name if own == anchor else f"{name}.{str(own).split('.')[-1]}")
 
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     # the importer prints what it fails on, and warns about names that it changes
@@ -391,6 +412,19 @@ def from_onnx(model: Any) -> IRModule:
 def rename(name: str) -> str:
     """A node's name as a variable's name."""
     return name.strip("/").replace("/", ".").replace("::", ".") or "node"
+
+
+def relax_op(name: str) -> Callable[..., Expr]:
+    """The Relax operator ``name`` (``nn.attention``) as a function that makes a call."""
+    found: Any = relax.op
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def float_immediate(value: float | None) -> Any:
+    """A float32 number as an attribute."""
+    return None if value is None else tvm.tirx.FloatImm("float32", float(value))
 
 
 def torch_decompositions(keep: frozenset[str]) -> Any:

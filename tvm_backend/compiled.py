@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -113,16 +113,26 @@ class HostOp:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostPart:
-    """The host side of a network.
+    """The host side of a network: a Relax module, as text or as it is in memory, and its operators.
 
-    ``module_json`` is the Relax module (``main``, and one function for each piece that XLA runs) in which every region
-    is a call to its symbol; :mod:`tvm_backend.host` builds it.
+    The module has ``main``, in which every region is a call to its symbol, and one function for each piece that XLA
+    runs; :mod:`tvm_backend.host` builds it.
     """
 
-    module_json: str
+    text: str | None
     ops: tuple[HostOp, ...]
+    module: Any = None
+
+    @property
+    def module_json(self) -> str:
+        """The module with its constants as text, made when it is asked for."""
+        if self.text is not None:
+            return self.text
+        from tvm_backend import compat
+
+        return compat.to_json(self.module)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ class Host:
         from tvm_backend import compat
 
         try:
-            module = compat.from_json(part.module_json)
+            module = part.module if part.module is not None else compat.from_json(part.module_json)
         except ValueError as error:
             raise ArtifactError(f"host part: {error}") from error
         main, pieces = split(module)

@@ -6,7 +6,9 @@ numbers, and computes what TVM's own code computes. :func:`translate` turns a Re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import jax
@@ -42,30 +44,62 @@ def _convolution(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
-def _window(call: Any, x: Any, initial: Any, combine: Callable[..., Any]) -> Any:
-    layout = compat.attr(call, "layout")
-    size, strides, padding = [1] * x.ndim, [1] * x.ndim, [(0, 0)] * x.ndim
-    dilation = [1] * x.ndim
-    pads = compat.attr_ints(call, "padding")
-    for i, axis in enumerate((layout.index("H"), layout.index("W"))):
-        size[axis] = compat.attr_ints(call, "pool_size")[i]
-        strides[axis] = compat.attr_ints(call, "strides")[i]
-        dilation[axis] = compat.attr_ints(call, "dilation")[i]
-        padding[axis] = (pads[i], pads[i + 2])
-    return lax.reduce_window(x, initial, combine, size, strides, padding, window_dilation=dilation)
+@dataclass(frozen=True)
+class _Window:
+    """A pooling's window for each axis of its data."""
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(call: Any) -> "_Window":
+        layout = compat.attr(call, "layout")
+        spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
+        pads = compat.attr_ints(call, "padding")
+
+        def spread(values: Sequence[Any], default: Any) -> tuple[Any, ...]:
+            by_axis = dict(zip(spatial, values))
+            return tuple(by_axis.get(axis, default) for axis in range(len(layout)))
+
+        return _Window(
+            spread(compat.attr_ints(call, "pool_size"), 1), spread(compat.attr_ints(call, "strides"), 1),
+            spread(compat.attr_ints(call, "dilation"), 1),
+            spread([(pads[i], pads[i + len(spatial)]) for i in range(len(spatial))], (0, 0)),
+        )
+
+    def reduce(self, x: Any, initial: Any, combine: Callable[..., Any]) -> Any:
+        return lax.reduce_window(
+            x, initial, combine, self.size, self.strides, self.padding, window_dilation=self.dilation
+        )
+
+    def counts(self, shape: Sequence[int]) -> np.ndarray:
+        """How many elements of the data each window holds; broadcasts against the result."""
+        total = np.ones((1,) * len(shape))
+        for axis, extent in enumerate(shape):
+            if self.size[axis] == 1:
+                continue
+            low, high = self.padding[axis]
+            inside = np.pad(np.ones(extent), (low, high))
+            reach = (self.size[axis] - 1) * self.dilation[axis] + 1
+            starts = range(0, len(inside) - reach + 1, self.strides[axis])
+            counted = np.array([inside[s : s + reach : self.dilation[axis]].sum() for s in starts])
+            total = total * counted.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+        return total
 
 
 def _max_pool(call: Any, x: Any) -> Any:
     lowest = -np.inf if jnp.issubdtype(x.dtype, jnp.floating) else np.iinfo(x.dtype).min
-    return _window(call, x, np.asarray(lowest, x.dtype), lax.max)
+    return _Window.of(call).reduce(x, np.asarray(lowest, x.dtype), lax.max)
 
 
 def _avg_pool(call: Any, x: Any) -> Any:
-    total = _window(call, x, np.zeros((), x.dtype), lax.add)
+    window = _Window.of(call)
+    total = window.reduce(x, np.zeros((), x.dtype), lax.add)
     if compat.attr(call, "count_include_pad"):
-        height, width = compat.attr_ints(call, "pool_size")
-        return total / (height * width)
-    return total / _window(call, jnp.ones_like(x), np.zeros((), x.dtype), lax.add)
+        return total / np.asarray(math.prod(window.size), x.dtype)
+    return total / window.counts(x.shape).astype(x.dtype)
 
 
 def _global_average(call: Any, x: Any) -> Any:
@@ -185,6 +219,7 @@ OPS: dict[str, Translation] = {
     "astype": lambda c, x: x.astype(compat.dtype_of(c)),
     "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
     "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(compat.attr(c, "alpha"))),
+    "nn.dropout": lambda c, x: (x, jnp.ones_like(x)),
     "nn.gelu": lambda c, x: jax.nn.gelu(x, approximate=False),
     "nn.gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
     "quantize": _quantize, "dequantize": _dequantize,
@@ -198,12 +233,14 @@ OPS: dict[str, Translation] = {
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(compat.dtype_of(c))),
     "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
+    "nn.avg_pool3d": _avg_pool,
     "nn.adaptive_avg_pool2d": _global_average, "nn.attention": _attention, "nn.attention_bias": _attention,
     # shapes
     "reshape": lambda c, x, s: x.reshape(compat.shape_of(c)), "flatten": lambda c, x: x.reshape(compat.shape_of(c)),
     "expand_dims": lambda c, x: x.reshape(compat.shape_of(c)), "squeeze": lambda c, x: x.reshape(compat.shape_of(c)),
     "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, compat.shape_of(c)), "permute_dims": _transpose,
     "concat": lambda c, parts: jnp.concatenate(parts, axis=int(compat.attr(c, "axis"))), "split": _split,
+    "stack": lambda c, parts: jnp.stack(parts, axis=int(compat.attr(c, "axis"))),
     "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
 }
 

@@ -122,7 +122,7 @@ def lower_host(partitioned: Partitioned, model: Model, target: str) -> HostPart:
         reason = refused.get(op.variable) or _reason(op.op, by_name.get(op.variable), bound, target)
         name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
         ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, reason))
-    return HostPart(compat.to_json(kept), tuple(ops))
+    return HostPart(None, tuple(ops), kept)
 
 
 def _reason(op: str, call: Any, bound: Mapping[Any, Any], target: str) -> str:

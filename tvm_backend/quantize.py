@@ -13,6 +13,7 @@ All zero points are 0; biases are int32 in units of (input scale × weight scale
 
 from __future__ import annotations
 
+import itertools
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from oracle.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 
@@ -55,17 +57,19 @@ INT8_SYMMETRIC = Scheme()
 
 
 def quantize(
-    model: "onnx.ModelProto | str | Path", calibration: Iterable[Sample], scheme: Scheme = INT8_SYMMETRIC
+    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample], scheme: Scheme = INT8_SYMMETRIC
 ) -> "onnx.ModelProto":
-    """Quantize a float ONNX network to int8 QDQ.
+    """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
-    has one input. Raises :class:`~oracle.errors.ModelError` for a network that cannot be read or is already quantized,
+    has one input; for a torch module the first one is also what it is exported on. Raises :class:`~oracle.errors.ModelError` for a network that cannot be read or is already quantized,
     and :class:`~oracle.errors.InputError` for samples that do not fit.
     """
     from onnxruntime.quantization import QuantType
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
+    if hasattr(model, "state_dict"):
+        model, calibration = _exported(model, calibration)
     prepared = prepare(model)
     ranges = _calibrate(prepared, calibration, scheme)
     _share_scales(prepared, ranges)
@@ -78,6 +82,18 @@ def quantize(
         quantizer.model.topological_sort()
     result: onnx.ModelProto = quantizer.model.model
     return result
+
+
+def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tuple[onnx.ModelProto, Iterable[Sample]]":
+    """A torch module as ONNX, and the samples with the first one put back."""
+    from tvm_backend.torch_frontend import to_onnx
+
+    samples = iter(calibration)
+    first = next(samples, None)
+    if first is None:
+        raise InputError("calibration: expected at least one sample, found none")
+    example = tuple(first.values()) if isinstance(first, Mapping) else first
+    return to_onnx(module, example, type(module).__name__), itertools.chain([first], samples)
 
 
 def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
@@ -94,8 +110,9 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
         if _opset(proto) < 13:
             proto = version_converter.convert_version(proto, 13)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
-            path = Path(folder) / "prepared.onnx"
-            quant_pre_process(proto, path, skip_symbolic_shape=True)
+            source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
+            onnx.save(proto, source)
+            quant_pre_process(source, path, skip_symbolic_shape=True)
             return onnx.load(path)
     except ModelError:
         raise

@@ -1,0 +1,219 @@
+"""torch networks in: by ``torch.export`` to Relax, or to ONNX where they are to be quantized.
+
+Attention, linear, normalizations and activations stay whole: TVM's default decompositions would scatter them into
+dozens of element-wise operators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracle.errors import InputError, ModelError
+from tvm_backend.frontends import Model, finish
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+KEEP = frozenset({
+    "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
+    "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout",
+})
+
+
+def load_module(module: "torch.nn.Module", example_inputs: Any, name: str) -> Model:
+    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
+    return load_program(export(module, example_inputs, name), name)
+
+
+def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
+    """``torch.export`` of a module in evaluation mode, with its static shapes."""
+    import torch
+
+    inputs = example_tensors(example_inputs, name)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(module.eval(), inputs)
+    except Exception as error:  # dynamo, functorch and the module's own code raise as they like
+        raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
+
+
+def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
+    """Example inputs as a tuple of tensors; NumPy arrays are taken too."""
+    import torch
+
+    if example_inputs is None:
+        raise InputError(
+            f"{name}: a torch.nn.Module needs example_inputs: a tensor or a tuple of tensors of the shapes to compile for"
+        )
+    if isinstance(example_inputs, torch.Tensor | np.ndarray):
+        example_inputs = (example_inputs,)
+    tensors = []
+    for position, value in enumerate(example_inputs):
+        if not isinstance(value, torch.Tensor | np.ndarray):
+            raise InputError(f"{name}: example_inputs[{position}]: expected a tensor, found {type(value).__name__}")
+        tensors.append(torch.from_numpy(value) if isinstance(value, np.ndarray) else value)
+    return tuple(tensors)
+
+
+def load_program(program: "torch.export.ExportedProgram", name: str) -> Model:
+    """Import an exported program."""
+    import torch
+
+    from tvm_backend import compat
+
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            decomposed = program.run_decompositions(compat.torch_decompositions(KEEP))
+            module = compat.from_exported_program(decomposed, CONVERTERS)
+    except compat.IMPORT_ERRORS as error:
+        raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
+    outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
+    results = len(compat.outputs_of(module["main"]))
+    labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
+    return finish(module, name, "torch", None, None, labels)
+
+
+def to_onnx(module: "torch.nn.Module", example_inputs: Any, name: str = "network") -> "onnx.ModelProto":
+    """A float module as ONNX, which :func:`tvm_backend.quantize.quantize` takes."""
+    import torch
+
+    inputs = example_tensors(example_inputs, name)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), _quiet("torch.onnx"):
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(module.eval(), inputs, dynamo=True, verbose=False)
+        proto: onnx.ModelProto = program.model_proto
+    except Exception as error:  # any converter, the module's own code, or a missing onnxscript
+        raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
+    return proto
+
+
+@contextlib.contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    """The exporter warns about operators of packages that are not installed."""
+    level = logging.getLogger(logger).level
+    logging.getLogger(logger).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.getLogger(logger).setLevel(level)
+
+
+def _summary(error: BaseException) -> str:
+    """The lines of an exception of torch that say something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:400]}"
+
+
+# Converters of operators that the importer lacks or gets wrong. ``importer`` is TVM's, ``node`` the fx node. ----------
+
+
+def _argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
+    value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+    return importer.env[value] if type(value).__name__ == "Node" else value
+
+
+def _attention(node: Any, importer: Any) -> Any:
+    """[batch, heads, length, depth] to one attention operator, with boolean masks, grouped heads and a scale."""
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    query, key, value = (_argument(node, importer, i, n) for i, n in enumerate(("query", "key", "value")))
+    if node.kwargs.get("enable_gqa", False):
+        groups = compat.shape_of(query)[1] // compat.shape_of(key)[1]
+        key, value = (emit(compat.relax_op("repeat")(x, groups, 1)) for x in (key, value))
+    mask = _argument(node, importer, 3, "attn_mask")
+    if mask is not None and compat.dtype_of(mask) == "bool":
+        dtype = compat.dtype_of(query)
+        low, zero = (compat.constant(np.asarray(v, dtype)) for v in (np.finfo(dtype).min, 0))
+        mask = emit(compat.relax_op("where")(mask, zero, low))
+    causal = "TopLeft" if _argument(node, importer, 5, "is_causal", False) else None
+    heads_last = [emit(compat.relax_op("permute_dims")(x, [0, 2, 1, 3])) for x in (query, key, value)]
+    scale = compat.float_immediate(node.kwargs.get("scale"))
+    result = emit(compat.relax_op("nn.attention")(*heads_last, bias=mask, scale=scale, causal_mask=causal))
+    return emit(compat.relax_op("permute_dims")(result, [0, 2, 1, 3]))
+
+
+def _cumsum(node: Any, importer: Any) -> Any:
+    """TVM cannot sum booleans."""
+    from tvm_backend import compat
+
+    x = _argument(node, importer, 0, "self")
+    if compat.dtype_of(x) == "bool":
+        x = importer.block_builder.emit(compat.relax_op("astype")(x, "int64"))
+    return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(_argument(node, importer, 1, "dim"))))
+
+
+def _equal(node: Any, importer: Any) -> Any:
+    """TVM cannot compare booleans."""
+    from tvm_backend import compat
+
+    def as_integer(x: Any) -> Any:
+        if hasattr(x, "ty") and compat.dtype_of(x) == "bool":
+            return importer.block_builder.emit(compat.relax_op("astype")(x, "int8"))
+        return x
+
+    a, b = (as_integer(_argument(node, importer, i, n)) for i, n in enumerate(("self", "other")))
+    if not hasattr(b, "ty"):
+        b = compat.constant(np.asarray(b, compat.dtype_of(a)))
+    return importer.block_builder.emit(compat.relax_op("equal")(a, b))
+
+
+def _quantize(node: Any, importer: Any) -> Any:
+    """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
+    from tvm_backend import compat
+
+    x, scale, zero, low, high, dtype = (_argument(node, importer, i, "") for i in range(6))
+    name = str(dtype).removeprefix("torch.")
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
+    result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
+    limits = np.iinfo(name)
+    if (low, high) != (limits.min, limits.max):
+        result = importer.block_builder.emit(compat.relax_op("clip")(result, low, high))
+    return result
+
+
+def _dequantize(node: Any, importer: Any) -> Any:
+    from tvm_backend import compat
+
+    x, scale, zero, _, _, dtype = (_argument(node, importer, i, "") for i in range(6))
+    name = str(dtype).removeprefix("torch.")
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
+    return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
+
+
+def _dequantize_channels(node: Any, importer: Any) -> Any:
+    from tvm_backend import compat
+
+    x, scale, zero, axis, _, _, dtype = (_argument(node, importer, i, "") for i in range(7))
+    name = str(dtype).removeprefix("torch.")
+    if hasattr(zero, "ty"):
+        zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
+    return importer.block_builder.emit(
+        compat.relax_op("dequantize")(x, scale, _parameter(zero, name), axis=int(axis), out_dtype="float32")
+    )
+
+
+def _parameter(value: Any, dtype: str) -> Any:
+    from tvm_backend import compat
+
+    return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
+
+
+CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "scaled_dot_product_attention.default": _attention,
+    "cumsum.default": _cumsum,
+    "eq.Tensor": _equal,
+    "quantize_per_tensor.default": _quantize,
+    "dequantize_per_tensor.default": _dequantize,
+    "dequantize_per_channel.default": _dequantize_channels,
+}
