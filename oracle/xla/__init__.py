@@ -1,0 +1,5 @@
+"""The functional oracle: instruction streams as JAX functions, raised to few large operations where possible."""
+
+from oracle.xla.oracle import Oracle, OracleReport, ResultReport, compile_resolved, compile_stream
+
+__all__ = ["Oracle", "OracleReport", "ResultReport", "compile_resolved", "compile_stream"]

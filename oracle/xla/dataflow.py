@@ -1,0 +1,350 @@
+"""Value-based dataflow: the expression that a read of a buffer sees.
+
+From the place of the read, the program is scanned backwards for the writes that reach it: the same iteration first,
+then the last writes of loops before it, then earlier iterations of the enclosing loops, then what was there at the
+start. A write that covers the read is substituted, so that scratchpads vanish; accumulating writes on the way are
+added up over the loops that their address does not depend on; where a write covers only some of the elements, the
+read is split along an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from oracle.affine import Affine, Div, Mod
+from oracle.resolved import ResolvedStream
+from oracle.xla.build import add_of, byte_of, fresh, let_of, substitute, sum_of, switch_of
+from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, is_integer, width
+from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
+from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
+
+Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
+"""The value of a write (for accumulating ones: what is added) as axes and expression."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Elements of a buffer: an address for each of its axes, over variables with ``ranges``."""
+
+    buffer: str
+    address: tuple[Affine, ...]
+    ranges: Ranges
+
+
+Find = Callable[[Query, Mapping[str, Affine]], Expr]
+"""The value of part of a query; the mapping says how variables that the part has no more are written now."""
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The point before item ``index`` of ``block``; ``known`` are loop variables whose value the search has fixed.
+
+    ``after`` is where to go on when the block's start is reached in a loop of which no other iteration writes the
+    elements; ``covered`` says that the start cannot be reached, because the loop's last iteration writes them all.
+    """
+
+    block: Block
+    index: int
+    known: Mapping[str, Affine]
+    after: "Cursor | None" = None
+    covered: bool = False
+
+    def back(self) -> "Cursor":
+        return replace(self, index=self.index - 1)
+
+    def renamed(self, mapping: Mapping[str, Affine]) -> "Cursor":
+        """The cursor for a query in which variables are replaced."""
+        if not mapping:
+            return self
+        known = {k: v.substitute(mapping) for k, v in self.known.items()}
+        return replace(self, known={**mapping, **known}, after=self.after and self.after.renamed(mapping))
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """The search for the values of reads in one program."""
+
+    program: Program
+    value_of: Value
+    reassociate: bool
+
+    @property
+    def stream(self) -> ResolvedStream:
+        return self.program.stream
+
+    def at_end(self, query: Query) -> Expr:
+        """What the buffer holds when the program has ended."""
+        root = self.program.root
+        return self.find(query, Cursor(root, len(root.items), {}))
+
+    def find(self, q: Query, at: Cursor) -> Expr:
+        """The value of the query's elements at the cursor, over the query's variables."""
+        summands: list[Expr] = []
+        while True:
+            if at.index == 0:
+                step = self._start(q, at)
+                if isinstance(step, Expr):
+                    return self._total(summands, step, q)
+                at = step
+                continue
+            item = at.block.items[at.index - 1]
+            result: Expr | Cursor = at.back()
+            if isinstance(item, WriteItem) and item.window.buffer == q.buffer:
+                result = self._write(q, at, item, summands)
+            elif isinstance(item, LoopItem) and q.buffer in item.written:
+                result = self._loop(q, at, item, summands)
+            if isinstance(result, Expr):
+                return self._total(summands, result, q)
+            at = result
+
+    def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
+        for summand in reversed(summands):
+            base = add_of(base, summand, q.ranges)
+        return base
+
+    def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
+        """The start of a block is reached."""
+        loop = at.block.loop
+        if loop is None:
+            return self.initial(q)
+        if at.after is not None:
+            if at.covered:
+                raise Unraisable(f"a value of {q.buffer} is carried through loop {loop.var}")
+            return at.after
+        before = Cursor(loop.parent, loop.position, at.known)
+        if q.buffer not in loop.written:
+            return before
+        return self._earlier(q, at, loop, before)
+
+    def _write(self, q: Query, at: Cursor, item: WriteItem, summands: list[Expr]) -> Expr | Cursor:
+        found = match(item.window, at.known, {}, q.address, q.ranges)
+        if found is None:
+            return at.back()
+        if found.partial is not None:
+            return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+        value = self._instance(item, at.known, found, q)
+        if item.write.kind == "write":
+            return value
+        summands.append(value)
+        return at.back()
+
+    def _instance(self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query) -> Expr:
+        axes, value = self.value_of(item)
+        mapping = {**known, **{k: v for k, v in found.digits.items() if not k.startswith("@")}}
+        mapping.update({axis: found.digits[axis_name(n)] for n, axis in enumerate(axes)})
+        return substitute(value, mapping, q.ranges)
+
+    def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
+        """A loop before the cursor, all of whose iterations are over."""
+        hits = []
+        for item, around in writes(loop, q.buffer):
+            unknown = {inner.var: (0, inner.extent - 1) for inner in around}
+            found = match(item.window, at.known, unknown, q.address, q.ranges)
+            if found is None:
+                continue
+            if found.partial is not None:
+                return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+            hits.append((item, around, found))
+        if not hits:
+            return at.back()
+        if all(item.write.kind == "accumulate" for item, _, _ in hits):
+            if len(hits) > 1 and not self.reassociate and not is_integer(hits[0][0].write.type.dtype):
+                raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
+            for item, around, found in hits:
+                summands.append(self._accumulated(item, around, found, at, q))
+            return at.back()
+        places = [found.digits.get(loop.var) for _, _, found in hits]
+        end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
+        if all(place is None for place in places):
+            last = {**at.known, loop.var: Affine(loop.extent - 1)}
+            return replace(end, known=last, covered=True)
+        if places[0] is None or any(place != places[0] for place in places):
+            raise Unraisable(f"several iterations of loop {loop.var} write the same elements of {q.buffer}")
+        return replace(end, known={**at.known, loop.var: places[0]})
+
+    def _accumulated(
+        self, item: WriteItem, around: tuple[LoopItem, ...], found: Match, at: Cursor, q: Query
+    ) -> Expr:
+        """What a write adds in all iterations of the loops around it that its address does not depend on."""
+        free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
+        known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in free.items()}}
+        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in free.values()}})
+        value = self._instance(item, known, found, inner)
+        if free and not is_integer(value.dtype) and not self.reassociate:
+            raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
+        return sum_of(tuple(free.values()), value, q.ranges)
+
+    def _earlier(self, q: Query, at: Cursor, loop: LoopItem, before: Cursor) -> Expr | Cursor:
+        """Iterations of an enclosing loop before the reader's own."""
+        now = at.known.get(loop.var, Affine.variable(loop.var))
+        hits: list[tuple[WriteItem, Affine | None]] = []
+        for item, around in writes(loop, q.buffer):
+            renamed = {inner.var: fresh() for inner in around}
+            window = replace(item.window, offsets=tuple(
+                o.substitute({k: Affine.variable(v) for k, v in renamed.items()}) for o in item.window.offsets))
+            unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
+            found = match(window, at.known, unknown, q.address, q.ranges)
+            if found is None:
+                continue
+            place = found.digits.get(renamed[loop.var])
+            if place is not None and (place - now).simplify(q.ranges).range(q.ranges)[0] >= 0:
+                continue
+            if found.partial is not None:
+                return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+            hits.append((item, place))
+        if not hits:
+            return before
+        if any(item.write.kind == "accumulate" for item, _ in hits) or any(place is not None for _, place in hits):
+            raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
+        low, high = now.range(q.ranges)
+        if high == 0:
+            return before
+        if low == 0:
+            return self.split(q, Constraint(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
+        end = Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: now - 1}, before, covered=True)
+        return end
+
+    def split(self, q: Query, c: Constraint, find: Find) -> Expr:
+        """Distinguish the elements for which ``c`` holds from the others."""
+        names = sorted(c.form.variables())
+        if len(names) == 1:
+            return self._split_variable(q, c, names[0], find)
+        form = _innermost(c.form, set(names))
+        return self._split_digit(q, form, find)
+
+    def _split_variable(self, q: Query, c: Constraint, name: str, find: Find) -> Expr:
+        low, high = q.ranges[name]
+        if _is_monotone(c.form):
+            first = _bisect(lambda x: c.form.evaluate({name: x}) >= c.low, low, high + 1)
+            last = _bisect(lambda x: c.form.evaluate({name: x}) > c.high, low, high + 1) - 1
+            cuts = sorted({low, first, last + 1, high + 1})
+            if len(cuts) == 2:
+                raise Unraisable(f"cannot bound {c.form}")
+        else:
+            divisor, shift = _divisor(c.form)
+            whole_low = -(-(low + shift) // divisor) * divisor - shift
+            whole_high = (high + 1 + shift) // divisor * divisor - shift
+            if (whole_low, whole_high) == (low, high + 1) and high + 1 - low > divisor:
+                return self._split_axis(q, name, divisor, shift, find)
+            cuts = sorted({low, whole_low, whole_high, high + 1})
+            if len(cuts) == 2 or cuts[0] < low or cuts[-1] > high + 1:
+                raise Unraisable(f"cannot bound {c.form}")
+        cases = []
+        for a, b in zip(cuts, cuts[1:]):
+            part = replace(q, ranges={**q.ranges, name: (a, b - 1)})
+            cases.append((a, b - 1, find(replace(
+                part, address=tuple(form.simplify(part.ranges) for form in part.address)), {})))
+        return switch_of(Affine.variable(name), tuple(cases), q.ranges)
+
+    def _split_axis(self, q: Query, name: str, divisor: int, shift: int, find: Find) -> Expr:
+        """Make ``divisor*t + y - shift`` of a variable, so that conditions on ``y`` are conditions on a variable."""
+        low, high = q.ranges[name]
+        x, t, y = Affine.variable(name) + shift, fresh(), fresh()
+        new = {t: ((low + shift) // divisor, (high + shift) // divisor), y: (0, divisor - 1)}
+        ranges = {**{k: v for k, v in q.ranges.items() if k != name}, **new}
+        form = Affine.variable(t) * divisor + Affine.variable(y) - shift
+        address = tuple(a.substitute({name: form}).simplify(ranges) for a in q.address)
+        e = find(Query(q.buffer, address, ranges), {name: form})
+        variables = ((t, *new[t], x // divisor), (y, *new[y], x % divisor))
+        return let_of(variables, e, q.ranges)
+
+    def _split_digit(self, q: Query, form: Affine, find: Find) -> Expr:
+        """Name a form of several variables by a new one, so that a condition on it is one along an axis."""
+        name = fresh()
+        form = form - form.constant
+        address = []
+        for a in q.address:
+            rest = _express(a, form, name)
+            if rest is None:
+                raise Unraisable(f"the condition on {form} does not follow an axis of the read of {q.buffer}")
+            address.append(rest)
+        ranges = {**q.ranges, name: form.range(q.ranges)}
+        e = find(Query(q.buffer, tuple(address), ranges), {})
+        return let_of(((name, *ranges[name], form),), e, q.ranges)
+
+    def initial(self, q: Query) -> Expr:
+        """The contents at the start: arguments in HBM, zeros everywhere else."""
+        if q.buffer != "hbm":
+            return Const(0, self.stream.buffer(q.buffer).dtype)
+        address = q.address[0]
+        low, high = address.range(q.ranges)
+        for tensor in self.stream.arguments:
+            size = width(taidl_dtype(tensor.dtype))
+            for extent in tensor.shape:
+                size *= extent
+            first, last = tensor.address, tensor.address + size - 1
+            if high < first or low > last:
+                continue
+            if low < first or high > last:
+                return self.split(q, Constraint(address, first, last), lambda part, _: self.initial(part))
+            return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
+        return Const(0, "i8")
+
+
+def _argument(name: str, dtype: str, byte: Affine, ranges: Ranges) -> Expr:
+    size = width(dtype)
+    if size == 1:
+        leaf: Expr = Leaf(name, byte.simplify(ranges), dtype)
+        return leaf if dtype == "i8" else byte_of(leaf, Affine(0))
+    return byte_of(Leaf(name, (byte // size).simplify(ranges), dtype), (byte % size).simplify(ranges))
+
+
+_TAIDL = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
+          "uint32": "u32", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+
+
+def taidl_dtype(dtype: str) -> str:
+    return _TAIDL.get(dtype, dtype)
+
+
+def _is_monotone(form: Affine) -> bool:
+    """Whether the value does not fall as the variable rises."""
+    for atom, coefficient in form.terms:
+        if coefficient < 0 or isinstance(atom, Mod) or (isinstance(atom, Div) and not _is_monotone(atom.numerator)):
+            return False
+    return True
+
+
+def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest x in ``low .. high`` from which ``holds`` is true (``high`` where it never is)."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _divisor(form: Affine) -> tuple[int, int]:
+    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable."""
+    for atom, _ in form.terms:
+        if isinstance(atom, str):
+            continue
+        if not atom.numerator.is_linear:
+            return _divisor(atom.numerator)
+        ((_, factor),) = atom.numerator.terms
+        if factor > 0 and atom.divisor % factor == 0:
+            return atom.divisor // factor, atom.numerator.constant // factor
+    raise Unraisable(f"no divisor splits the condition on {form}")
+
+
+def _innermost(form: Affine, names: set[str]) -> Affine:
+    """The linear form of all the variables inside of divisions, or the form itself."""
+    for atom, _ in form.terms:
+        if not isinstance(atom, str) and atom.numerator.variables() == names:
+            return _innermost(atom.numerator, names)
+    return form
+
+
+def _express(address: Affine, form: Affine, name: str) -> Affine | None:
+    """``address`` with the multiple of ``form`` in it written with ``name``; None where variables of it are left."""
+    atom, coefficient = form.terms[0]
+    factor = next((c for a, c in address.terms if a == atom), 0)
+    if factor % coefficient:
+        return None
+    rest = address - form * (factor // coefficient)
+    if not rest.variables().isdisjoint(form.variables()):
+        return None
+    return rest + Affine.variable(name) * (factor // coefficient)

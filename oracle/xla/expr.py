@@ -1,0 +1,263 @@
+"""Tensors in index notation: the form in which streams are raised.
+
+A tensor is an expression over integer index variables. Loop variables of the stream and axes of tensors are alike
+such variables, so that a copy through a scratchpad is a substitution and vanishes. The value of an expression is
+one element; an array appears only when :mod:`oracle.xla.lower` spreads the free variables over axes.
+
+Nodes are immutable and hashable. Variables bound by :class:`Sum`, :class:`Extreme` and :class:`Let` get canonical
+names (``%level_number``), so that equal functions are equal objects however they came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oracle.affine import Affine, Div
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Any:
+        return lambda f: f
+
+
+T = TypeVar("T")
+Range = tuple[int, int]
+"""Smallest and largest value of a variable, both inclusive."""
+Ranges = Mapping[str, Range]
+
+
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[T]) -> type[T]:
+    """A frozen dataclass that computes its hash once."""
+    made = dataclass(frozen=True)(cls)
+    compute = made.__hash__
+
+    def cached(self: Any) -> int:
+        value: int | None = self.__dict__.get("_hash")
+        if value is None:
+            value = compute(self)
+            object.__setattr__(self, "_hash", value)
+        return value
+
+    made.__hash__ = cached  # type: ignore[method-assign]
+    return made
+
+
+class Expr:
+    """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``)."""
+
+    dtype: str
+
+
+@_node
+class Leaf(Expr):
+    """Element number ``index`` of the flattened argument ``name``."""
+
+    name: str
+    index: Affine
+    dtype: str
+
+
+@_node
+class Const(Expr):
+    """The same number everywhere."""
+
+    value: int | float
+    dtype: str
+
+
+@_node
+class Index(Expr):
+    """The value of an integer expression over the variables."""
+
+    index: Affine
+    dtype: str
+
+
+@_node
+class Map(Expr):
+    """An element-wise HLO operation."""
+
+    opcode: str
+    operands: tuple[Expr, ...]
+    attributes: tuple[tuple[str, object], ...]
+    dtype: str
+
+
+@_node
+class Sum(Expr):
+    """Sum of ``body`` over ``variables`` (name, extent); each runs from 0."""
+
+    variables: tuple[tuple[str, int], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class Extreme(Expr):
+    """Maximum (or minimum) of ``body`` over ``variables``."""
+
+    kind: str
+    variables: tuple[tuple[str, int], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class Switch(Expr):
+    """``body`` of the case ``(low, high, body)`` in which ``form`` falls; the cases ascend and leave no gap.
+
+    Every value that ``form`` takes lies in a case.
+    """
+
+    form: Affine
+    cases: tuple[tuple[int, int, Expr], ...]
+    dtype: str
+
+
+@_node
+class Let(Expr):
+    """``body`` with each variable ``(name, low, high, form)`` standing for ``form``.
+
+    Kept where substituting would compute a value again for each of many equal indices, or would turn a case
+    distinction along an axis into one along a diagonal: the body becomes an array over its own variables.
+    """
+
+    variables: tuple[tuple[str, int, int, Affine], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class ByteOf(Expr):
+    """Byte number ``byte`` (little-endian) of ``body``, as ``i8``."""
+
+    body: Expr
+    byte: Affine
+    dtype: str = "i8"
+
+
+@_node
+class FromBytes(Expr):
+    """The element of type ``dtype`` whose bytes are ``body`` for ``variable`` in 0 .. width-1."""
+
+    variable: str
+    body: Expr
+    dtype: str
+
+
+WIDTHS = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4,
+          "i64": 8, "u64": 8, "f64": 8}
+
+
+def width(dtype: str) -> int:
+    """Bytes of an element."""
+    return WIDTHS[dtype]
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether sums of this type do not depend on their order."""
+    return dtype[0] in "iu"
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions."""
+    if isinstance(e, Map):
+        return e.operands
+    if isinstance(e, Switch):
+        return tuple(body for _, _, body in e.cases)
+    if isinstance(e, (Sum, Extreme, Let, ByteOf, FromBytes)):
+        return (e.body,)
+    return ()
+
+
+def forms(e: Expr) -> tuple[Affine, ...]:
+    """The integer expressions of this node itself."""
+    if isinstance(e, (Leaf, Index)):
+        return (e.index,)
+    if isinstance(e, Switch):
+        return (e.form,)
+    if isinstance(e, Let):
+        return tuple(form for _, _, _, form in e.variables)
+    return (e.byte,) if isinstance(e, ByteOf) else ()
+
+
+def bound(e: Expr) -> tuple[tuple[str, int, int], ...]:
+    """The variables that this node binds in its body, with their ranges."""
+    if isinstance(e, (Sum, Extreme)):
+        return tuple((name, 0, extent - 1) for name, extent in e.variables)
+    if isinstance(e, Let):
+        return tuple((name, low, high) for name, low, high, _ in e.variables)
+    return ((e.variable, 0, width(e.dtype) - 1),) if isinstance(e, FromBytes) else ()
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """All nodes, parents first."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+@lru_cache(maxsize=65536)
+def free(e: Expr) -> frozenset[str]:
+    """The variables that the value depends on."""
+    names: set[str] = set()
+    for child in children(e):
+        names |= free(child)
+    names -= {name for name, _, _ in bound(e)}
+    for form in forms(e):
+        names |= form.variables()
+    return frozenset(names)
+
+
+@lru_cache(maxsize=65536)
+def level(e: Expr) -> int:
+    """One more than the highest level of a canonical name bound within; 0 if there is none."""
+    inner = max((level(c) for c in children(e)), default=0)
+    for name, _, _ in bound(e):
+        if name.startswith("%") and "_" in name:
+            inner = max(inner, int(name[1:].split("_")[0]) + 1)
+    return inner
+
+
+@lru_cache(maxsize=65536)
+def is_heavy(e: Expr) -> bool:
+    """Whether computing an element takes a sum."""
+    return isinstance(e, Sum) or any(is_heavy(c) for c in children(e))
+
+
+@lru_cache(maxsize=65536)
+def switched(e: Expr) -> frozenset[str]:
+    """The free variables on which case distinctions are made."""
+    names: set[str] = set()
+    for child in children(e):
+        names |= switched(child)
+    names -= {name for name, _, _ in bound(e)}
+    if isinstance(e, Switch):
+        names |= e.form.variables()
+    return frozenset(names)
+
+
+def canonical_order(names: list[tuple[str, int]], body: Expr) -> list[tuple[str, int]]:
+    """The bound variables sorted by how they occur in ``body``, whatever their names."""
+    def signature(item: tuple[str, int]) -> tuple[tuple[int, ...], int]:
+        name, extent = item
+        return tuple(_weight(form, name) for node in walk(body) for form in forms(node)), extent
+
+    return sorted(names, key=signature, reverse=True)
+
+
+def _weight(form: Affine, name: str) -> int:
+    total = 0
+    for atom, coefficient in form.terms:
+        if isinstance(atom, str):
+            total += coefficient if atom == name else 0
+        elif name in atom.numerator.variables():
+            inner = _weight(atom.numerator, name)
+            total += coefficient * (inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor)
+    return total

@@ -1,0 +1,213 @@
+"""Streams as loops over buffers: right for every stream, and the definition of what raising must equal.
+
+Loops become ``fori_loop`` that carry only the buffers written inside; windows become slices, or gathers and scatters
+where several dims walk one axis. Inside an instruction the same index notation and lowering serve as in raising, with
+each read a leaf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oracle.affine import Affine
+from oracle.resolved import Op, Read, ResolvedStream, Window
+from oracle.stream import HbmTensor
+from oracle.xla.expr import Expr, Leaf
+from oracle.xla.lower import Lowering
+from oracle.xla.ops import NUMPY, bitcast, jax_dtype
+from oracle.xla.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
+from oracle.xla.tensors import Raiser, Tensor
+
+State = dict[str, Any]
+"""The array of each buffer."""
+
+
+@dataclass
+class _Local(Raiser):
+    """The tensors of single instructions: what is read, and constants that depend on loops, are arguments."""
+
+    def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
+        axes, ranges = self._axes(s.window.shape)
+        flat = Affine(0)
+        for axis, extent in zip(axes, s.window.shape, strict=True):
+            flat = flat * extent + Affine.variable(axis)
+        return axes, Leaf(s.dst, flat.simplify(ranges), s.type.dtype)
+
+    def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
+        value = owner.constants.get(number)
+        if value is not None and not value.is_constant:
+            return Leaf(s.dst, Affine(0), s.type.dtype)
+        return super()._nullary(owner, number, s, axes)
+
+
+@dataclass(frozen=True)
+class LoopRunner:
+    """Runs the whole of a stream inside a JAX trace."""
+
+    program: Program
+    tensors: _Local
+
+    @staticmethod
+    def of(stream: ResolvedStream) -> "LoopRunner":
+        made = program(stream)
+        return LoopRunner(made, _Local(made))
+
+    def run(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for arguments in their shapes and types."""
+        stream = self.program.stream
+        state = self._start(arguments)
+        state = self._block(self.program.root, state, {})
+        return tuple(_load(state["hbm"], tensor) for tensor in stream.results)
+
+    def _start(self, arguments: Mapping[str, Any]) -> State:
+        import jax.numpy as jnp
+
+        stream = self.program.stream
+        state = {b.name: jnp.zeros(b.shape, jax_dtype(b.dtype)) for b in stream.buffers if b.name != "hbm"}
+        hbm = jnp.zeros((stream.hbm_bytes,), jnp.int8)
+        for tensor in stream.arguments:
+            hbm = _store(hbm, tensor, arguments[tensor.name])
+        return {**state, "hbm": hbm}
+
+    def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
+        held: dict[str, Any] = {}
+        owner: InstrItem | None = None
+        for item in block.items:
+            if isinstance(item, LoopItem):
+                state, owner = self._loop(item, state, values), None
+                continue
+            if item.owner is not owner:
+                owner, held = item.owner, self._constants(item.owner, values)
+            if isinstance(item, ReadItem):
+                held[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
+            else:
+                new = write_window(state[item.window.buffer], item.window, self._value(item, held), values)
+                state = {**state, item.window.buffer: new}
+        return state
+
+    def _loop(self, loop: LoopItem, state: State, values: Mapping[str, Any]) -> State:
+        from jax import lax
+
+        carried = sorted(loop.written)
+        if not carried:
+            return state
+
+        def body(i: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+            inner = self._block(loop.body, {**state, **dict(zip(carried, arrays, strict=True))}, {**values, loop.var: i})
+            return tuple(inner[name] for name in carried)
+
+        arrays = lax.fori_loop(0, loop.extent, body, tuple(state[name] for name in carried))
+        return {**state, **dict(zip(carried, arrays, strict=True))}
+
+    def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of constants that depend on loop variables, by the tensor's name."""
+        made = {}
+        for number, value in owner.constants.items():
+            s = owner.instr.statements[number]
+            if isinstance(s, Op) and not value.is_constant:
+                made[s.dst] = evaluate(value, values).astype(jax_dtype(s.type.dtype))
+        return made
+
+    def _value(self, item: WriteItem, held: Mapping[str, Any]) -> Any:
+        axes, e = self.tensors.tensor(item.owner, item.write.src)
+        ranges = {a: (0, n - 1) for a, n in zip(axes, item.write.type.shape, strict=True)}
+        return Lowering(held).tensor(e, axes, ranges)
+
+
+def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:
+    """A form over traced loop variables as an int32 scalar."""
+    import jax.numpy as jnp
+
+    total = jnp.int32(_int32(form.constant))
+    for atom, coefficient in form.terms:
+        if isinstance(atom, str):
+            part = values[atom]
+        else:
+            inner = evaluate(atom.numerator, values)
+            part = inner % atom.divisor if type(atom).__name__ == "Mod" else inner // atom.divisor
+        total = total + part * jnp.int32(_int32(coefficient))
+    return total
+
+
+def _int32(x: int) -> int:
+    return (x + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _is_box(window: Window) -> bool:
+    """Whether the dims walk different axes, in the order of the axes."""
+    axes = [d.axis for d in window.dims if d.extent > 1]
+    return axes == sorted(set(axes))
+
+
+def _spans(window: Window) -> list[tuple[int, int]]:
+    """For each axis of the buffer the number of elements in a box window and their stride."""
+    spans = [(1, 1)] * len(window.offsets)
+    for d in window.dims:
+        if d.extent > 1:
+            spans[d.axis] = (d.extent, d.stride)
+    return spans
+
+
+def _indices(window: Window, offsets: list[Any]) -> tuple[Any, ...]:
+    """Index arrays for each axis of the buffer over the window's shape."""
+    import numpy as np
+
+    made = []
+    for axis, offset in enumerate(offsets):
+        total: Any = np.zeros((1,) * len(window.dims), np.int32)
+        for number, d in enumerate(window.dims):
+            if d.axis == axis:
+                shape = tuple(d.extent if i == number else 1 for i in range(len(window.dims)))
+                total = total + (np.arange(d.extent, dtype=np.int32) * d.stride).reshape(shape)
+        made.append(offset + total)
+    return tuple(made)
+
+
+def read_window(array: Any, window: Window, values: Mapping[str, Any]) -> Any:
+    """The elements of the window, in its shape."""
+    from jax import lax
+
+    offsets = [evaluate(o, values) for o in window.offsets]
+    if not _is_box(window):
+        return array[_indices(window, offsets)]
+    spans = _spans(window)
+    box = lax.dynamic_slice(array, offsets, [(n - 1) * s + 1 for n, s in spans])
+    if any(s > 1 for _, s in spans):
+        box = box[tuple(slice(None, None, s) for _, s in spans)]
+    return box.reshape(window.shape)
+
+
+def write_window(array: Any, window: Window, value: Any, values: Mapping[str, Any]) -> Any:
+    """The array with the window's elements replaced by ``value``."""
+    from jax import lax
+
+    offsets = [evaluate(o, values) for o in window.offsets]
+    spans = _spans(window)
+    if _is_box(window) and all(s == 1 for _, s in spans):
+        return lax.dynamic_update_slice(array, value.reshape([n for n, _ in spans]), offsets)
+    return array.at[_indices(window, offsets)].set(value)
+
+
+def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    array = value.astype(jnp.int8) if value.dtype == jnp.bool_ else bitcast(value, "i8")
+    return lax.dynamic_update_slice(hbm, array.reshape(-1), (tensor.address,))
+
+
+def _load(hbm: Any, tensor: HbmTensor) -> Any:
+    from jax import lax
+
+    dtype = next(k for k, v in NUMPY.items() if v == tensor.dtype)
+    size = jax_dtype(dtype).itemsize
+    count = math.prod(tensor.shape)
+    raw = lax.dynamic_slice(hbm, (tensor.address,), (count * size,))
+    if dtype == "i1":
+        return (raw != 0).reshape(tensor.shape)
+    if size == 1:
+        return bitcast(raw, dtype).reshape(tensor.shape)
+    return bitcast(raw.reshape(count, size), dtype).reshape(tensor.shape)

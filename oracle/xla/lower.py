@@ -1,0 +1,253 @@
+"""Expressions to JAX: free variables become axes, sums of products ``dot_general``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from oracle.affine import Affine
+from oracle.xla.build import substitute
+from oracle.xla.expr import (
+    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, forms, free, walk, width,
+)
+from oracle.xla.match import Unraisable
+from oracle.xla.ops import bitcast, elementwise, jax_dtype
+from oracle.xla.views import Spread, extent, grid, overlapping, view
+
+UNROLL = 64
+"""Up to how many elements a window is unrolled."""
+
+
+@dataclass
+class Lowering:
+    """Lowers expressions over ``arguments`` (arrays by name, in their shapes); equal ones once.
+
+    The order of ``ranges`` is the preferred order of axes.
+    """
+
+    arguments: Mapping[str, Any]
+    operations: list[str] = field(default_factory=list)
+    """What heavy operations were made, for the report."""
+
+    _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
+
+    def tensor(self, e: Expr, axes: tuple[str, ...], ranges: Ranges) -> Any:
+        """The array of ``e`` over ``axes``."""
+        import jax.numpy as jnp
+
+        shape = tuple(extent(ranges[a]) for a in axes)
+        return jnp.broadcast_to(self.spread(e, ranges).expand(axes), shape)
+
+    def spread(self, e: Expr, ranges: Ranges) -> Spread:
+        """The array of ``e`` over its free variables (those with more than one value)."""
+        points = {n: Affine(ranges[n][0]) for n in free(e) if ranges[n][0] == ranges[n][1]}
+        if points:
+            e = substitute(e, points, ranges)
+        key = (e, tuple(sorted((n, ranges[n]) for n in free(e))))
+        if key not in self._made:
+            self._made[key] = self._lower(e, ranges)
+        return self._made[key]
+
+    def _lower(self, e: Expr, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        if isinstance(e, Const):
+            return Spread(jnp.asarray(_wrapped(e), jax_dtype(e.dtype)), ())
+        if isinstance(e, Index):
+            names = _names(e, ranges)
+            return Spread(grid(e.index, ranges, names).astype(jax_dtype(e.dtype)), names)
+        if isinstance(e, Leaf):
+            return self._leaf(e, ranges)
+        if isinstance(e, Map):
+            names = _names(e, ranges)
+            arrays = [self.spread(o, ranges).expand(names) for o in e.operands]
+            return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype), names)
+        if isinstance(e, Switch):
+            return self._switch(e, ranges)
+        if isinstance(e, Sum):
+            return self._sum(e, ranges)
+        if isinstance(e, Extreme):
+            return self._extreme(e, ranges)
+        if isinstance(e, Let):
+            return self._let(e, ranges)
+        if isinstance(e, ByteOf):
+            whole = self.spread(e.body, ranges)
+            array = bitcast(whole.array, "i8").reshape(*whole.array.shape, width(e.body.dtype))
+            return view(array, (*_positions(whole.names, ranges), e.byte), ranges)
+        assert isinstance(e, FromBytes)
+        names = _names(e, ranges)
+        axes = (*names, e.variable)
+        inner = {**ranges, e.variable: (0, width(e.dtype) - 1)}
+        array = self.spread(e.body, inner).expand(axes)
+        array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
+        return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
+
+    def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
+        """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
+        array = self.arguments[e.name]
+        flat, digits = e.index.simplify(ranges), []
+        rest = flat
+        for size in reversed(array.shape[1:]):
+            digits.append((rest % size).simplify(ranges))
+            rest = (rest // size).simplify(ranges)
+        if array.shape:
+            digits.append(rest)
+        own = tuple(reversed(digits))
+        if all(d.is_linear for d in own):
+            return view(array, own, ranges)
+        if flat.is_linear and all(c > 0 for _, c in flat.terms) and overlapping(flat, ranges) is None:
+            return view(array.reshape(-1), (flat,), ranges)
+        return view(array, own, ranges)
+
+    def _switch(self, e: Switch, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        shape = {n: extent(ranges[n]) for n in names}
+        if _is_axis(e.form):
+            name = str(e.form.terms[0][0])
+            low, high = ranges[name]
+            parts = []
+            for first, last, body in e.cases:
+                a, b = max(low, first - e.form.constant), min(high, last - e.form.constant)
+                if a <= b:
+                    part = self.spread(body, {**ranges, name: (a, b)}).expand(names)
+                    parts.append(jnp.broadcast_to(part, tuple(b - a + 1 if n == name else shape[n] for n in names)))
+            return Spread(jnp.concatenate(parts, names.index(name)) if len(parts) > 1 else parts[0], names)
+        form = grid(e.form, ranges, names)
+        result = self.spread(e.cases[-1][2], ranges).expand(names)
+        for _, last, body in reversed(e.cases[:-1]):
+            result = jnp.where(form <= last, self.spread(body, ranges).expand(names), result)
+        return Spread(result, names)
+
+    def _let(self, e: Let, ranges: Ranges) -> Spread:
+        inner = {n: r for n, r in ranges.items()}
+        offsets: dict[str, Affine] = {}
+        for name, low, high, form in e.variables:
+            a, b = form.range(ranges)
+            inner[name] = (max(low, a), min(high, b))
+            offsets[name] = form - inner[name][0]
+        body = self.spread(e.body, inner)
+        index = tuple(
+            offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
+        return view(body.array, index, ranges)
+
+    def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        combine = jnp.maximum if e.kind == "max" else jnp.minimum
+        if math.prod(n for _, n in e.variables) <= UNROLL:
+            result = None
+            for point in product(*(range(n) for _, n in e.variables)):
+                values = {v: Affine(x) for (v, _), x in zip(e.variables, point, strict=True)}
+                part = self.spread(substitute(e.body, values, ranges), ranges).expand(names)
+                result = part if result is None else combine(result, part)
+            return Spread(result, names)
+        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        axes = (*names, *(n for n, _ in e.variables))
+        array = self.spread(e.body, inner).expand(axes)
+        reduce = jnp.max if e.kind == "max" else jnp.min
+        return Spread(reduce(array, axis=tuple(range(len(names), len(axes)))), names)
+
+    def _sum(self, e: Sum, ranges: Ranges) -> Spread:
+        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        bound = {n for n, _ in e.variables}
+        if isinstance(e.body, Map) and e.body.opcode == "multiply":
+            a, b = e.body.operands
+            if all((bound & free(o)) == bound for o in (a, b)):
+                return self._dot(e, a, b, inner)
+        return self._plain_sum(e, inner)
+
+    def _plain_sum(self, e: Sum, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        body = self.spread(e.body, ranges)
+        axes = tuple(i for i, n in enumerate(body.names) if n not in names)
+        times = math.prod(x for n, x in e.variables if n not in body.names)
+        self.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
+        total = jnp.sum(body.array, axis=axes, dtype=jax_dtype(e.dtype)) * jnp.asarray(times, jax_dtype(e.dtype))
+        return Spread(total, tuple(n for n in body.names if n in names))
+
+    def _dot(self, e: Sum, a: Expr, b: Expr, ranges: Ranges) -> Spread:
+        """One ``dot_general``: variables of both sides are batch axes, bound ones are contracted."""
+        bound = {n for n, _ in e.variables}
+        narrow = all(_narrow(o) for o in (a, b))
+        sides = [self.spread(o.operands[0] if narrow and isinstance(o, Map) else o, ranges) for o in (a, b)]
+        order = {n: i for i, n in enumerate(ranges)}
+        both = set(sides[0].names) & set(sides[1].names)
+        batch = tuple(sorted(both - bound, key=order.__getitem__))
+        alone = [tuple(sorted(set(s.names) - both, key=order.__getitem__)) for s in sides]
+        if min((order[n] for n in alone[1]), default=0) < min((order[n] for n in alone[0]), default=len(order)):
+            sides.reverse()
+            alone.reverse()
+            a, b = b, a
+        summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
+        lost = bound - both
+        if lost:  # a variable of one value on both sides, or substituted away
+            return self._plain_sum(e, ranges)
+        size = {n: extent(ranges[n]) for n in order}
+        sizes = [tuple(size[n] for n in names) for names in (batch, alone[0], alone[1], summed)]
+        result = self._product(sides, batch, alone, summed, sizes, e.dtype)
+        names = (*batch, *alone[0], *alone[1])
+        return Spread(result.reshape(*sizes[0], *sizes[1], *sizes[2]), names)
+
+    def _product(
+        self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
+        sizes: list[tuple[int, ...]], dtype: str,
+    ) -> Any:
+        from jax import lax
+
+        m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
+        left = sides[0].order((*batch, *alone[0], *summed)).array.reshape(*sizes[0], m, k)
+        right = sides[1].order((*batch, *summed, *alone[1])).array.reshape(*sizes[0], k, n)
+        d = len(batch)
+        lead = tuple(range(d))
+        times = f"{math.prod(sizes[0])} x " if batch else ""
+        self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
+        return lax.dot_general(
+            left, right, (((d + 1,), (d,)), (lead, lead)), precision=lax.Precision.HIGHEST,
+            preferred_element_type=jax_dtype(dtype))
+
+
+def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
+    """The free variables that have more than one value, in the order of ``ranges``."""
+    mine = free(e)
+    return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
+
+
+def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
+    return tuple(Affine.variable(n) - ranges[n][0] for n in names)
+
+
+def _is_axis(form: Affine) -> bool:
+    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
+
+
+def _narrow(e: Expr) -> bool:
+    """Whether the value is an i8 that was only widened."""
+    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype == "i8" and e.dtype == "i32"
+
+
+def _stride(e: Expr, name: str) -> int:
+    """The stride of a variable where it first occurs."""
+    for node in walk(e):
+        for form in forms(node):
+            if name in form.variables():
+                return form.coefficient(name)
+    return 0
+
+
+def _wrapped(e: Const) -> int | float:
+    """The constant within its type (bit patterns may be given unsigned)."""
+    if e.dtype[0] not in "iu" or e.dtype == "i1":
+        return e.value
+    if not isinstance(e.value, int):
+        raise Unraisable(f"{e.value} is no {e.dtype}")
+    bits = 8 * width(e.dtype)
+    value = e.value % (1 << bits)
+    return value - (1 << bits) if e.dtype[0] == "i" and value >> (bits - 1) else value

@@ -1,0 +1,194 @@
+"""Which iteration and which element of a write hits the element that a read asks for.
+
+``write offset(known, u) + strides * y = address(z)`` is solved for the unknown loop variables ``u`` and local axes
+``y`` as digits of a mixed-radix number: the largest stride first, quotient and remainder, each digit an expression
+of the reader's variables. The solution is unique where the write never hits an element twice, which is what
+non-overlapping strides mean; loop variables that do not occur in the address stay free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oracle.affine import Affine
+from oracle.resolved import Window
+from oracle.xla.expr import Range, Ranges
+
+
+class Unraisable(Exception):
+    """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``low <= form <= high``, true for some elements of the query and false for others."""
+
+    form: Affine
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where the read's element comes from.
+
+    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, only for the
+    elements that satisfy it (there may be further constraints behind).
+    """
+
+    digits: dict[str, Affine]
+    partial: Constraint | None
+
+
+def axis_name(axis: int) -> str:
+    """The unknown that stands for local axis number ``axis`` of a window."""
+    return f"@{axis}"
+
+
+def match(
+    window: Window, known: Mapping[str, Affine], unknown: Mapping[str, Range],
+    address: tuple[Affine, ...], ranges: Ranges,
+) -> Match | None:
+    """Solve for ``unknown`` loop variables and the window's axes; None where no element is hit.
+
+    ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
+    """
+    digits: dict[str, Affine] = {}
+    constraints: list[Constraint] = []
+    for axis, (offset, target) in enumerate(zip(window.offsets, address)):
+        free: dict[str, tuple[int, int]] = {}
+        for atom, coefficient in offset.terms:
+            if isinstance(atom, str) and atom in unknown:
+                free[atom] = (coefficient, unknown[atom][1])
+            elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
+                return _opaque(window, known, unknown, axis, target, ranges)
+        rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
+        for number, dim in enumerate(window.dims):
+            if dim.axis == axis and dim.extent > 1:
+                free[axis_name(number)] = (dim.stride, dim.extent - 1)
+        if not _overlap(rest, free, ranges):
+            return None
+        for name in [n for n in free if n in digits]:
+            rest = (rest - digits[name] * free.pop(name)[0]).simplify(ranges)
+        found = _digits(rest, free, ranges)
+        if found is None:
+            return None
+        digits.update(found[0])
+        constraints += found[1]
+    for number, dim in enumerate(window.dims):
+        if dim.extent == 1:
+            digits[axis_name(number)] = Affine(0)
+    return _judge(digits, constraints, ranges)
+
+
+def _without(offset: Affine, free: Mapping[str, object]) -> Affine:
+    return Affine(offset.constant, tuple(t for t in offset.terms if not (isinstance(t[0], str) and t[0] in free)))
+
+
+def _overlap(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+    """Whether the ranges of the two sides meet."""
+    low = sum(min(0, c * last) for c, last in free.values())
+    high = sum(max(0, c * last) for c, last in free.values())
+    a, b = rest.range(ranges)
+    return a <= high and b >= low
+
+
+def _opaque(
+    window: Window, known: Mapping[str, Affine], unknown: Mapping[str, Range], axis: int, target: Affine,
+    ranges: Ranges,
+) -> None:
+    """A write whose address has ``//`` or ``%`` of an unknown loop variable: none, if its range stays clear."""
+    everywhere = {**ranges, **unknown}
+    difference = target - window.offsets[axis].substitute(known)
+    spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
+    if _overlap(difference.simplify(everywhere), spans, everywhere):
+        raise Unraisable(f"the address {window.offsets[axis]} of a write to {window.buffer} is not affine in its loop")
+    return None
+
+
+def _digits(
+    rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges
+) -> tuple[dict[str, Affine], list[Constraint]] | None:
+    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
+    order = sorted(free, key=lambda n: -free[n][0])
+    span = 0
+    for name in reversed(order):
+        stride, last = free[name]
+        if stride <= span:
+            raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
+        span += stride * last
+    digits: dict[str, Affine] = {}
+    constraints: list[Constraint] = []
+    for cut in range(len(order) - 1, 0, -1):
+        split = _separate(rest, order[:cut], order[cut:], free, ranges)
+        if split is None:
+            return None
+        if isinstance(split, tuple):
+            rest, low = split
+            _descend(low, order[cut:], free, ranges, digits, constraints)
+            order = order[:cut]
+    _descend(rest, order, free, ranges, digits, constraints)
+    return digits, constraints
+
+
+def _separate(
+    rest: Affine, upper: list[str], lower: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges
+) -> tuple[Affine, Affine] | bool | None:
+    """One equation as two: multiples of the gcd g of the upper strides, and what the lower ones must make up.
+
+    With ``rest = g*x + fine``, an element that is hit has ``fine - g*k`` in the span of the lower digits. Where only
+    one k can be, the equations are independent. False where several can, None where none can.
+    """
+    g = math.gcd(*(free[n][0] for n in upper))
+    span = sum(c * last for c, last in (free[n] for n in lower))
+    if g <= span:
+        return False
+    coarse = Affine(0, tuple(t for t in rest.terms if t[1] % g == 0))
+    fine = rest - coarse
+    low, high = fine.range(ranges)
+    first, last = -(-(low - span) // g), high // g
+    if first > last:
+        return None
+    if first < last:
+        return False
+    return coarse + first * g, fine - first * g
+
+
+def _descend(
+    rest: Affine, order: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges,
+    digits: dict[str, Affine], constraints: list[Constraint],
+) -> None:
+    """Quotients and remainders, the largest stride first; the last remainder must be 0."""
+    for name in order:
+        stride, last = free[name]
+        digits[name] = (rest // stride).simplify(ranges)
+        constraints.append(Constraint(digits[name], 0, last))
+        rest = (rest % stride).simplify(ranges)
+    constraints.append(Constraint(rest.simplify(ranges), 0, 0))
+
+
+def _judge(digits: dict[str, Affine], constraints: list[Constraint], ranges: Ranges) -> Match | None:
+    partial: Constraint | None = None
+    for c in constraints:
+        low, high = exact_range(c.form, ranges)
+        if high < c.low or low > c.high:
+            return None
+        if partial is None and (low < c.low or high > c.high):
+            partial = c
+    return Match(digits, partial)
+
+
+def exact_range(form: Affine, ranges: Ranges) -> Range:
+    """The smallest and the largest value; exact for linear forms and for forms of one variable with few values."""
+    low, high = form.range(ranges)
+    names = form.variables()
+    if form.is_linear or len(names) != 1:
+        return low, high
+    (name,) = names
+    first, last = ranges[name]
+    if last - first > 4096:
+        return low, high
+    values = [form.evaluate({name: x}) for x in range(first, last + 1)]
+    return min(values), max(values)

@@ -1,0 +1,288 @@
+"""What instructions compute, in index notation.
+
+A tensor inside an instruction is a tuple of axis variables and an expression over them and the loop variables.
+Operations that only move elements (reshape, transpose, slice, pad, concatenate, broadcasts) become substitutions of
+axes; contractions and reductions bind variables; all others are element-wise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from oracle.affine import Affine
+from oracle.resolved import Op, Read, TensorType, Write
+from oracle.xla.build import (
+    add_of, byte_of, extreme_of, fresh, from_bytes, let_of, map_of, substitute, sum_of, switch_of,
+)
+from oracle.xla.dataflow import Dataflow, Query, Cursor
+from oracle.xla.expr import Const, Expr, Index, Range, Ranges, is_integer, width
+from oracle.xla.match import Unraisable
+from oracle.xla.ops import ELEMENTWISE
+from oracle.xla.program import InstrItem, Program, WriteItem
+
+Tensor = tuple[tuple[str, ...], Expr]
+"""Axis variables (an axis of extent 1 has one too) and the value over them."""
+
+
+@dataclass
+class Raiser:
+    """The values of the tensors of a program, each computed once and kept."""
+
+    program: Program
+    reassociate: bool = False
+    _values: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    _pending: set[tuple[int, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.dataflow = Dataflow(self.program, self.value_of, self.reassociate)
+
+    def value_of(self, item: WriteItem) -> Tensor:
+        """The value written; of an accumulating write, what it adds to the old contents."""
+        if item.write.kind == "accumulate":
+            return self.tensor(item.owner, self._addend(item))
+        return self.tensor(item.owner, item.write.src)
+
+    def _addend(self, item: WriteItem) -> str:
+        """The operand of the addition that is not the old contents."""
+        defined = {s.dst: s for s in item.owner.instr.statements if not isinstance(s, Write)}
+        op = defined.get(item.write.src)
+        if isinstance(op, Op) and op.opcode == "add":
+            for old, other in (op.operands, op.operands[::-1]):
+                source = defined.get(old)
+                if isinstance(source, Read) and source.window == item.write.window:
+                    return other
+        raise Unraisable(f"{item.owner.instr.mnemonic} accumulates into {item.window.buffer} in another way than by add")
+
+    def tensor(self, owner: InstrItem, name: str) -> Tensor:
+        """The tensor ``name`` of an instruction."""
+        key = (id(owner), name)
+        if key in self._values:
+            return self._values[key]
+        if key in self._pending:
+            raise Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration to another")
+        self._pending.add(key)
+        for number, s in enumerate(owner.instr.statements):
+            if not isinstance(s, Write) and s.dst == name:
+                value = self._read(owner, number, s) if isinstance(s, Read) else self._op(owner, number, s)
+                break
+        else:
+            raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
+        self._pending.discard(key)
+        self._values[key] = value
+        return value
+
+    def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
+        item = self.program.reads[id(owner), number]
+        axes, ranges = self._axes(item.window.shape)
+        address = list(item.window.offsets)
+        for axis, dim in zip(axes, item.window.dims, strict=True):
+            if dim.extent > 1:
+                address[dim.axis] = address[dim.axis] + Affine.variable(axis) * dim.stride
+        simplified = tuple(a.simplify(ranges) for a in address)
+        at = Cursor(item.parent, item.position, {})
+        return axes, self.dataflow.find(Query(item.window.buffer, simplified, ranges), at)
+
+    def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
+        axes = tuple(fresh() for _ in shape)
+        return axes, {**self.program.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
+
+    def _op(self, owner: InstrItem, number: int, s: Op) -> Tensor:
+        axes, ranges = self._axes(s.type.shape)
+        operands = [(self.tensor(owner, o), self._type(owner, o)) for o in s.operands]
+        if s.opcode in ("constant", "iota"):
+            return axes, self._nullary(owner, number, s, axes)
+        if s.opcode in MOVES:
+            return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
+        if s.opcode not in ELEMENTWISE:
+            raise Unraisable(f"{s.opcode} has no index notation")
+        values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
+        kept = tuple((k, v) for k, v in s.attributes if k == "direction")
+        if s.opcode == "add":
+            return axes, add_of(values[0], values[1], ranges)
+        return axes, map_of(s.opcode, values, kept, s.type.dtype)
+
+    def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
+        if s.opcode == "iota":
+            return Index(Affine.variable(axes[cast(int, s.attribute("dim"))]), s.type.dtype)
+        value = owner.constants.get(number, s.attribute("value"))
+        if isinstance(value, Affine):
+            if not value.is_constant:
+                return Index(value, s.type.dtype)
+            value = int(value)
+        return Const(cast("int | float", value), s.type.dtype)
+
+    @staticmethod
+    def _type(owner: InstrItem, name: str) -> TensorType:
+        return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
+
+
+def at(value: Tensor, index: tuple[str, ...] | tuple[Affine, ...], ranges: Ranges) -> Expr:
+    """The element of a tensor at ``index`` (one variable or form for each axis)."""
+    axes, e = value
+    return substitute(e, {a: Affine.of(i) for a, i in zip(axes, index, strict=True)}, ranges)
+
+
+@dataclass(frozen=True)
+class Move:
+    """An operation that is no element-wise one: its result's axes, ranges for them, operands with types."""
+
+    op: Op
+    axes: tuple[str, ...]
+    ranges: Ranges
+    operands: list[tuple[Tensor, TensorType]]
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        value = self.op.attribute(name, ()) or ()
+        return tuple(int(x) for x in cast("tuple[int, ...]", value))
+
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return tuple(Affine.variable(a) for a in self.axes)
+
+    def element(self, index: tuple[Affine, ...], ranges: Ranges | None = None, operand: int = 0) -> Expr:
+        return at(self.operands[operand][0], index, ranges or self.ranges)
+
+
+def _reshape(m: Move) -> Expr:
+    source, target = m.operands[0][1].shape, m.op.type.shape
+    flat = Affine(0)
+    for axis, extent in zip(m.forms, target, strict=True):
+        flat = flat * extent + axis
+    index: list[Affine] = []
+    for extent in reversed(source):
+        index.append((flat % extent).simplify(m.ranges))
+        flat = (flat // extent).simplify(m.ranges)
+    return m.element(tuple(reversed(index)))
+
+
+def _transpose(m: Move) -> Expr:
+    dims = m.ints("dim")
+    return m.element(tuple(m.forms[dims.index(i)] for i in range(len(dims))))
+
+
+def _broadcast_in_dim(m: Move) -> Expr:
+    shape = m.operands[0][1].shape
+    return m.element(tuple(Affine(0) if n == 1 else m.forms[d] for n, d in zip(shape, m.ints("dims"), strict=True)))
+
+
+def _slice(m: Move) -> Expr:
+    start = m.ints("start")
+    stride = m.ints("stride") or (1,) * len(start)
+    return m.element(tuple(a * s + b for a, b, s in zip(m.forms, start, stride, strict=True)))
+
+
+def _pad(m: Move) -> Expr:
+    """A case distinction along each padded axis."""
+    low, shape = m.ints("low"), m.operands[0][1].shape
+    fill = Const(cast("int | float", m.op.attribute("value", 0)), m.op.type.dtype)
+
+    def along(axis: int, index: tuple[Affine, ...], ranges: Ranges) -> Expr:
+        if axis == len(shape):
+            return m.element(index, ranges)
+        name = m.axes[axis]
+        first, last = low[axis], low[axis] + shape[axis] - 1
+        end = m.op.type.shape[axis] - 1
+        first, last = max(first, 0), min(last, end)
+        if first > last:
+            return fill
+        inside = along(axis + 1, (*index, m.forms[axis] - low[axis]), {**ranges, name: (first, last)})
+        return switch_of(m.forms[axis], ((0, first - 1, fill), (first, last, inside), (last + 1, end, fill)), ranges)
+
+    return along(0, (), m.ranges)
+
+
+def _concatenate(m: Move) -> Expr:
+    dim, first = cast(int, m.op.attribute("dim")), 0
+    cases = []
+    for number, (_, kind) in enumerate(m.operands):
+        last = first + kind.shape[dim] - 1
+        index = tuple(f - first if axis == dim else f for axis, f in enumerate(m.forms))
+        cases.append((first, last, m.element(index, {**m.ranges, m.axes[dim]: (first, last)}, number)))
+        first = last + 1
+    return switch_of(m.forms[dim], tuple(cases), m.ranges)
+
+
+def _bitcast_convert(m: Move) -> Expr:
+    source, target = width(m.operands[0][1].dtype), width(m.op.type.dtype)
+    if source == target:
+        return map_of("bitcast_convert", (m.element(m.forms),), (), m.op.type.dtype)
+    if source == 1:
+        byte = fresh()
+        inner = {**m.ranges, byte: (0, target - 1)}
+        return from_bytes(byte, m.element((*m.forms, Affine.variable(byte)), inner), m.op.type.dtype, m.ranges)
+    if target == 1:
+        return byte_of(m.element(m.forms[:-1]), m.forms[-1])
+    raise Unraisable(f"bitcast_convert from {source} to {target} bytes has no index notation")
+
+
+def _dot_general(m: Move) -> Expr:
+    (lhs_batch, lhs_sum), (rhs_batch, rhs_sum) = (
+        (m.ints(f"{side}_batch"), m.ints(f"{side}_contracting")) for side in ("lhs", "rhs"))
+    (_, lhs), (_, rhs) = m.operands
+    bound = [(fresh(), lhs.shape[axis]) for axis in lhs_sum]
+    rest = list(m.forms)
+    batch = [rest.pop(0) for _ in lhs_batch]
+    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
+    factors = []
+    for number, (kind, batches, contracted) in enumerate(((lhs, lhs_batch, lhs_sum), (rhs, rhs_batch, rhs_sum))):
+        index = [
+            batch[batches.index(axis)] if axis in batches
+            else Affine.variable(bound[contracted.index(axis)][0]) if axis in contracted else rest.pop(0)
+            for axis in range(len(kind.shape))
+        ]
+        factors.append(map_of("convert", (m.element(tuple(index), inner, number),), (), m.op.type.dtype))
+    return sum_of(tuple(bound), map_of("multiply", tuple(factors), (), m.op.type.dtype), m.ranges)
+
+
+def _reduce(m: Move) -> Expr:
+    dims, kind = m.ints("dim"), m.op.attribute("kind")
+    shape = m.operands[0][1].shape
+    bound = {axis: (fresh(), shape[axis]) for axis in dims}
+    rest = list(m.forms)
+    index = tuple(Affine.variable(bound[axis][0]) if axis in bound else rest.pop(0) for axis in range(len(shape)))
+    return _reduced(m, str(kind), tuple(bound.values()), index)
+
+
+def _reduce_window(m: Move) -> Expr:
+    size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
+    bound = tuple((fresh(), extent) for extent in size)
+    axes, e = m.operands[0][0]
+    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
+    variables = tuple(
+        (fresh(), 0, extent - 1, form * step + (Affine.variable(name) if n > 1 else Affine(0)))
+        for extent, form, step, (name, n) in zip(m.operands[0][1].shape, m.forms, stride, bound, strict=True))
+    ranges = {**inner, **{v: (low, high) for v, low, high, _ in variables}}
+    named = substitute(e, {a: Affine.variable(v[0]) for a, v in zip(axes, variables, strict=True)}, ranges)
+    kept = tuple(b for b in bound if b[1] > 1)
+    return _combine(m, str(kind), kept, let_of(variables, named, inner))
+
+
+def _reduced(m: Move, kind: str, bound: tuple[tuple[str, int], ...], index: tuple[Affine, ...]) -> Expr:
+    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
+    return _combine(m, kind, bound, m.element(index, inner))
+
+
+def _combine(m: Move, kind: str, bound: tuple[tuple[str, int], ...], body: Expr) -> Expr:
+    if kind == "add":
+        if not is_integer(body.dtype):
+            raise Unraisable("a sum of floating-point numbers over a window has an order of its own")
+        return sum_of(bound, body, m.ranges)
+    return extreme_of(kind, bound, body, m.ranges)
+
+
+MOVES: dict[str, Callable[[Move], Expr]] = {
+    "broadcast": lambda m: m.element(()),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "bitcast_convert": _bitcast_convert,
+    "dot_general": _dot_general,
+    "reduce": _reduce,
+    "reduce_window": _reduce_window,
+}
+"""Operations that move or combine elements."""

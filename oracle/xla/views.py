@@ -1,0 +1,190 @@
+"""Arrays indexed by affine forms, as slices, reshapes and transposes; a gather only where there is no other way.
+
+An axis of an array that is indexed by ``c + s1*u + s2*v`` (``s1`` at least as large as all that ``s2*v`` spans)
+becomes axes u and v by slicing and reshaping; where strides overlap, as in the windows of a convolution, the shorter
+variable is unrolled and the slices are stacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oracle.affine import Affine, Mod
+from oracle.xla.build import fresh
+from oracle.xla.expr import Range, Ranges
+
+
+@dataclass(frozen=True)
+class Spread:
+    """An array with one axis for each of ``names``, along which the variable runs through its range."""
+
+    array: Any
+    names: tuple[str, ...]
+
+    def order(self, names: tuple[str, ...]) -> "Spread":
+        """The same with the axes in this order (of the same names)."""
+        if names == self.names:
+            return self
+        return Spread(self.array.transpose(tuple(self.names.index(n) for n in names)), names)
+
+    def expand(self, names: tuple[str, ...]) -> Any:
+        """The array with axes in the order of ``names``, of extent 1 for those it does not depend on."""
+        mine = self.order(tuple(n for n in names if n in self.names))
+        shape = iter(mine.array.shape)
+        return mine.array.reshape(tuple(next(shape) if n in self.names else 1 for n in names))
+
+
+def extent(r: Range) -> int:
+    """Number of values."""
+    return r[1] - r[0] + 1
+
+
+def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
+    """The values of a form over the variables ``names`` as an int32 array that broadcasts against their axes."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    total: Any = jnp.full((1,) * len(names), form.constant, jnp.int32)
+    for atom, coefficient in form.terms:
+        if isinstance(atom, str):
+            shape = tuple(extent(ranges[n]) if n == atom else 1 for n in names)
+            part = lax.broadcasted_iota(jnp.int32, shape, names.index(atom)) + ranges[atom][0]
+        else:
+            inner = grid(atom.numerator, ranges, names)
+            part = jnp.mod(inner, atom.divisor) if isinstance(atom, Mod) else jnp.floor_divide(inner, atom.divisor)
+        total = total + part * coefficient
+    return total
+
+
+def view(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
+    """The elements ``array[forms]``; an index out of range yields some element."""
+    forms = tuple(form.simplify(ranges) for form in forms)
+    if not _inside(array, forms, ranges):
+        return gather(array, forms, ranges)
+    nonlinear = [form for form in forms if not form.is_linear]
+    if nonlinear:
+        return _split_variable(array, forms, nonlinear[0], ranges)
+    seen: set[str] = set()
+    for form in forms:
+        names = form.variables()
+        if not names.isdisjoint(seen) or any(c < 0 for _, c in form.terms):
+            return gather(array, forms, ranges)
+        seen |= names
+    for form in forms:
+        short = overlapping(form, ranges)
+        if short is not None:
+            return _unroll(array, forms, short, ranges)
+    names_in_order: list[str] = []
+    axis = 0
+    for form in forms:
+        start = form.constant + sum(c * ranges[str(n)][0] for n, c in form.terms)
+        terms = sorted(((c, str(n)) for n, c in form.terms), reverse=True)
+        array, made = _axes(array, axis, start, terms, ranges)
+        names_in_order += made
+        axis += len(made)
+    return Spread(array, tuple(names_in_order))
+
+
+def _inside(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> bool:
+    for form, size in zip(forms, array.shape, strict=True):
+        low, high = form.range(ranges)
+        if low < 0 or high >= size:
+            return False
+    return True
+
+
+def overlapping(form: Affine, ranges: Ranges) -> str | None:
+    """The shortest variable of a linear form two of whose strides overlap, or None."""
+    terms = sorted(((c, extent(ranges[str(n)]), str(n)) for n, c in form.terms))
+    span = 0
+    for stride, count, _ in terms:
+        if stride <= span:
+            return min(terms, key=lambda t: (t[1], t[0]))[2]
+        span += stride * (count - 1)
+    return None
+
+
+def _axes(
+    array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges
+) -> tuple[Any, list[str]]:
+    """Make an axis for each of ``terms`` (stride, variable; largest stride first) of one axis."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if not terms:
+        return lax.index_in_dim(array, start, axis, keepdims=False), []
+    stride, name = terms[0]
+    count = extent(ranges[name])
+    if len(terms) == 1:
+        return lax.slice_in_dim(array, start, start + stride * (count - 1) + 1, stride, axis), [name]
+    stop = start + stride * count
+    missing = stop - array.shape[axis]
+    array = lax.slice_in_dim(array, start, min(stop, array.shape[axis]), 1, axis)
+    if missing > 0:
+        array = jnp.pad(array, [(0, missing) if i == axis else (0, 0) for i in range(array.ndim)])
+    array = array.reshape(*array.shape[:axis], count, stride, *array.shape[axis + 1:])
+    array, rest = _axes(array, axis + 1, 0, terms[1:], ranges)
+    return array, [name, *rest]
+
+
+def _unroll(array: Any, forms: tuple[Affine, ...], name: str, ranges: Ranges) -> Spread:
+    """One view for each value of a variable, stacked before the last axis, so that rows stay contiguous."""
+    import jax.numpy as jnp
+
+    low, high = ranges[name]
+    parts = []
+    for x in range(low, high + 1):
+        parts.append(view(array, tuple(form.substitute({name: x}) for form in forms), {**ranges, name: (x, x)}))
+    at = max(len(parts[0].names) - 1, 0)
+    names = (*parts[0].names[:at], name, *parts[0].names[at:])
+    return Spread(jnp.stack([p.order(parts[0].names).array for p in parts], at), names)
+
+
+def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges: Ranges) -> Spread:
+    """Make ``divisor*t + y`` of a variable that occurs in a division by ``divisor`` alone, as two axes."""
+    import jax.numpy as jnp
+
+    found = _single(form)
+    if found is None:
+        return gather(array, forms, ranges)
+    name, divisor, shift = found
+    low, high = ranges[name]
+    first = (low + shift) // divisor
+    if (low + shift) % divisor:
+        return gather(array, forms, ranges)
+    t, y = fresh(), fresh()
+    count = -(-(high + 1 - low) // divisor)
+    inner = {**ranges, t: (first, first + count - 1), y: (0, divisor - 1)}
+    replaced = {name: Affine.variable(t) * divisor + Affine.variable(y) - shift}
+    made = view(array, tuple(f.substitute(replaced).simplify(inner) for f in forms), inner)
+    # a variable of extent 1 has no axis
+    names = tuple(n for n in made.names if n not in (t, y))
+    shape = tuple(made.array.shape[made.names.index(n)] for n in names)
+    array = jnp.broadcast_to(made.expand((*names, t, y)), (*shape, count, divisor))
+    return Spread(array.reshape(*shape, count * divisor)[..., :high + 1 - low], (*names, name))
+
+
+def _single(form: Affine) -> tuple[str, int, int] | None:
+    """Variable, divisor and shift of the innermost division by a constant of one variable with coefficient 1."""
+    for atom, _ in form.terms:
+        if isinstance(atom, str):
+            continue
+        inner = _single(atom.numerator)
+        if inner is not None:
+            return inner
+        terms = atom.numerator.terms
+        if len(terms) == 1 and isinstance(terms[0][0], str) and atom.divisor % terms[0][1] == 0:
+            factor = terms[0][1]
+            if factor > 0 and atom.numerator.constant % factor == 0 and atom.divisor // factor > 1:
+                return terms[0][0], atom.divisor // factor, atom.numerator.constant // factor
+    return None
+
+
+def gather(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
+    """Element by element, the indices computed on the device and clipped to the array."""
+    names = tuple(sorted(frozenset().union(*(f.variables() for f in forms)), key=list(ranges).index))
+    if not names:
+        return Spread(array.at[tuple(form.constant for form in forms)].get(mode="clip"), ())
+    index = tuple(grid(form, ranges, names) for form in forms)
+    return Spread(array.at[index].get(mode="clip"), names)
