@@ -1,274 +1,391 @@
-"""TAIDL text to syntax tree: LALR(1) by lark, from ``grammar.lark``."""
+"""TAIDL text to syntax tree: recursive descent over the grammar of docs/taidl.md."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+import re
+from collections.abc import Callable
+from typing import TypeVar
 
-from oracle.errors import Position, TaidlError
+from oracle.errors import Position, suggest
 from oracle.taidl import ast
+from oracle.taidl.scanner import Scanner
 
-if TYPE_CHECKING:
-    from lark import Lark, Token, Tree
-
-    Node: TypeAlias = Tree[Token] | Token
+T = TypeVar("T")
 
 FUNCTIONS = {"min": (2, None), "max": (2, None), "cdiv": (2, 2), "select": (3, 3)}
 """Functions of integer expressions and the least and the largest number of their arguments."""
 
-_SUFFIX = {"K": 1024, "M": 1024 * 1024}
+LEVELS = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">"), ("|",), ("&",), ("<<", ">>"), ("+", "-"),
+          ("*", "//", "%"))
+"""Binary operators from the loosest to the tightest; all but the comparisons associate to the left."""
 
+COMPARISON = 2
+"""The level of the comparisons, which do not associate."""
 
-@lru_cache(maxsize=1)
-def _lark() -> Lark:
-    from lark import Lark
-
-    grammar = Path(__file__).with_name("grammar.lark").read_text()
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False)
+_SIGNS = tuple(
+    re.compile(pattern)
+    for pattern in (r"\|\|", "&&", "[=!<>]=|[<>](?![<>])", r"\|(?!\|)", "&(?!&)", "<<|>>", r"[+-](?!>)", "//|[*/%]")
+)
+_TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
+_STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
+_BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
+_ELEMENT = re.compile(r"([A-Za-z_]\w*)\[")
+_HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*)*\()")
+_DTYPE = re.compile(r"(?:i(?:1|8|16|32|64)|u(?:8|16|32|64)|f(?:16|32|64)|bf16)\b")
+# HxWxC is three dims: a name in capitals ends before an "x"
+_DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
+_DIM_NUMBER = re.compile(r"([0-9]+)([KM])?")
+_BY = re.compile("x")
+_SEPARATOR = re.compile("[x,]")
 
 
 def parse(text: str, file: str = "<string>") -> ast.IsaDef:
     """The syntax tree of a description; TaidlError with line and caret where the text is not TAIDL."""
-    from lark.exceptions import UnexpectedInput
-
-    try:
-        tree = _lark().parse(text)
-    except UnexpectedInput as error:
-        raise _syntax_error(error, text, file) from None
-    return _Builder(text, file).isa(tree)
+    return _Parser(Scanner(text, file)).isa()
 
 
-def _syntax_error(error: Any, text: str, file: str) -> TaidlError:
-    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+class _Parser:
+    """One method for each rule of the grammar."""
 
-    names = {t.name: t.pattern for t in _lark().terminals}
-    if isinstance(error, UnexpectedToken):
-        allowed, found = error.accepts or error.expected, str(error.token)
-    else:
-        assert isinstance(error, UnexpectedCharacters)
-        allowed, found = error.allowed, text[error.pos_in_stream] if error.pos_in_stream is not None else ""
-    at_end = not found or (isinstance(error, UnexpectedToken) and error.token.type == "$END")
-    line, column = (len(text.splitlines()) or 1, 1) if at_end else (error.line, error.column)
-    expected = sorted({_terminal(name, names) for name in allowed or () if name not in ("COMMENT",)})
-    message = f"expected {', '.join(expected)}; found {'the end of the text' if at_end else repr(found)}"
-    return TaidlError(message, Position(file, line, column), text)
-
-
-_READABLE = {
-    "NAME": "a name", "INDEXED": "a name with [", "INT": "an integer", "FLOAT": "a float", "DIM_INT": "an integer",
-    "DIM_NAME": "a name", "DTYPE": "an element type", "TENSOR": "%tensor", "OPERAND": "%tensor", "BUFFER": "$buffer",
-    "BUFFER_OPEN": "$buffer[", "$END": "the end", "COMPARE": "a comparison",
-}
-
-
-def _terminal(name: str, patterns: dict[str, Any]) -> str:
-    if name in _READABLE:
-        return _READABLE[name]
-    return repr(patterns[name].value.replace("\\", "")) if name in patterns else name
-
-
-class _Builder:
-    """Walks lark's tree; one method for each rule that makes a node."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.file = file
-
-    def position(self, node: Node) -> Position:
-        while not hasattr(node, "type"):
-            node = node.children[0]  # type: ignore[union-attr]
-        return Position(self.file, node.line or 1, node.column or 1)
-
-    def error(self, message: str, position: Position) -> TaidlError:
-        return TaidlError(message, position, self.text)
+    def __init__(self, scanner: Scanner) -> None:
+        self.s = scanner
+        self.depth = 0
+        """Open parentheses and brackets around the expression: within them ``%name`` is a modulo."""
 
     # --- declarations ---
 
-    def isa(self, tree: Tree[Token]) -> ast.IsaDef:
-        groups: dict[str, list[Any]] = {}
-        for child in tree.children[1:]:
-            node = getattr(self, child.data)(child)  # type: ignore[union-attr]
-            groups.setdefault(type(node).__name__, []).append(node)
-        picked = {
-            field: tuple(groups.get(kind, ()))
-            for field, kind in (
-                ("parameters", "Parameter"), ("constants", "Constant"), ("buffers", "BufferDecl"),
-                ("registers", "RegisterDecl"), ("definitions", "Definition"), ("instructions", "InstructionDecl"),
-            )
-        }
-        return ast.IsaDef(str(tree.children[0]), **picked, source=self.text, position=self.position(tree))
+    def isa(self) -> ast.IsaDef:
+        s, position = self.s, self.s.position()
+        s.need("isa")
+        name = s.name()
+        s.accept(";")
+        nodes: list[ast.Node] = []
+        while not s.done:
+            nodes.append(self.declaration())
 
-    def parameter(self, tree: Any) -> ast.Parameter:
-        _, name, default, low, high = tree.children
-        values = [_integer(t) for t in (default, low, high)]
-        if not values[1] <= values[0] <= values[2]:
-            message = f"parameter {name} has the default {values[0]}, outside of its range {values[1]}..{values[2]}"
-            raise self.error(message, self.position(default))
-        return ast.Parameter(str(name), *values, position=self.position(name))
+        def all_of(kind: type[T]) -> tuple[T, ...]:
+            return tuple(n for n in nodes if isinstance(n, kind))
 
-    def constant(self, tree: Any) -> ast.Constant:
-        _, name, value = tree.children
-        return ast.Constant(str(name), self.expr(value), position=self.position(name))
-
-    def buffer(self, tree: Any) -> ast.BufferDecl:
-        name, rows, base = tree.children
-        return ast.BufferDecl(
-            str(name), tuple(self.expr(d) for d in rows.children), self.type(base), position=self.position(name)
+        return ast.IsaDef(
+            name, all_of(ast.Parameter), all_of(ast.Constant), all_of(ast.BufferDecl), all_of(ast.RegisterDecl),
+            all_of(ast.Definition), all_of(ast.InstructionDecl), source=s.text, position=position,
         )
 
-    def register(self, tree: Any) -> ast.RegisterDecl:
-        name, initial = tree.children
-        return ast.RegisterDecl(str(name), None, self.expr(initial), position=self.position(name))
+    def declaration(self) -> ast.Node:
+        s = self.s
+        if s.accept("["):
+            return self.bracketed()
+        if s.accept("param"):
+            return self.parameter()
+        if s.accept("def"):
+            return self.definition()
+        constant = s.accept("const")
+        position = s.position()
+        name = s.name("a declaration (param, const, def, [buffer] or [instruction], register = value)")
+        size = None
+        if not constant and s.accept("["):
+            size = self.inside(self.expr, "]")
+        s.need("=")
+        value = self.expr()
+        s.accept(";")
+        if constant:
+            return ast.Constant(name, value, position=position)
+        return ast.RegisterDecl(name, size, value, position=position)
 
-    def register_array(self, tree: Any) -> ast.RegisterDecl:
-        name, size, initial = tree.children
-        return ast.RegisterDecl(str(name)[:-1], self.expr(size), self.expr(initial), position=self.position(name))
+    def parameter(self) -> ast.Parameter:
+        s, position = self.s, self.s.position()
+        name = s.name()
+        s.need("=")
+        default = s.integer()
+        s.need("in")
+        low = s.integer()
+        s.need("..")
+        high = s.integer()
+        if not low <= default <= high:
+            s.fail(f"parameter {name} has the default {default}, outside of its range {low}..{high}", position)
+        s.accept(";")
+        return ast.Parameter(name, default, low, high, position=position)
 
-    def definition(self, tree: Any) -> ast.Definition:
-        _, name, names, body = tree.children
-        parameters = tuple(str(n) for n in names.children)
-        return ast.Definition(str(name), parameters, self.block(body.children), position=self.position(name))
+    def bracketed(self) -> ast.BufferDecl | ast.InstructionDecl:
+        s, position = self.s, self.s.position()
+        name = s.name()
+        s.need("]")
+        head = s.matches(_HEAD)
+        if head is not None:
+            s.take(_HEAD)
+            attributes = tuple(a.strip() for a in head[1].split(",")) if head[1].strip() else ()
+            return ast.InstructionDecl(name, attributes, self.body(), position=position)
+        s.need("(")
+        rows = self.dims()
+        s.need(")")
+        if not s.sees("("):
+            s.fail(f"the attributes of instruction {name} must be names", position)
+        s.need("(")
+        base = self.type()
+        s.need(")")
+        s.accept(";")
+        return ast.BufferDecl(name, rows, base, position=position)
 
-    def instruction(self, tree: Any) -> ast.InstructionDecl:
-        name, attributes, body = tree.children
-        return self._instruction(name, attributes, body.children)
+    def definition(self) -> ast.Definition:
+        s, position = self.s, self.s.position()
+        name = s.name()
+        s.need("(")
+        parameters = self.listed(lambda: s.take(_TENSOR) or s.name(), ")")
+        if not s.sees("{"):
+            s.expected("'{'")
+        return ast.Definition(name, parameters, self.body(), position=position)
 
-    def bare_instruction(self, tree: Any) -> ast.InstructionDecl:
-        name, attributes, *body = tree.children
-        return self._instruction(name, attributes, body)
+    def body(self) -> tuple[ast.Statement, ...]:
+        """Statements in braces, or, as in the paper's figures, up to the next ``[`` or ``def``."""
+        if self.s.accept("{"):
+            return self.block()
+        statements = []
+        while not (self.s.done or self.s.sees("[") or self.s.matches(re.compile(r"def\b"))):
+            statements.append(self.statement())
+        return tuple(statements)
 
-    def _instruction(self, name: Any, attributes: Any, body: list[Any]) -> ast.InstructionDecl:
-        names = [self.expr(a) for a in attributes.children]
-        for node in names:
-            if not isinstance(node, ast.Name):
-                raise self.error(f"an attribute of instruction {name} must be a name", node.position)
-        plain = tuple(n.name for n in names if isinstance(n, ast.Name))
-        return ast.InstructionDecl(str(name), plain, self.block(body), position=self.position(name))
+    def block(self) -> tuple[ast.Statement, ...]:
+        statements = []
+        while not self.s.accept("}"):
+            statements.append(self.statement())
+        return tuple(statements)
 
     # --- statements ---
 
-    def block(self, children: list[Any]) -> tuple[ast.Statement, ...]:
-        return tuple(getattr(self, "stmt_" + child.data)(child.children) for child in children)
+    def statement(self) -> ast.Statement:
+        s, position = self.s, self.s.position()
+        if s.sees("%"):
+            statement = self.tensor_statement(position)
+        elif s.accept("IF"):
+            statement = self.branch(position)
+        elif s.accept("REPEAT"):
+            statement = self.repeat(position)
+        elif s.accept("assert"):
+            s.need("(")
+            statement = ast.Assert(self.inside(self.expr, ")"), position=position)
+        elif s.accept("let"):
+            position, name = s.position(), s.name()
+            s.need("=")
+            statement = ast.Let(name, self.expr(), position=position)
+        else:
+            statement = self.named(position)
+        s.accept(";")
+        return statement
 
-    def stmt_read(self, c: list[Any]) -> ast.Read:
-        return ast.Read(_tensor(c[0]), self.type(c[1]), self.slice(c[2]), position=self.position(c[0]))
+    def named(self, position: Position) -> ast.Statement:
+        s = self.s
+        name = s.name("a statement")
+        if s.accept("("):
+            return ast.Invoke(name, self.listed(self.operand, ")"), position=position)
+        index = self.inside(self.expr, "]") if s.accept("[") else None
+        s.need("=")
+        return ast.Assign(name, index, self.expr(), position=position)
 
-    def stmt_write(self, c: list[Any]) -> ast.Write:
-        kind = self.type(c[1]) if len(c) == 3 else None
-        return ast.Write(_tensor(c[0]), kind, self.slice(c[-1]), position=self.position(c[0]))
-
-    def stmt_operation(self, c: list[Any]) -> ast.Op:
-        dst, kind, opcode, *arguments = c
+    def tensor_statement(self, position: Position) -> ast.Statement:
+        s = self.s
+        name = self.tensor_name()
+        kind = self.type() if s.accept(":") else None
+        if s.accept("->"):
+            return ast.Write(name, kind, self.slice(), position=position)
+        if kind is None:
+            s.expected("':' and a type, or '->'")
+        if s.accept("<-"):
+            return ast.Read(name, kind, self.slice(), position=position)
+        if not s.accept("="):
+            s.expected("'<-', '->' or '='")
+        opcode = s.name("an operator")
+        s.need("(")
         operands: list[ast.Tensor | ast.Expr] = []
         attributes: list[tuple[str, ast.Expr | ast.Group]] = []
-        for a in arguments:
-            data = getattr(a, "data", None)
-            if data == "attribute":
-                attributes.append((str(a.children[0]), self.expr(a.children[1])))
-            elif data == "attribute_group":
-                items = tuple(self.expr(e) for e in a.children[1:])
-                attributes.append((str(a.children[0]), ast.Group(items, position=self.position(a))))
+        for argument in self.listed(self.argument, ")"):
+            if isinstance(argument, tuple):
+                attributes.append(argument)
             else:
-                operands.append(self.operand(a))
-        return ast.Op(
-            _tensor(dst), self.type(kind), str(opcode), tuple(operands), tuple(attributes), position=self.position(dst)
-        )
+                operands.append(argument)
+        return ast.Op(name, kind, opcode, tuple(operands), tuple(attributes), position=position)
 
-    def stmt_assign(self, c: list[Any]) -> ast.Assign:
-        return ast.Assign(str(c[0]), None, self.expr(c[1]), position=self.position(c[0]))
+    def tensor_name(self) -> str:
+        text = self.s.take(_TENSOR)
+        return text[1:] if text is not None else self.s.expected("%tensor")
 
-    def stmt_assign_element(self, c: list[Any]) -> ast.Assign:
-        return ast.Assign(str(c[0])[:-1], self.expr(c[1]), self.expr(c[2]), position=self.position(c[0]))
+    def branch(self, position: Position) -> ast.If:
+        s = self.s
+        s.need("(")
+        condition = self.inside(self.expr, ")")
+        s.need("{")
+        then = self.block()
+        otherwise: tuple[ast.Statement, ...] = ()
+        if s.accept("ELSE"):
+            s.need("{")
+            otherwise = self.block()
+        return ast.If(condition, then, otherwise, position=position)
 
-    def stmt_let(self, c: list[Any]) -> ast.Let:
-        return ast.Let(str(c[1]), self.expr(c[2]), position=self.position(c[1]))
+    def repeat(self, position: Position) -> ast.Repeat:
+        s = self.s
+        s.need("(")
+        variable = s.name()
+        s.need(",")
+        count = self.inside(self.expr, ")")
+        s.need("{")
+        return ast.Repeat(variable, count, self.block(), position=position)
 
-    def stmt_assert(self, c: list[Any]) -> ast.Assert:
-        return ast.Assert(self.expr(c[1]), position=self.position(c[0]))
+    def argument(self) -> ast.Tensor | ast.Expr | tuple[str, ast.Expr | ast.Group]:
+        s = self.s
+        if not s.matches(re.compile(r"[A-Za-z_]\w*\s*=(?!=)")):
+            return self.operand()
+        name = s.name()
+        s.need("=")
+        position = s.position()
+        if s.accept("{"):
+            return name, ast.Group(self.listed(self.expr, "}"), position=position)
+        return name, self.expr()
 
-    def stmt_if(self, c: list[Any]) -> ast.If:
-        otherwise = self.block(c[4].children) if len(c) == 5 else ()
-        return ast.If(self.expr(c[1]), self.block(c[2].children), otherwise, position=self.position(c[0]))
-
-    def stmt_repeat(self, c: list[Any]) -> ast.Repeat:
-        return ast.Repeat(str(c[1]), self.expr(c[2]), self.block(c[3].children), position=self.position(c[0]))
-
-    def stmt_invoke(self, c: list[Any]) -> ast.Invoke:
-        return ast.Invoke(str(c[0]), tuple(self.operand(e) for e in c[1:]), position=self.position(c[0]))
-
-    def operand(self, tree: Any) -> ast.Tensor | ast.Expr:
-        if tree.data == "operand":
-            return ast.Tensor(_tensor(tree.children[0]), position=self.position(tree))
-        return self.expr(tree)
+    def operand(self) -> ast.Tensor | ast.Expr:
+        position = self.s.position()
+        if self.s.sees("%"):
+            return ast.Tensor(self.tensor_name(), position=position)
+        return self.expr()
 
     # --- types and slices ---
 
-    def type(self, tree: Any) -> ast.Type:
-        *dims, dtype = tree.children
-        return ast.Type(tuple(self.expr(d) for d in dims), str(dtype), position=self.position(tree))
+    def type(self) -> ast.Type:
+        position = self.s.position()
+        dims: list[ast.Expr] = []
+        while True:
+            dtype = self.s.take(_DTYPE)
+            if dtype is not None:
+                return ast.Type(tuple(dims), dtype, position=position)
+            dims.append(self.dim("a dimension or an element type"))
+            if self.s.take(_BY) is None:
+                self.s.expected("'x' and the element type")
 
-    def slice(self, tree: Any) -> ast.Slice:
-        name, *axes = tree.children
-        buffer = str(name).lstrip("$").rstrip("[")
-        return ast.Slice(buffer, tuple(self.axis(a) for a in axes), position=self.position(name))
+    def dims(self) -> tuple[ast.Expr, ...]:
+        dims: list[ast.Expr] = []
+        if self.s.sees(")"):
+            return ()
+        while True:
+            dims.append(self.dim("a dimension"))
+            if self.s.take(_SEPARATOR) is None:
+                return tuple(dims)
 
-    def axis(self, tree: Any) -> ast.Axis:
-        if tree.data == "at":
-            index = self.expr(tree.children[0])
-            return ast.At(index, position=index.position)
-        if tree.data == "range":
-            parts = {p.data: self.expr(p.children[0]) for p in tree.children}
-            position = next((e.position for e in parts.values()), ast.NOWHERE)
-            return ast.Range(parts.get("first"), parts.get("last"), parts.get("every"), position=position)
-        entries = tuple(
-            (self.expr(e.children[0]), self.expr(e.children[1]))
-            for e in tree.children if getattr(e, "data", "") == "entry"
-        )
-        first = tree.children[0]
-        base = ast.Number(0) if getattr(first, "data", "") == "entry" else self.expr(first)
-        return ast.Walk(base, entries, position=self.position(tree))
+    def dim(self, what: str) -> ast.Expr:
+        s, position = self.s, self.s.position()
+        for opening, closing in ("{}", "()"):
+            if s.accept(opening):
+                return self.inside(self.expr, closing)
+        number = s.matches(_DIM_NUMBER)
+        if number is not None:
+            s.take(_DIM_NUMBER)
+            return ast.Number(int(number[1]) * {None: 1, "K": 1024, "M": 1024**2}[number[2]], position=position)
+        name = s.take(_DIM_NAME)
+        return ast.Name(name, position=position) if name is not None else s.expected(what)
+
+    def slice(self) -> ast.Slice:
+        s, position = self.s, self.s.position()
+        match = s.matches(_BUFFER)
+        if match is None:
+            s.expected("$buffer")
+        s.take(_BUFFER)
+        axes = self.listed(self.axis, "]") if match[2] else ()
+        return ast.Slice(match[1], axes, position=position)
+
+    def axis(self) -> ast.Axis:
+        s, position = self.s, self.s.position()
+        if s.accept("{"):
+            return ast.Walk(ast.Number(0), self.listed(self.entry, "}"), position=position)
+        start = None if s.sees(":") else self.expr()
+        if start is not None and s.accept("+"):
+            s.need("{")
+            return ast.Walk(start, self.listed(self.entry, "}"), position=position)
+        if not s.accept(":"):
+            assert start is not None
+            return ast.At(start, position=position)
+        stop = None if s.sees(":") or self.ends_axis() else self.expr()
+        step = self.expr() if s.accept(":") and not self.ends_axis() else None
+        return ast.Range(start, stop, step, position=position)
+
+    def ends_axis(self) -> bool:
+        return self.s.sees(",") or self.s.sees("]")
+
+    def entry(self) -> tuple[ast.Expr, ast.Expr]:
+        extent = self.expr()
+        self.s.need(":")
+        return extent, self.expr()
 
     # --- expressions ---
 
-    def expr(self, tree: Any) -> ast.Expr:
-        c, position = tree.children, self.position(tree)
-        match tree.data:
-            case "same":
-                return self.expr(c[0])
-            case "number":
-                return ast.Number(_integer(c[0]), position=position)
-            case "float":
-                return ast.Number(float(c[0]), position=position)
-            case "name":
-                return ast.Name(str(c[0]), position=position)
-            case "element":
-                return ast.Element(str(c[0])[:-1], self.expr(c[1]), position=position)
-            case "unary":
-                return ast.Unary(str(c[0]), self.expr(c[1]), position=position)
-            case "binary":
-                operator = "//" if c[1] == "/" else str(c[1])
-                return ast.Binary(operator, self.expr(c[0]), self.expr(c[2]), position=position)
-        return self._call(str(c[0]), tuple(self.expr(e) for e in c[1:]), position)
+    def expr(self, level: int = 0) -> ast.Expr:
+        if level == len(LEVELS):
+            return self.unary()
+        left = self.expr(level + 1)
+        while (sign := self.sign(level)) is not None:
+            right = self.expr(level + 1)
+            left = ast.Binary("//" if sign == "/" else sign, left, right, position=left.position)
+            if level == COMPARISON:
+                break
+        return left
 
-    def _call(self, name: str, arguments: tuple[ast.Expr, ...], position: Position) -> ast.Call:
+    def sign(self, level: int) -> str | None:
+        """Read an operator of the level, if one comes next."""
+        s = self.s
+        if s.sees("%") and not self.depth and s.matches(_STARTS_STATEMENT):
+            return None
+        if s.sees("+") and s.matches(re.compile(r"\+(?:\s|#[^\n]*)*\{")):
+            return None
+        return s.take(_SIGNS[level])
+
+    def unary(self) -> ast.Expr:
+        s, position = self.s, self.s.position()
+        for sign in "-!":
+            if s.sees(sign) and s.accept(sign):
+                return ast.Unary(sign, self.unary(), position=position)
+        return self.atom(position)
+
+    def atom(self, position: Position) -> ast.Expr:
+        s = self.s
+        if s.accept("("):
+            return self.inside(self.expr, ")")
+        value = s.number()
+        if value is not None:
+            return ast.Number(value, position=position)
+        # the bracket touches the name, so that an instruction after "register = value" is not taken for an index
+        element = s.matches(_ELEMENT)
+        if element is not None:
+            s.take(_ELEMENT)
+            return ast.Element(element[1], self.inside(self.expr, "]"), position=position)
+        name = s.name("a value")
+        if s.accept("("):
+            return self.call(name, self.listed(self.expr, ")"), position)
+        return ast.Name(name, position=position)
+
+    def call(self, name: str, arguments: tuple[ast.Expr, ...], position: Position) -> ast.Call:
         if name not in FUNCTIONS:
-            from oracle.errors import suggest
-
-            raise self.error(f"unknown function {name!r}{suggest(name, list(FUNCTIONS))}", position)
+            self.s.fail(f"unknown function {name!r}{suggest(name, list(FUNCTIONS))}", position)
         low, high = FUNCTIONS[name]
         if len(arguments) < low or (high is not None and len(arguments) > high):
             wanted = str(low) if low == high else f"at least {low}"
-            raise self.error(f"{name} takes {wanted} arguments, {len(arguments)} given", position)
+            self.s.fail(f"{name} takes {wanted} arguments, {len(arguments)} given", position)
         return ast.Call(name, arguments, position=position)
 
+    # --- brackets ---
 
-def _tensor(token: Any) -> str:
-    return str(token)[1:]
+    def inside(self, rule: Callable[[], T], closing: str) -> T:
+        """What a rule reads between brackets, the first of which is read."""
+        self.depth += 1
+        value = rule()
+        self.depth -= 1
+        self.s.need(closing)
+        return value
 
-
-def _integer(token: Any) -> int:
-    text = str(token).replace("_", "")
-    if text[-1] in _SUFFIX and not text.startswith("0x"):
-        return int(text[:-1]) * _SUFFIX[text[-1]]
-    return int(text, 0) if text.startswith("0x") else int(text)
+    def listed(self, rule: Callable[[], T], closing: str) -> tuple[T, ...]:
+        """A list with commas between brackets, the first of which is read."""
+        items: list[T] = []
+        self.depth += 1
+        if not self.s.sees(closing):
+            items.append(rule())
+            while self.s.accept(","):
+                items.append(rule())
+        self.depth -= 1
+        if not self.s.accept(closing):
+            self.s.expected(f"',' or {closing!r}")
+        return tuple(items)

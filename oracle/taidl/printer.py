@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oracle.taidl import ast
+from oracle.taidl.parser import COMPARISON, LEVELS
 
-_LEVELS = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">"), ("|",), ("&",), ("<<", ">>"), ("+", "-"),
-           ("*", "//", "%"))
-_LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
-_COMPARISON = 2
-_UNARY = len(_LEVELS)
+_LEVEL = {operator: level for level, operators in enumerate(LEVELS) for operator in operators}
+_UNARY = len(LEVELS)
 
 
 def print_isa(isa: ast.IsaDef) -> str:
@@ -72,7 +70,7 @@ def _expr(expr: ast.Expr, level: int) -> str:
         case ast.Binary(operator, left, right):
             own = _LEVEL[operator]
             # comparisons do not associate; all others do to the left
-            text = f"{_expr(left, own + (own == _COMPARISON))} {operator} {_expr(right, own + 1)}"
+            text = f"{_expr(left, own + (own == COMPARISON))} {operator} {_expr(right, own + 1)}"
             return text if level <= own else f"({text})"
 
 

@@ -1,0 +1,114 @@
+"""Reads TAIDL text piece by piece for the parser: spaces, comments, names, numbers, signs, and places for errors.
+
+Pieces are read on demand, because what ``x`` and ``%`` are depends on where they stand: ``16x64xi8`` is a type with
+three parts, ``%T`` a tensor at the start of a statement and the modulo by ``T`` within parentheses.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NoReturn
+
+from oracle.errors import Position, TaidlError
+
+_SPACE = re.compile(r"(?:\s|#[^\n]*)*")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"\w+|->|<-|&&|\|\||[=!<>]=|<<|>>|\S")
+_NUMBER = re.compile(r"0x[0-9A-Fa-f_]+\b|(?P<float>[0-9]+(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+))"
+                     r"|[0-9]+[KM]?\b")
+_SUFFIX = {"K": 1024, "M": 1024 * 1024}
+
+
+class Scanner:
+    """A place in a text; every reading method skips the space and the comments after what it read."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.at = 0
+        self._lines = [0, *(m.end() for m in re.finditer("\n", text))]
+        self._skip()
+
+    def _skip(self) -> None:
+        match = _SPACE.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
+
+    def position(self, at: int | None = None) -> Position:
+        """Line and column of an offset (by default, of the place)."""
+        at = self.at if at is None else at
+        line = bisect_right(self._lines, at)
+        return Position(self.file, line, at - self._lines[line - 1] + 1)
+
+    def fail(self, message: str, position: Position | None = None) -> NoReturn:
+        """Raise TaidlError at a position (by default, here)."""
+        raise TaidlError(message, position or self.position(), self.text)
+
+    def expected(self, what: str) -> NoReturn:
+        """Raise TaidlError for something else than what was expected."""
+        match = _WORD.match(self.text, self.at)
+        self.fail(f"expected {what}, found {repr(match.group()) if match else 'the end of the text'}")
+
+    # --- what comes next ---
+
+    @property
+    def done(self) -> bool:
+        return self.at == len(self.text)
+
+    def sees(self, sign: str) -> bool:
+        """Whether the text goes on with a sign."""
+        return self.text.startswith(sign, self.at)
+
+    def matches(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What a pattern matches here, without reading it."""
+        return pattern.match(self.text, self.at)
+
+    def take(self, pattern: re.Pattern[str]) -> str | None:
+        """Read what a pattern matches, or None."""
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            return None
+        self.at = match.end()
+        self._skip()
+        return match.group()
+
+    def accept(self, sign: str) -> bool:
+        """Read a sign if it comes next; a word only as a whole."""
+        end = self.at + len(sign)
+        if not self.text.startswith(sign, self.at):
+            return False
+        if sign[-1].isalnum() and (self.text[end:end + 1].isalnum() or self.text[end:end + 1] == "_"):
+            return False
+        self.at = end
+        self._skip()
+        return True
+
+    def need(self, sign: str) -> None:
+        """Read a sign that must come next."""
+        if not self.accept(sign):
+            self.expected(repr(sign))
+
+    def name(self, what: str = "a name") -> str:
+        """Read a name."""
+        name = self.take(_NAME)
+        return self.expected(what) if name is None else name
+
+    def number(self) -> int | float | None:
+        """Read a number (decimal, hexadecimal, with the suffix K or M, or a float), or None."""
+        match = self.matches(_NUMBER)
+        if match is None:
+            return None
+        text = match.group().replace("_", "")
+        self.at = match.end()
+        self._skip()
+        if match["float"]:
+            return float(text)
+        if text[-1] in _SUFFIX:
+            return int(text[:-1]) * _SUFFIX[text[-1]]
+        return int(text, 0) if text.startswith("0x") else int(text)
+
+    def integer(self) -> int:
+        """Read an integer that must come next."""
+        value = self.number()
+        return value if isinstance(value, int) else self.expected("an integer")
