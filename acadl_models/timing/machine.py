@@ -27,18 +27,15 @@ from acadl_models.acadl import (
     RegisterFile,
 )
 from acadl_models.acadl.latency import Expression, LatencyError
-from oracle.accesses import accesses
+from oracle.accesses import ITEM_BYTES, accesses
 from oracle.affine import Affine
 from oracle.errors import GraphError, StreamError
 from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 
-ELEMENT_BITS = {"i1": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "f16": 16, "bf16": 16, "i32": 32, "u32": 32, "f32": 32,
-                "i64": 64, "u64": 64, "f64": 64}
-
 
 def element_bits(dtype: str) -> int:
     """Bits that an element takes in a buffer (a truth value takes a byte)."""
-    return ELEMENT_BITS[dtype]
+    return 8 * ITEM_BYTES[dtype]
 
 
 def word_axes(buffer: Buffer, data_width: int) -> int | None:

@@ -45,6 +45,11 @@ def extreme(parts: tuple[Pair, Pair]) -> Pair:
     return f"(max({a}, {b}) - min({a}, 7, {b}))", lambda v: max(f(v), g(v)) - min(f(v), 7, g(v))
 
 
+def rounded_up(parts: tuple[Pair, Pair]) -> Pair:
+    (a, f), (b, g) = parts
+    return f"cdiv({a}, {b})", lambda v: -(-f(v) // g(v))
+
+
 def expressions() -> st.SearchStrategy[Pair]:
     numbers = st.integers(0, 20).map(lambda n: (str(n), lambda v: n))
     names = st.sampled_from(NAMES).map(lambda name: (name, lambda v: v[name]))
@@ -55,7 +60,7 @@ def expressions() -> st.SearchStrategy[Pair]:
             st.tuples(inner, st.booleans(), inner).map(logical),
             st.tuples(inner, inner, inner).map(choice),
             st.tuples(inner, inner).map(extreme),
-            st.tuples(inner, inner).map(lambda p: (f"cdiv({p[0][0]}, {p[1][0]})", lambda v: -(-p[0][1](v) // p[1][1](v)))),
+            st.tuples(inner, inner).map(rounded_up),
             inner.map(lambda p: (f"(-{p[0]})", lambda v: -p[1](v))),
             inner.map(lambda p: (f"(not {p[0]})", lambda v: int(not p[1](v)))),
         )

@@ -19,10 +19,12 @@ from acadl_models.acadl import (
 from oracle.affine import Affine
 from oracle.resolved import (
     Buffer,
+    Op,
     Read,
     ResolvedInstr,
     ResolvedNode,
     ResolvedStream,
+    Statement,
     TensorType,
     Window,
     WindowDim,
@@ -56,17 +58,23 @@ def instr(
     registers: Mapping[str, Index] | None = None,
 ) -> ResolvedInstr:
     """An instruction that reads, then writes and accumulates into the windows given."""
-    statements: list[Read | Write] = [Read(f"%r{i}", w, TensorType(w.shape, "i8")) for i, w in enumerate(reads)]
+    statements: list[Statement] = [Read(f"%r{i}", w, TensorType(w.shape, "i8")) for i, w in enumerate(reads)]
     statements += [Write(f"%w{i}", w, TensorType(w.shape, "i8")) for i, w in enumerate(writes)]
     for i, w in enumerate(accumulates):
         kind = TensorType(w.shape, "i8")
-        statements += [Read(f"%a{i}", w, kind), Write(f"%s{i}", w, kind, "accumulate")]
+        statements += [
+            Read(f"%a{i}", w, kind),
+            Op(f"%s{i}", "add", (f"%a{i}", f"%a{i}"), (), kind),
+            Write(f"%s{i}", w, kind, "accumulate"),
+        ]
     pairs = tuple((k, Affine.of(v)) for k, v in (attributes or {}).items())
     state = tuple((k, Affine.of(v)) for k, v in (registers or {}).items())
     return ResolvedInstr(mnemonic, pairs, state, tuple(statements), 0)
 
 
-def stream(*body: ResolvedNode, hbm_bytes: int = 1 << 16, parameters: Mapping[str, int] | None = None) -> ResolvedStream:
+def stream(
+    *body: ResolvedNode, hbm_bytes: int = 1 << 16, parameters: Mapping[str, int] | None = None
+) -> ResolvedStream:
     """A stream over ``hbm``, ``mem`` and ``acc`` (ROWS x COLS i8 each) and the register-file buffer ``regs``."""
     buffers = (
         Buffer("hbm", (hbm_bytes,), "i8"), Buffer("mem", (ROWS, COLS), "i8"), Buffer("acc", (ROWS, COLS), "i8"),
