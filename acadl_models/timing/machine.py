@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias, Union
 
 import numpy as np
@@ -295,7 +295,7 @@ class _Binder:
         self.graph = graph
         self.buffers = {b.name: b for b in stream.buffers}
         self.buffers.setdefault("hbm", Buffer("hbm", (stream.hbm_bytes,), "i8"))
-        self.parameters = dict(stream.parameters)
+        self.parameters = frozenset(name for name, _ in stream.parameters)
         self.faults: list[str] = []
         self.instructions: list[StaticInstruction] = []
 
@@ -311,91 +311,140 @@ class _Binder:
         used: dict[str, set[str]] = {}
         for access in found:
             used.setdefault(access.window.buffer, set()).add(access.kind)
-        takers = self._takers(node, used)
-        static = StaticInstruction(len(self.instructions), node, plans, takers, self._routes(takers))
+        key = tuple((buffer, tuple(sorted(kinds))) for buffer, kinds in sorted(used.items()))
+        takers, why = _takers(self.graph, node.mnemonic, key)
+        if why:
+            self.faults.append(f"no unit processes {node.mnemonic!r}: {why}")
+        stages = tuple(takers)
+        names = frozenset(name for name, _ in (*node.attributes, *node.registers)) | self.parameters
+        storages = tuple(sorted({(bank.storage, plan.is_read) for plan in plans for bank in plan.banks}))
+        self.faults += _unknown_names(self.graph, node.mnemonic, stages, storages, names)
+        static = StaticInstruction(len(self.instructions), node, plans, takers, _routes(self.graph, stages))
         self.instructions.append(static)
-        for unit in takers.values():
-            self._check_names(static, unit)
         return static
 
     def _plan(self, node: ResolvedInstr, access: Access) -> AccessPlan | None:
-        name = access.window.buffer
-        banks = self.graph.buffers.get(name)
-        if not banks:
-            self.faults.append(
-                f"{node.mnemonic} {access.kind}s buffer {name!r}, which lies in no storage of the graph "
-                f"(its buffers: {', '.join(sorted(self.graph.buffers)) or 'none'})"
-            )
+        place = _place(self.graph, self.buffers[access.window.buffer])
+        if isinstance(place, str):
+            self.faults.append(f"{node.mnemonic} {access.kind}s {place}")
             return None
-        buffer = self.buffers[name]
-        place = self.graph[banks[0].storage]
-        if isinstance(place, RegisterFile):
-            users = {u.name for u in (*self.graph.readers(place), *self.graph.writers(place))}
-            return AccessPlan(access, buffer, len(users) > 1, (), place.data_width, ())
-        storages = [s for b in banks if isinstance(s := self.graph[b.storage], DataStorage)]
-        widths = {s.data_width for s in storages}
-        if len(widths) != 1 or word_axes(buffer, storages[0].data_width) is None:
-            self.faults.append(
-                f"buffer {name!r} ({'x'.join(map(str, buffer.shape))} {buffer.dtype}) does not divide into words of "
-                f"{', '.join(f'{s.name}: {s.data_width} bits' for s in storages)}"
-            )
-            return None
-        ordered = tuple(sorted(banks, key=lambda b: b.start))
-        ports = tuple(s.port_width for b in ordered if isinstance(s := self.graph[b.storage], DataStorage))
-        return AccessPlan(access, buffer, True, ordered, storages[0].data_width, ports)
+        return AccessPlan(access, self.buffers[access.window.buffer], *place)
 
-    def _takers(self, node: ResolvedInstr, used: Mapping[str, set[str]]) -> dict[str, FunctionalUnit]:
-        """The first unit of each stage that processes the mnemonic and reaches all that the instruction touches."""
-        takers: dict[str, FunctionalUnit] = {}
-        refused: list[str] = []
-        for stage in self.graph.stages:
-            for unit in self.graph.units(stage):
-                if node.mnemonic in unit.to_process and stage.name not in takers:
-                    missing = missing_edges(self.graph, unit, used)
-                    if missing:
-                        refused.append(f"{unit} has no edge {', '.join(missing)}")
-                    else:
-                        takers[stage.name] = unit
-        if not takers:
-            why = "; ".join(refused) or "it is in the to_process of none"
-            self.faults.append(f"no unit processes {node.mnemonic!r}: {why}")
-        return takers
 
-    def _routes(self, takers: Mapping[str, FunctionalUnit]) -> frozenset[str]:
-        routed: set[str] = set()
-        work: list[PipelineStage] = [s for s in self.graph.stages if s.name in takers]
-        while work:
-            stage = work.pop()
-            if stage.name not in routed:
-                routed.add(stage.name)
-                work += self.graph.predecessors(stage)
-        return frozenset(routed)
+@lru_cache(maxsize=256)
+def _place(
+    graph: ArchitectureGraph, buffer: Buffer
+) -> tuple[bool, tuple[Bank, ...], int, tuple[int, ...]] | str:
+    """The part of an :class:`AccessPlan` that the buffer decides, or why it has no place."""
+    banks = graph.buffers.get(buffer.name)
+    if not banks:
+        placed = ", ".join(sorted(graph.buffers)) or "none"
+        return f"buffer {buffer.name!r}, which lies in no storage of the graph (its buffers: {placed})"
+    place = graph[banks[0].storage]
+    if isinstance(place, RegisterFile):
+        users = {u.name for u in (*graph.readers(place), *graph.writers(place))}
+        return len(users) > 1, (), place.data_width, ()
+    ordered = tuple(sorted(banks, key=lambda b: b.start))
+    storages = [s for b in ordered if isinstance(s := graph[b.storage], DataStorage)]
+    widths = {s.data_width for s in storages}
+    if len(widths) != 1 or word_axes(buffer, storages[0].data_width) is None:
+        words = ", ".join(f"{s.name}: {s.data_width} bits" for s in storages)
+        shape = "x".join(map(str, buffer.shape))
+        return f"buffer {buffer.name!r} ({shape} {buffer.dtype}), which does not divide into words of {words}"
+    return True, ordered, storages[0].data_width, tuple(s.port_width for s in storages)
 
-    def _check_names(self, static: StaticInstruction, unit: FunctionalUnit) -> None:
-        mnemonic = static.node.mnemonic
-        known = {n for n, _ in (*static.node.attributes, *static.node.registers)} | set(self.parameters)
-        interval = unit.interval_of(mnemonic)
-        expressions: list[tuple[str, Expression, set[str]]] = [(f"{unit}: latency", unit.latency_of(mnemonic), known)]
-        if interval is not None:
-            expressions.append((f"{unit}: interval", interval, known))
-        for plan in static.plans:
-            for bank in plan.banks:
-                storage = self.graph[bank.storage]
-                if isinstance(storage, MemoryInterface):
-                    attribute = "read_latency" if plan.is_read else "write_latency"
-                    whole = storage.latencies()[attribute]
-                    expressions.append((f"{storage}: {attribute}", whole, known | {"words", "bytes"}))
-        for name in static.routed - set(static.takers):
-            stage = self.graph[name]
-            if isinstance(stage, PipelineStage) and not isinstance(stage, InstructionFetchStage):
-                expressions.append((f"{stage}: latency", stage.latencies()["latency"], known))
-        for where, expression, names in expressions:
-            unknown = sorted(expression.names - names)
-            if unknown:
-                self.faults.append(
-                    f"{where} {expression.text!r} names {', '.join(unknown)}, unknown for {mnemonic!r} "
-                    f"(known: {', '.join(sorted(names))})"
-                )
+
+Used: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""The buffers that an instruction touches, each with its kinds of access."""
+
+
+@lru_cache(maxsize=1024)
+def _takers(graph: ArchitectureGraph, mnemonic: str, used: Used) -> tuple[Mapping[str, FunctionalUnit], str]:
+    """The first unit of each stage that processes the mnemonic and reaches all that is touched; if none, why."""
+    takers: dict[str, FunctionalUnit] = {}
+    refused: list[str] = []
+    touched = {buffer: set(kinds) for buffer, kinds in used}
+    for stage in graph.stages:
+        for unit in graph.units(stage):
+            if mnemonic in unit.to_process and stage.name not in takers:
+                missing = missing_edges(graph, unit, touched)
+                if missing:
+                    refused.append(f"{unit} has no edge {', '.join(missing)}")
+                else:
+                    takers[stage.name] = unit
+    why = "" if takers else "; ".join(refused) or "it is in the to_process of none"
+    return takers, why
+
+
+@lru_cache(maxsize=1024)
+def _routes(graph: ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
+    """The stages from which one of ``stages`` can be reached, themselves included."""
+    routed: set[str] = set()
+    work: list[PipelineStage] = [s for s in graph.stages if s.name in stages]
+    while work:
+        stage = work.pop()
+        if stage.name not in routed:
+            routed.add(stage.name)
+            work += graph.predecessors(stage)
+    return frozenset(routed)
+
+
+@lru_cache(maxsize=4096)
+def _unknown_names(
+    graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
+    known: frozenset[str],
+) -> tuple[str, ...]:
+    """Latencies on the way of an instruction that name what neither it nor the ISA has; ``storages`` with is_read."""
+    expressions: list[tuple[str, Expression, frozenset[str]]] = []
+    for name in takers:
+        for unit in graph.units(_stage(graph, name)):
+            if mnemonic in unit.to_process:
+                expressions.append((f"{unit}: latency", unit.latency_of(mnemonic), known))
+                interval = unit.interval_of(mnemonic)
+                if interval is not None:
+                    expressions.append((f"{unit}: interval", interval, known))
+    for name, is_read in storages:
+        storage = graph[name]
+        attribute = "read_latency" if is_read else "write_latency"
+        if isinstance(storage, MemoryInterface):
+            whole = storage.latencies()[attribute]
+            expressions.append((f"{storage}: {attribute}", whole, known | {"words", "bytes"}))
+    for name in sorted(_routes(graph, takers) - set(takers)):
+        stage = _stage(graph, name)
+        if not isinstance(stage, InstructionFetchStage):
+            expressions.append((f"{stage}: latency", stage.latencies()["latency"], known))
+    return tuple(
+        f"{where} {expression.text!r} names {', '.join(sorted(expression.names - names))}, unknown for {mnemonic!r} "
+        f"(known: {', '.join(sorted(names))})"
+        for where, expression, names in expressions
+        if expression.names - names
+    )
+
+
+def _stage(graph: ArchitectureGraph, name: str) -> PipelineStage:
+    stage = graph[name]
+    assert isinstance(stage, PipelineStage)
+    return stage
+
+
+def fetch_cycles(program: Program) -> int:
+    """Cycles from the start to the end of a fetch; GraphError for an unknown name or a value below its least."""
+    fetcher, memory = program.graph.instruction_memory(program.fetch)
+    assert isinstance(memory, MemoryInterface)
+    words = memory.port_width
+    values = {**program.parameters, "words": words, "bytes": -(-words * memory.data_width // 8)}
+    cycles = 0
+    for where, expression, least in (
+        (f"{memory}: read_latency", memory.latencies()["read_latency"], 1),
+        (f"{fetcher}: latency", fetcher.latency_of("*"), 0),
+    ):
+        unknown = sorted(expression.names - set(values))
+        if unknown:
+            known = ", ".join(sorted(values))
+            fault = f"{where} {expression.text!r} names {', '.join(unknown)}, unknown for a fetch (known: {known})"
+            raise GraphError(program.graph.name, [fault])
+        cycles += evaluate_latency(program.graph, where, expression, values, least, "fetch")
+    return cycles
 
 
 def evaluate_latency(

@@ -14,7 +14,15 @@ import numpy as np
 
 from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, MemoryInterface, PipelineStage
 from acadl_models.acadl.latency import Expression
-from acadl_models.timing.machine import AccessPlan, Program, Request, StaticInstruction, bind, evaluate_latency
+from acadl_models.timing.machine import (
+    AccessPlan,
+    Program,
+    Request,
+    StaticInstruction,
+    bind,
+    evaluate_latency,
+    fetch_cycles,
+)
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
 from oracle.errors import GraphError
 from oracle.resolved import ResolvedStream
@@ -152,10 +160,8 @@ class _Simulator:
         }
         self.order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
         self.storages = {s.name: _Storage(s) for s in self.graph.storages}
-        self.fetcher, memory = self.graph.instruction_memory(program.fetch)
-        assert isinstance(memory, MemoryInterface)
-        self.memory = memory
-        self.fetch_cycles = self._fetch_cycles()
+        self.memory = self.graph.instruction_memory(program.fetch)[1]
+        self.fetch_cycles = fetch_cycles(program)
         self.issue_buffer: list[_Instance] = []
         self.alive: list[_Instance] = []  # fetched and not finished, in program order
         self.now = 0
@@ -362,22 +368,6 @@ class _Simulator:
             self.requested += count
             self.fetches += 1
             self.changed = True
-
-    def _fetch_cycles(self) -> int:
-        words = self.memory.port_width
-        values = {**self.program.parameters, "words": words, "bytes": -(-words * self.memory.data_width // 8)}
-        cycles = 0
-        for where, expression, least in (
-            (f"{self.memory}: read_latency", self.memory.latencies()["read_latency"], 1),
-            (f"{self.fetcher}: latency", self.fetcher.latency_of("*"), 0),
-        ):
-            unknown = sorted(expression.names - set(values))
-            if unknown:
-                known = ", ".join(sorted(values))
-                fault = f"{where} {expression.text!r} names {', '.join(unknown)}, unknown for a fetch (known: {known})"
-                raise GraphError(self.graph.name, [fault])
-            cycles += evaluate_latency(self.graph, where, expression, values, least, "fetch")
-        return cycles
 
     # --- what is reported -----------------------------------------------------------------------------------
     def _count_request(self, storage: _Storage, request: Request) -> None:
