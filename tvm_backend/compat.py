@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import tvm
-import tvm_ffi
-from tvm import relax
-from tvm.relax.dpl import is_const, is_op, wildcard
-from tvm.relax.dpl.pattern import DFPattern
 
-__all__ = [
-    "Binding", "Call", "DFPattern", "Expr", "Function", "GlobalVar", "IRModule", "IMPORT_ERRORS", "Tensor", "Var",
-    "attr", "attr_ints", "bindings", "build", "call_external", "compile_vm", "const_value", "constant", "dtype_of",
-    "ensure_dataflow", "from_exported_program", "from_json", "from_onnx", "fuse_by_pattern", "is_composite", "is_const",
-    "is_constant", "is_op", "is_tensor", "is_tuple_get", "is_var", "make_call", "make_function", "op_name", "outputs_of",
-    "packed_functions", "register_tag", "rename", "replace_main", "scalar_of", "shape_of", "symbolic_dims", "to_json",
-    "to_tvm", "torch_decompositions", "tuple_fields", "unsupported_onnx_operators", "version", "wildcard",
-]
+_torch = sys.modules.get("torch")
+if _torch is None:  # TVM imports torch when it finds it, which doubles its own time of import and serves nobody here
+    sys.modules["torch"] = None  # type: ignore[assignment]
+try:
+    import tvm
+    import tvm_ffi
+    from tvm import relax
+    from tvm.relax.dpl import is_const, is_op, wildcard
+    from tvm.relax.dpl.pattern import DFPattern
+finally:
+    if _torch is None:
+        del sys.modules["torch"]
+
+__all__ = ["DFPattern", "is_const", "is_op", "wildcard"]  # TVM's own, taken as they are
 
 Expr: TypeAlias = relax.Expr
 Var: TypeAlias = relax.Var
@@ -89,7 +91,8 @@ def has_static_type(expr: Any) -> bool:
         if isinstance(ty, relax.TupleType):
             return all(static(f) for f in ty.fields)
         if isinstance(ty, relax.TensorType):
-            return isinstance(ty.shape, relax.ShapeExpr) and all(isinstance(d, tvm.tirx.IntImm) for d in ty.shape.values)
+            dims = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else [None]
+            return all(isinstance(d, tvm.tirx.IntImm) for d in dims)
         if isinstance(ty, relax.ShapeType):
             return ty.values is not None and all(isinstance(d, tvm.tirx.IntImm) for d in ty.values)
         return True
@@ -128,7 +131,7 @@ def op_name(expr: Any) -> str | None:
 
 
 def attr(call: Any, name: str) -> Any:
-    """Attribute ``name`` of a call as a plain Python value (numbers, strings, None; see :func:`attr_ints` for lists)."""
+    """Attribute ``name`` of a call as a number, string or None (see :func:`attr_ints` for lists)."""
     return scalar_of(getattr(call.attrs, name))
 
 
@@ -309,7 +312,7 @@ def fuse_by_pattern(
 
         return run
 
-    items = [(name, pattern, {}, guarded(check)) for name, pattern, check in patterns]
+    items: list[tuple[Any, ...]] = [(name, pattern, {}, guarded(check)) for name, pattern, check in patterns]
     result = relax.transform.FuseOpsByPattern(items, bind_constants=True, annotate_codegen=False)(module)
     if failure:
         raise failure[0]
@@ -317,7 +320,7 @@ def fuse_by_pattern(
 
 
 def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) -> Call:
-    """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple when there are several)."""
+    """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
     types = [r.ty for r in results]
     ty = types[0] if len(types) == 1 else relax.TupleType(types)
     return relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
@@ -386,7 +389,7 @@ def from_onnx(model: Any) -> IRModule:
                 raise ConversionError(node, name, error) from error
 
         def _named(self, expr: Any, name: str) -> Any:
-            """Emit nested calls one by one; the heaviest operator among them, else the last, gets the node's own name."""
+            """Emit nested calls one by one; the heaviest operator, else the last, gets the node's own name."""
             operators: list[str | None] = []
             relax.analysis.post_order_visit(expr, lambda e: operators.append(op_name(e)))
             anchor = next((o for o in operators if o in NAMED_OPERATORS), op_name(expr))

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from mapper.options import OptionValue
 from mapper.workload import Workload
 
 if TYPE_CHECKING:
     from mapper.search import Plan
 
+__all__ = [
+    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Region", "Step", "TensorSpec", "Value",
+]
+
 Layout: TypeAlias = Literal["row-major", "nhwc"]
-OptionValue: TypeAlias = int | float | str | bool
 
 
 @dataclass(frozen=True)

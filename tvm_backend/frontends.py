@@ -67,8 +67,8 @@ def load(
     if kind.startswith("tvm.") and kind.endswith("IRModule"):
         return load_relax(source, name or "network")
     raise ModelError(
-        f"expected the path of an ONNX file, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a "
-        f"Relax IRModule, found {kind}"
+        "expected the path of an ONNX file, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or "
+        f"a Relax IRModule, found {kind}"
     )
 
 

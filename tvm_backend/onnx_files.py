@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def read_onnx(path: Path) -> "onnx.ModelProto":
     """Read and check an ONNX file with its external data."""
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 
     if not path.exists():
         raise ModelError(f"{path}: no such file")
@@ -23,7 +23,8 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
     try:
         proto = onnx.load(path)
     except DecodeError as error:
-        raise ModelError(f"{path}: not an ONNX file, or cut short: {error} ({path.stat().st_size} bytes read)") from error
+        size = path.stat().st_size
+        raise ModelError(f"{path}: not an ONNX file, or cut short: {error} ({size} bytes read)") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     except (ValueError, RuntimeError, onnx.checker.ValidationError) as error:

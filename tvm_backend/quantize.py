@@ -57,13 +57,15 @@ INT8_SYMMETRIC = Scheme()
 
 
 def quantize(
-    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample], scheme: Scheme = INT8_SYMMETRIC
+    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample],
+    scheme: Scheme = INT8_SYMMETRIC,
 ) -> "onnx.ModelProto":
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
-    has one input; for a torch module the first one is also what it is exported on. Raises :class:`~oracle.errors.ModelError` for a network that cannot be read or is already quantized,
-    and :class:`~oracle.errors.InputError` for samples that do not fit.
+    has one input; for a torch module the first one is also what it is exported on. Raises
+    :class:`~oracle.errors.ModelError` for a network that cannot be read or is already quantized, and
+    :class:`~oracle.errors.InputError` for samples that do not fit.
     """
     from onnxruntime.quantization import QuantType
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer

@@ -1,4 +1,4 @@
-"""Running compiled networks: arrays in, arrays out, with each step on the oracle, the interpreter, or another executor."""
+"""Running compiled networks: arrays in, arrays out, each step on the oracle, the interpreter, or another executor."""
 
 from __future__ import annotations
 

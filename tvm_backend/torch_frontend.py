@@ -51,7 +51,8 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
 
     if example_inputs is None:
         raise InputError(
-            f"{name}: a torch.nn.Module needs example_inputs: a tensor or a tuple of tensors of the shapes to compile for"
+            f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
+            "compile for"
         )
     if isinstance(example_inputs, torch.Tensor | np.ndarray):
         example_inputs = (example_inputs,)

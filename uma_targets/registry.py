@@ -1,4 +1,4 @@
-"""Targets by name: the built-in ones, and those that other packages offer in the entry-point group ``archloom.targets``.
+"""Targets by name: those built in, and those that other packages offer in the entry-point group ``archloom.targets``.
 
 An entry point names a subclass of :class:`~tvm_backend.uma.backend.UMABackend`; it is imported when it is first used.
 """
@@ -49,7 +49,8 @@ def add(backend: "UMABackend") -> None:
             raise TargetError(
                 f"target {name!r} is registered already, by {_origin(taken)}; {_origin(backend)} needs another name"
             )
-        if taken is None and name in BUILT_IN and f"{type(backend).__module__}:{type(backend).__name__}" != BUILT_IN[name]:
+        own = f"{type(backend).__module__}:{type(backend).__name__}"
+        if taken is None and BUILT_IN.get(name, own) != own:
             raise TargetError(f"target {name!r} is built in; {_origin(backend)} needs another name")
         backend.validate()
         _loaded[name] = backend

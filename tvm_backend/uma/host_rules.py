@@ -9,21 +9,22 @@ from tvm_backend import compat
 
 HEAVY = frozenset({
     "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "matmul", "einsum",
-    "nn.attention", "nn.attention_bias", "nn.max_pool2d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d", "nn.softmax",
-    "nn.log_softmax", "nn.layer_norm", "nn.group_norm", "nn.batch_norm", "nn.rms_norm", "nn.instance_norm", "mean",
-    "sum", "max", "min", "prod", "variance", "std", "cumsum", "nn.gelu", "erf", "image.resize2d",
+    "nn.attention", "nn.attention_bias", "nn.max_pool2d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d",
+    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.group_norm", "nn.batch_norm", "nn.rms_norm",
+    "nn.instance_norm", "mean", "sum", "max", "min", "prod", "variance", "std", "cumsum", "nn.gelu", "erf",
+    "image.resize2d",
 })
 """Operators on which TVM's untuned LLVM code is much slower than XLA's."""
 
 TRANSLATABLE = frozenset({
-    "abs", "add", "astype", "broadcast_to", "ceil", "clip", "concat", "cos", "cumsum", "dequantize", "divide", "equal",
-    "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "greater", "greater_equal", "less", "less_equal",
-    "log", "logical_and", "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
-    "negative", "nn.adaptive_avg_pool2d", "nn.attention", "nn.attention_bias", "nn.avg_pool2d", "nn.avg_pool3d",
-    "nn.batch_norm", "nn.conv1d", "nn.conv2d", "nn.dropout", "nn.gelu", "nn.gelu_tanh", "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax",
-    "nn.max_pool2d", "nn.pad", "nn.relu", "nn.silu", "nn.softmax", "not_equal", "permute_dims", "power", "prod",
-    "quantize", "reshape", "rsqrt", "sigmoid", "sin", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "subtract",
-    "sum", "take", "tanh", "variance", "where",
+    "abs", "add", "astype", "broadcast_to", "ceil", "clip", "concat", "cos", "cumsum", "dequantize", "divide",
+    "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "greater", "greater_equal", "less",
+    "less_equal", "log", "logical_and", "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min",
+    "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention", "nn.attention_bias", "nn.avg_pool2d",
+    "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv2d", "nn.dropout", "nn.gelu", "nn.gelu_tanh",
+    "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu", "nn.silu", "nn.softmax",
+    "not_equal", "permute_dims", "power", "prod", "quantize", "reshape", "rsqrt", "sigmoid", "sin", "split", "sqrt",
+    "square", "squeeze", "stack", "strided_slice", "subtract", "sum", "take", "tanh", "variance", "where",
 })
 """Operators that :mod:`tvm_backend.host_ops` translates to JAX."""
 

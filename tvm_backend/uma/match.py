@@ -17,7 +17,6 @@ import numpy as np
 from tvm_backend import compat
 
 UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
-ANCHORS = frozenset({"nn.conv2d", "matmul", "add"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +146,8 @@ def pick_name(candidates: list[str], default: str) -> str:
 CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
 ATTRIBUTES: dict[str, Callable[[Any, str], Any]] = {
-    **{k: compat.attr_ints for k in ("strides", "padding", "dilation", "pool_size")},
-    **{k: compat.attr for k in ("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout")},
+    **dict.fromkeys(("strides", "padding", "dilation", "pool_size"), compat.attr_ints),
+    **dict.fromkeys(("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout"), compat.attr),
 }
 
 
@@ -163,7 +162,8 @@ def _stage(call: Any, name: str | None) -> Stage:
     if name == "nn.relu":
         return Stage("relu", shape)
     if name == "clip":
-        return Stage("clip", shape, low=float(compat.scalar_of(call.args[1])), high=float(compat.scalar_of(call.args[2])))
+        low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
+        return Stage("clip", shape, low=low, high=high)
     if name == "nn.max_pool2d":
         return Stage("max_pool2d", shape, attrs={k: ATTRIBUTES[k](call, k) for k in POOL_ATTRIBUTES})
     raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")
@@ -178,7 +178,9 @@ def _operand(expr: Any, lookup: Lookup, index: int) -> QTensor:
         inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
     if compat.op_name(inner) != "dequantize":
         kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
-        raise NotQuantized(f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here")
+        raise NotQuantized(
+            f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here"
+        )
     return _dequantized(inner, permutation)
 
 
@@ -196,9 +198,9 @@ def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
 def _bias(expr: Any, lookup: Lookup) -> QTensor | None:
     """A dequantized constant of integers wider than a byte, as it is added to sums."""
     inner = lookup(expr) if compat.is_var(expr) else None
-    if compat.op_name(inner) == "reshape":
+    if inner is not None and compat.op_name(inner) == "reshape":
         inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else None
-    if compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
+    if inner is None or compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
         return None
     tensor = _dequantized(inner, None)
     return tensor if tensor.dtype == "int32" else None

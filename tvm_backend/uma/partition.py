@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from oracle.errors import ModelError
 from tvm_backend import compat
 from tvm_backend.compiled import OptionValue
 from tvm_backend.passes import bind_parameters, duplicate_dequantize
@@ -98,14 +97,3 @@ def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:
         if any(user not in inside for user in users):
             return str(var.name)
     return None
-
-
-def explain(call: Any, lookup: Callable[[Any], Any]) -> str:
-    """Why an anchor that no pattern matched stays on the host."""
-    try:
-        read(call, lookup)
-    except NotQuantized as error:
-        return str(error)
-    except ModelError as error:
-        return str(error)
-    return "its result is not requantized in the form that a pattern of the target matches"

@@ -13,7 +13,7 @@ import numpy as np
 
 from tvm_backend.compiled import OptionValue
 from tvm_backend.uma.backend import Verdict
-from tvm_backend.uma.match import QTensor, QuantizedOp, Stage
+from tvm_backend.uma.match import QuantizedOp, Stage
 
 Rule: TypeAlias = Callable[[QuantizedOp], str | None]
 
@@ -47,7 +47,7 @@ def int8_result(op: QuantizedOp) -> str | None:
         if stage.kind == "quantize":
             if stage.dtype != "int8":
                 return f"the result is quantized to {stage.dtype}"
-            if np.any(stage.zero_point):
+            if stage.zero_point is not None and np.any(stage.zero_point):
                 return f"the result has zero point {_show(stage.zero_point)}"
             if stage.scale is None or stage.scale.size != 1:
                 return "the result has one scale per channel"
@@ -78,9 +78,10 @@ def int32_bias(op: QuantizedOp) -> str | None:
 
 
 def activation_saturates(op: QuantizedOp) -> str | None:
-    """The activation is ReLU, or a clip from 0 to a bound that is not below the largest int8 value.
+    """The activation is ReLU, or a clip from 0 to a bound that is at least the largest int8 value.
 
-    Gemmini has no upper bound in mvout: saturation at 127 is the bound, so ReLU6 is exact when 6 / scale is 127 or more.
+    Gemmini has no upper bound in mvout: saturation at 127 is the bound. So ReLU6 is exact when 6 / scale is
+    127 or more.
     """
     scale = result_scale(op)
     for stage in op.stages:
@@ -163,7 +164,9 @@ def pool_in_mvout(op: QuantizedOp) -> str | None:
     return None
 
 
-QUANTIZATION: tuple[Rule, ...] = (int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates)
+QUANTIZATION: tuple[Rule, ...] = (
+    int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates,
+)
 CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pool_in_mvout)
 MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)
@@ -184,7 +187,7 @@ def all_of(anchor: str, rules: tuple[Rule, ...]) -> Callable[[QuantizedOp, Mappi
     return predicate
 
 
-# numbers of an operator ------------------------------------------------------------------------------------------------
+# numbers of an operator ---------------------------------------------------------------------------------------------
 
 
 def scalar(scale: np.ndarray) -> np.float32:
@@ -217,7 +220,3 @@ def requantization_scale(op: QuantizedOp) -> float:
 def _show(values: np.ndarray) -> str:
     flat = np.asarray(values).reshape(-1)
     return f"{flat[0]:.6g}" if flat.size == 1 else f"{flat[0]:.6g} and {flat.size - 1} more"
-
-
-def is_activation(tensor: QTensor) -> bool:
-    return not tensor.is_constant
