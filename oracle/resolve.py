@@ -88,7 +88,7 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     state = {k: Affine(v) for k, v in isa.initial_registers().items()}
     body = resolver.nodes(_Numbering(specializers(isa)).nodes(stream.body, ""), state, _Scope())
     return ResolvedStream(
-        stream.name, stream.isa, stream.parameters, tuple(resolver.buffers.values()), stream.arguments,
+        stream.name, stream.isa, isa.parameters, tuple(resolver.buffers.values()), stream.arguments,
         stream.results, stream.hbm_bytes, tuple(body),
     )
 

@@ -12,21 +12,22 @@ from oracle.taidl.isa import Isa
 
 
 def validate(stream: Stream, isa: Isa) -> None:
-    """StreamError for the first thing in ``stream`` that does not fit ``isa``, with its place in the stream."""
+    """StreamError for the first thing in ``stream`` that does not fit ``isa``, with its place in the stream.
+
+    Parameters that the stream does not name may have any value.
+    """
     if stream.isa != isa.name:
         raise StreamError(f"stream {stream.name}: expected ISA {isa.name!r}, found {stream.isa!r}")
-    if dict(stream.parameters) != dict(isa.parameters):
-        raise StreamError(f"stream {stream.name}: {_parameters(dict(stream.parameters), dict(isa.parameters))}")
+    expected = dict(isa.parameters)
+    for name, value in stream.parameters:
+        if name not in expected:
+            raise StreamError(f"stream {stream.name}: unknown parameter {name!r}{suggest(name, list(expected))}")
+        if value != expected[name]:
+            raise StreamError(
+                f"stream {stream.name}: expected parameter {name}={expected[name]} of the ISA, found {value}"
+            )
     _check_tensors(stream)
     _Walk(isa).nodes(stream.body, "", ())
-
-
-def _parameters(found: dict[str, int], expected: dict[str, int]) -> str:
-    for name, value in expected.items():
-        if found.get(name) != value:
-            return f"expected parameter {name}={value} of the ISA, found {found.get(name, 'none')}"
-    name = next(k for k in found if k not in expected)
-    return f"unknown parameter {name!r}{suggest(name, list(expected))}"
 
 
 # --- HBM ----------------------------------------------------------------------------------------------------------
