@@ -13,7 +13,7 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, bound, canonical_order, forms,
+    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, bound, canonical_order, children, forms,
     free, is_heavy, is_integer, level, switched, walk, width,
 )
 
@@ -55,13 +55,24 @@ def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine
 
 def _substitute_switch(e: Switch, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     form = _form(e.form, mapping, ranges)
-    low, high = form.range(ranges)
     cases = []
-    for first, last, body in e.cases:
-        if first <= high and last >= low:
-            inner = narrow(form, max(first, low), min(last, high), ranges)
-            cases.append((first, last, substitute(body, mapping, inner)))
+    for first, last, body in reach(e.cases, *form.range(ranges)):
+        cases.append((first, last, substitute(body, mapping, narrow(form, first, last, ranges))))
     return switch_of(form, tuple(cases), ranges)
+
+
+Cases = tuple[tuple[int, int, Expr], ...]
+
+
+def reach(cases: Cases, low: int, high: int) -> Cases:
+    """The cases for forms in ``low .. high``; the first and the last case hold beyond their bounds."""
+    found = []
+    for i, (first, last, body) in enumerate(cases):
+        first = low if i == 0 else max(first, low)
+        last = high if i == len(cases) - 1 else min(last, high)
+        if first <= last:
+            found.append((first, last, body))
+    return tuple(found)
 
 
 def narrow(form: Affine, low: int, high: int, ranges: Ranges) -> Ranges:
@@ -113,14 +124,10 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
     return FromBytes(variable, body, dtype)
 
 
-def switch_of(form: Affine, cases: tuple[tuple[int, int, Expr], ...], ranges: Ranges) -> Expr:
+def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
     """Cases out of range are dropped; neighbours that are one function are merged."""
-    low, high = form.range(ranges)
     kept: list[tuple[int, int, Expr]] = []
-    for first, last, body in cases:
-        first, last = max(first, low), min(last, high)
-        if first > last:
-            continue
+    for first, last, body in reach(tuple(c for c in cases if c[0] <= c[1]), *form.range(ranges)):
         merged = _one_function(form, kept[-1], (first, last, body), ranges) if kept else None
         if merged is not None:
             kept[-1] = (kept[-1][0], last, merged)
@@ -137,12 +144,46 @@ def _one_function(
     """The expression that is ``a``'s on a's case and ``b``'s on b's, if one of the two is."""
     if a[2] == b[2]:
         return a[2]
+    if _is_shift(form) and a[0] == a[1] and b[0] == b[1] == a[0] + 1:
+        return _between(a[2], b[2], form - a[0])
     in_b, in_a = narrow(form, b[0], b[1], ranges), narrow(form, a[0], a[1], ranges)
     if in_b is ranges:
         return None
     if substitute(a[2], {}, in_b) == b[2]:
         return a[2]
     return b[2] if substitute(b[2], {}, in_a) == a[2] else None
+
+
+def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
+    """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where only constants in forms differ."""
+    if a == b:
+        return a
+    if type(a) is not type(b) or bound(a) != bound(b) or a.dtype != b.dtype:
+        return None
+    if isinstance(a, (Switch, Const)) or (isinstance(a, Map) and isinstance(b, Map) and (
+            (a.opcode, a.attributes) != (b.opcode, b.attributes))):
+        return None
+    if (isinstance(a, Leaf) and isinstance(b, Leaf) and a.name != b.name) or getattr(a, "kind", 0) != getattr(b, "kind", 0):
+        return None
+    differences = [g - f for f, g in zip(forms(a), forms(b), strict=True)]
+    if any(not d.is_constant for d in differences):
+        return None
+    between = [f + x * int(d) for f, d in zip(forms(a), differences, strict=True)]
+    inner = [_between(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
+    if any(e is None for e in inner):
+        return None
+    parts = tuple(e for e in inner if e is not None)
+    if isinstance(a, (Leaf, Index)):
+        return replace(a, index=between[0])
+    if isinstance(a, Map):
+        return replace(a, operands=parts)
+    if isinstance(a, ByteOf):
+        return replace(a, body=parts[0], byte=between[0])
+    if isinstance(a, Let):
+        return replace(a, body=parts[0], variables=tuple(
+            (*v[:3], f) for v, f in zip(a.variables, between, strict=True)))
+    assert isinstance(a, (Sum, Extreme, FromBytes))
+    return replace(a, body=parts[0])
 
 
 def let_of(variables: tuple[tuple[str, int, int, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
@@ -231,8 +272,9 @@ def _sum_cases(variables: tuple[tuple[str, int], ...], body: Switch, ranges: Ran
     """Split the sum where a case distinction runs along one of its variables."""
     name = str(body.form.terms[0][0])
     total: Expr = Const(0, body.dtype)
-    for low, high, case in body.cases:
-        first, last = max(low - body.form.constant, 0), min(high - body.form.constant, dict(variables)[name] - 1)
+    shift = body.form.constant
+    for low, high, case in reach(body.cases, shift, dict(variables)[name] - 1 + shift):
+        first, last = low - shift, high - shift
         part = tuple((n, last - first + 1 if n == name else x) for n, x in variables)
         inner = {**ranges, **{n: (0, x - 1) for n, x in part}}
         shifted = substitute(case, {name: Affine.variable(name) + first}, inner)

@@ -9,6 +9,7 @@ read is split along an axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -210,8 +211,7 @@ class Dataflow:
         names = sorted(c.form.variables())
         if len(names) == 1:
             return self._split_variable(q, c, names[0], find)
-        form = _innermost(c.form, set(names))
-        return self._split_digit(q, form, find)
+        return self._split_digit(q, c.form, find)
 
     def _split_variable(self, q: Query, c: Constraint, name: str, find: Find) -> Expr:
         low, high = q.ranges[name]
@@ -249,18 +249,19 @@ class Dataflow:
         variables = ((t, *new[t], x // divisor), (y, *new[y], x % divisor))
         return let_of(variables, e, q.ranges)
 
-    def _split_digit(self, q: Query, form: Affine, find: Find) -> Expr:
-        """Name a form of several variables by a new one, so that a condition on it is one along an axis."""
-        name = fresh()
-        form = form - form.constant
-        address = []
-        for a in q.address:
-            rest = _express(a, form, name)
-            if rest is None:
-                raise Unraisable(f"the condition on {form} does not follow an axis of the read of {q.buffer}")
-            address.append(rest)
+    def _split_digit(self, q: Query, condition: Affine, find: Find) -> Expr:
+        """Name what the address makes of several variables by a new one, so that a condition follows an axis."""
+        names = condition.variables()
+        touched = [a for a in q.address if not names.isdisjoint(a.variables())]
+        part = Affine(0, tuple(t for t in touched[0].terms if t[0] in names)) if len(touched) == 1 else Affine(0)
+        rest = touched[0] - part
+        if part.variables() != names or not rest.variables().isdisjoint(names):
+            raise Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}")
+        name, factor = fresh(), math.gcd(*(c for _, c in part.terms))
+        form = Affine(0, tuple((a, c // factor) for a, c in part.terms))
+        digit = rest + Affine.variable(name) * factor
         ranges = {**q.ranges, name: form.range(q.ranges)}
-        e = find(Query(q.buffer, tuple(address), ranges), {})
+        e = find(replace(q, address=tuple(digit if a is touched[0] else a for a in q.address), ranges=ranges), {})
         return let_of(((name, *ranges[name], form),), e, q.ranges)
 
     def initial(self, q: Query) -> Expr:
@@ -328,23 +329,3 @@ def _divisor(form: Affine) -> tuple[int, int]:
         if factor > 0 and atom.divisor % factor == 0:
             return atom.divisor // factor, atom.numerator.constant // factor
     raise Unraisable(f"no divisor splits the condition on {form}")
-
-
-def _innermost(form: Affine, names: set[str]) -> Affine:
-    """The linear form of all the variables inside of divisions, or the form itself."""
-    for atom, _ in form.terms:
-        if not isinstance(atom, str) and atom.numerator.variables() == names:
-            return _innermost(atom.numerator, names)
-    return form
-
-
-def _express(address: Affine, form: Affine, name: str) -> Affine | None:
-    """``address`` with the multiple of ``form`` in it written with ``name``; None where variables of it are left."""
-    atom, coefficient = form.terms[0]
-    factor = next((c for a, c in address.terms if a == atom), 0)
-    if factor % coefficient:
-        return None
-    rest = address - form * (factor // coefficient)
-    if not rest.variables().isdisjoint(form.variables()):
-        return None
-    return rest + Affine.variable(name) * (factor // coefficient)

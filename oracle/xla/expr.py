@@ -112,7 +112,7 @@ class Extreme(Expr):
 class Switch(Expr):
     """``body`` of the case ``(low, high, body)`` in which ``form`` falls; the cases ascend and leave no gap.
 
-    Every value that ``form`` takes lies in a case.
+    The first case also holds below its bounds and the last one above.
     """
 
     form: Affine

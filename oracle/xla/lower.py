@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from oracle.affine import Affine
-from oracle.xla.build import substitute
+from oracle.xla.build import reach, substitute
 from oracle.xla.expr import (
     ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, forms, free, walk, width,
 )
@@ -111,11 +111,11 @@ class Lowering:
             name = str(e.form.terms[0][0])
             low, high = ranges[name]
             parts = []
-            for first, last, body in e.cases:
-                a, b = max(low, first - e.form.constant), min(high, last - e.form.constant)
-                if a <= b:
-                    part = self.spread(body, {**ranges, name: (a, b)}).expand(names)
-                    parts.append(jnp.broadcast_to(part, tuple(b - a + 1 if n == name else shape[n] for n in names)))
+            shift = e.form.constant
+            for first, last, body in reach(e.cases, low + shift, high + shift):
+                a, b = first - shift, last - shift
+                part = self.spread(body, {**ranges, name: (a, b)}).expand(names)
+                parts.append(jnp.broadcast_to(part, tuple(b - a + 1 if n == name else shape[n] for n in names)))
             return Spread(jnp.concatenate(parts, names.index(name)) if len(parts) > 1 else parts[0], names)
         form = grid(e.form, ranges, names)
         result = self.spread(e.cases[-1][2], ranges).expand(names)

@@ -70,6 +70,9 @@ def match(
                 free[axis_name(number)] = (dim.stride, dim.extent - 1)
         if not _overlap(rest, free, ranges):
             return None
+        bound = _leading_bound(rest, free, ranges)
+        if bound is not None:
+            return Match(digits, bound)
         for name in [n for n in free if n in digits]:
             rest = (rest - digits[name] * free.pop(name)[0]).simplify(ranges)
         found = _digits(rest, free, ranges)
@@ -93,6 +96,30 @@ def _overlap(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) 
     high = sum(max(0, c * last) for c, last in free.values())
     a, b = rest.range(ranges)
     return a <= high and b >= low
+
+
+def _leading_bound(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> Constraint | None:
+    """What the variable with the largest coefficient must satisfy, if it is the leading digit of ``rest``.
+
+    A necessary condition for a hit; outside of it the write is out of reach, and inside the digits have small ranges.
+    """
+    linear = [(abs(c), c, a) for a, c in rest.terms if isinstance(a, str)]
+    if not linear:
+        return None
+    _, coefficient, name = max(linear)
+    others = rest - Affine.variable(name) * coefficient
+    a, b = others.range(ranges)
+    if b - a >= abs(coefficient):
+        return None
+    low = sum(min(0, c * last) for c, last in free.values()) - b
+    high = sum(max(0, c * last) for c, last in free.values()) - a
+    if coefficient < 0:
+        low, high = -high, -low
+    first, last = -(-low // abs(coefficient)), high // abs(coefficient)
+    lowest, highest = ranges[name]
+    if first <= lowest and last >= highest:
+        return None
+    return Constraint(Affine.variable(name), max(first, lowest), min(last, highest))
 
 
 def _opaque(
