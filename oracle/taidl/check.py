@@ -226,7 +226,7 @@ class BodyChecker:
                 raise self.error(self.unknown("name", node.name, sorted(scope.integers), scope), node)
 
     def unknown(self, what: str, name: str, choices: list[str], scope: _Scope) -> str:
-        if name in scope.lost:
+        if name.lstrip("%") in scope.lost:
             return f"{what} {_plain(name)!r} is defined on some of the paths to here only"
         return f"unknown {what} {_plain(name)!r}{suggest(_plain(name), [c for c in choices if '~' not in c])}"
 
@@ -307,7 +307,7 @@ class BodyChecker:
 
     def tensor(self, name: str, node: ast.Node, scope: _Scope) -> Shaped:
         if name not in scope.tensors:
-            raise self.error(self.unknown("tensor", name, list(scope.tensors), scope).replace(" '", " '%", 1), node)
+            raise self.error(self.unknown("tensor", f"%{name}", [f"%{t}" for t in scope.tensors], scope), node)
         return scope.tensors[name]
 
     def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
