@@ -148,7 +148,7 @@ def _digits(
         span += stride * last
     digits: dict[str, Affine] = {}
     constraints: list[Constraint] = []
-    for cut in range(len(order) - 1, 0, -1):
+    for cut in range(len(order), 0, -1):
         split = _separate(rest, order[:cut], order[cut:], free, ranges)
         if split is None:
             return None
