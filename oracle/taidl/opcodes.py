@@ -320,7 +320,8 @@ OPCODES: dict[str, Opcode] = {
         *(Opcode(n, 2, _elementwise(*_BITS)) for n in ("and", "or", "xor")),
         *(Opcode(n, 2, _elementwise(*_INTS))
           for n in ("shift_left", "shift_right_logical", "shift_right_arithmetic")),
-        *(Opcode(n, 1, _elementwise(*_NUMBERS)) for n in ("negate", "abs")),
+        Opcode("negate", 1, _elementwise(*_NUMBERS)),
+        Opcode("abs", 1, _elementwise("int", "float")),
         *(Opcode(n, 1, _elementwise("float")) for n in ("floor", "ceil", "round_nearest_even", "round_nearest_afz")),
         Opcode("not", 1, _elementwise(*_BITS)),
         Opcode("clamp", 3, _clamp),
