@@ -1,4 +1,4 @@
-"""What a mapper needs to know about an accelerator, read off its architecture graph: memories, routes, queues, rates."""
+"""What a mapper knows about an accelerator, read off its architecture graph: memories, routes, queues, rates."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class Hardware:
         for memory in self.memories:
             if memory.buffer == buffer:
                 return memory
-        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {', '.join(m.buffer for m in self.memories)})")
+        held = ", ".join(m.buffer for m in self.memories)
+        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {held})")
 
     def unit(self, mnemonic: str) -> Unit:
         """The unit that processes ``mnemonic``; TargetError if none does."""

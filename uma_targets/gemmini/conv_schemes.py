@@ -7,7 +7,8 @@ once; every element (kh, kw) of the kernel reads them at shifted addresses.
 row of the kernel side by side, so a row of the scratchpad holds dim of them for one sum, loaded with a step of
 ``stride * c`` bytes. The ``rest = length % dim`` elements that are left over from ``group = dim // rest`` rows of the
 kernel share a row: ``mvin`` always begins at column 0, so the last ones come first, each load overwriting the columns
-in front of it. For the 7 × 7 kernel on 3 channels at dim 16 that makes 10 products of the 49 that ``channels`` needs.
+in front of it. Padding on the left is such a prefix, too: what was loaded from before the image is overwritten by
+zeros. For the 7 × 7 kernel on 3 channels at dim 16 that makes 10 products of the 49 that ``channels`` needs.
 """
 
 from __future__ import annotations
@@ -82,12 +83,32 @@ class Step:
     weights: tuple[WeightRows, ...]
 
 
+@dataclass(frozen=True)
+class Segment:
+    """``size`` elements from ``first`` on under row ``kh`` of the kernel, in the columns from ``offset`` on."""
+
+    kh: Affine
+    first: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of the input that is loaded at a time: ``number`` of all, and its channels or segments."""
+
+    number: Affine
+    channels: int = 0
+    segments: tuple[Segment, ...] = ()
+
+
 StepBody: TypeAlias = Callable[[Step], Nodes]
 EndsBody: TypeAlias = Callable[[Step, bool, bool], Nodes]
+ChunkBody: TypeAlias = Callable[[Chunk], Nodes]
 
 
 class Scheme(Protocol):
-    """How a chunk of the input is kept, loaded and used."""
+    """How the input is kept, loaded and used."""
 
     @property
     def image(self) -> Image:
@@ -98,8 +119,12 @@ class Scheme(Protocol):
         """Scratchpad rows between the inputs of neighbouring sums of a row."""
 
     @property
-    def chunk(self) -> int:
-        """Elements of the channel dimension in one chunk."""
+    def load_step(self) -> int:
+        """Pixels between the rows of a load."""
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the input."""
 
     @property
     def steps(self) -> int:
@@ -108,13 +133,16 @@ class Scheme(Protocol):
     def input_rows(self, sum_rows: int, sum_cols: int) -> int:
         """Scratchpad rows of one chunk of a tile with so many sums."""
 
-    def load(self, tile: PixelTile, chunk: Affine, size: int, base: Affine) -> Nodes:
-        """Load chunk number ``chunk`` of ``size`` channels to ``base``."""
+    def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
+        """``body`` for every chunk (of a tile, or of the weights alone)."""
 
-    def products(self, tile: PixelTile, chunk: Affine, size: int, body: StepBody) -> Nodes:
-        """``body`` for every product of the chunk."""
+    def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
+        """Load ``chunk`` to ``base``."""
 
-    def products_with_ends(self, tile: PixelTile, chunk: Affine, size: int, body: EndsBody) -> Nodes:
+    def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
+        """``body`` for every product of the chunk (without a tile, only the weights of the steps have a meaning)."""
+
+    def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
         """As :meth:`products`, but ``body`` is told the first and the last one, which stand apart."""
 
 
@@ -126,7 +154,7 @@ def zeros(base: Affine, count: int, dim: int, cols: int) -> Nodes:
 
 @dataclass(frozen=True)
 class Channels:
-    """The scheme ``channels``."""
+    """The scheme ``channels``: a chunk is up to dim channels of all pixels of a tile."""
 
     image: Image
 
@@ -135,8 +163,12 @@ class Channels:
         return self.image.cols.local_stride
 
     @property
-    def chunk(self) -> int:
-        return self.image.dim
+    def load_step(self) -> int:
+        return self.image.cols.load_step
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.image.c, self.image.dim)
 
     @property
     def steps(self) -> int:
@@ -145,9 +177,12 @@ class Channels:
     def input_rows(self, sum_rows: int, sum_cols: int) -> int:
         return self.image.rows.span(sum_rows) * self.image.cols.span(sum_cols)
 
-    def load(self, tile: PixelTile, chunk: Affine, size: int, base: Affine) -> Nodes:
+    def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
+        return each("ct", pieces(self.image.c, self.image.dim), lambda c, run: body(Chunk(c, channels=run.size)))
+
+    def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
         """Padding as runs of zero rows, then the pixels inside of the image, row by row."""
-        rows, cols, dim = tile.rows, tile.cols, self.image.dim
+        rows, cols, dim, size = tile.rows, tile.cols, self.image.dim, chunk.channels
         pitch = cols.span
         if not rows.inside or not cols.inside:
             return zeros(base, rows.span * pitch, dim, size)
@@ -159,44 +194,41 @@ class Channels:
         nodes += zeros(
             first + ((rows.inside - 1) * pitch + cols.inside), cols.after + rows.after * pitch, dim, size
         )
-        return nodes + repeat("r", rows.inside, lambda r: self._load_row(tile, chunk, size, r, first + r * pitch))
+        return nodes + repeat("r", rows.inside, lambda r: self._load_row(tile, chunk, r, first + r * pitch))
 
-    def _load_row(self, tile: PixelTile, chunk: Affine, size: int, r: Affine, base: Affine) -> Nodes:
+    def _load_row(self, tile: PixelTile, chunk: Chunk, r: Affine, base: Affine) -> Nodes:
         image = self.image
         row = tile.rows.input_start(tile.row) + r * image.rows.load_step
         col = tile.cols.input_start(tile.col)
 
         def part(q: Affine, run: Piece) -> Nodes:
             pixel = row * image.cols.extent + col + q * (image.dim * image.cols.load_step)
-            source = tile.batch * image.input_bytes + pixel * image.c + chunk * image.dim + image.x.address
-            return [isa.mvin(X, source, Block(base + q * image.dim, run.size, size))]
+            source = tile.batch * image.input_bytes + pixel * image.c + chunk.number * image.dim + image.x.address
+            return [isa.mvin(X, source, Block(base + q * image.dim, run.size, chunk.channels))]
 
         return each("q", pieces(tile.cols.inside, image.dim), part)
 
-    def products(self, tile: PixelTile, chunk: Affine, size: int, body: StepBody) -> Nodes:
+    def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
         image = self.image
         return repeat("kh", image.rows.kernel, lambda kh: repeat(
-            "kw", image.cols.kernel, lambda kw: body(self._step(tile, chunk, size, kh, kw))))
+            "kw", image.cols.kernel, lambda kw: body(self._step(tile, chunk, kh, kw))))
 
-    def products_with_ends(self, tile: PixelTile, chunk: Affine, size: int, body: EndsBody) -> Nodes:
+    def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
         width = self.image.cols.kernel
         return each("kk", pieces(self.steps, 1, peel_first=True, peel_last=True), lambda kk, run: body(
-            self._step(tile, chunk, size, kk // width, kk % width), run.is_first, run.is_last))
+            self._step(tile, chunk, kk // width, kk % width), run.is_first, run.is_last))
 
-    def _step(self, tile: PixelTile, chunk: Affine, size: int, kh: Affine, kw: Affine) -> Step:
-        image, pitch = self.image, tile.cols.span
+    def _step(self, tile: PixelTile | None, chunk: Chunk, kh: Affine, kw: Affine) -> Step:
+        image, pitch = self.image, tile.cols.span if tile else 0
         number = kh * image.cols.kernel + kw
-        weights = WeightRows(number * image.c + chunk * image.dim, size, 0)
-        return Step(kh * pitch + kw, image.rows.local_stride * pitch, self.col_stride, size, number, (weights,))
+        weights = WeightRows(number * image.c + chunk.number * image.dim, chunk.channels, 0)
+        row_pitch = image.rows.local_stride * pitch
+        return Step(kh * pitch + kw, row_pitch, self.col_stride, chunk.channels, number, (weights,))
 
 
 @dataclass(frozen=True)
 class KernelRow:
-    """The scheme ``kernel_row``; all channels are one chunk.
-
-    The rows of block ``b`` of the kernel's rows (dim elements each) lie at ``b * span * cols``, one for each row of the
-    input and each sum of a row; those of group ``g`` of leftovers after them, one for each sum.
-    """
+    """The scheme ``kernel_row``: a chunk is what one product needs, a row for each sum of the tile."""
 
     image: Image
 
@@ -205,8 +237,16 @@ class KernelRow:
         return 1
 
     @property
-    def chunk(self) -> int:
-        return self.image.c
+    def load_step(self) -> int:
+        return self.image.cols.stride
+
+    @property
+    def chunks(self) -> int:
+        return self.blocks * self.image.rows.kernel + self.groups
+
+    @property
+    def steps(self) -> int:
+        return 1
 
     @cached_property
     def length(self) -> int:
@@ -225,15 +265,11 @@ class KernelRow:
     @property
     def group(self) -> int:
         """Rows of the kernel whose leftovers share a row of the scratchpad."""
-        return min(self.image.rows.kernel, self.image.dim // self.rest) if self.rest else 0
+        return min(self.image.rows.kernel, self.image.dim // self.rest) if self.rest else 1
 
     @property
     def groups(self) -> int:
         return ceil_div(self.image.rows.kernel, self.group) if self.rest else 0
-
-    @property
-    def steps(self) -> int:
-        return self.blocks * self.image.rows.kernel + self.groups
 
     @property
     def guard_bytes(self) -> int:
@@ -241,121 +277,93 @@ class KernelRow:
         return self.image.dim + self.image.cols.pad * self.image.c + 1
 
     def input_rows(self, sum_rows: int, sum_cols: int) -> int:
-        return (self.blocks * self.image.rows.span(sum_rows) + self.groups * sum_rows) * sum_cols
+        return sum_rows * sum_cols
 
-    def load(self, tile: PixelTile, chunk: Affine, size: int, base: Affine) -> Nodes:
-        dim, rows, width = self.image.dim, tile.rows, tile.cols.sums
+    def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
+        """Whole rows block by block, then the groups; unrolled where padding differs among the kernel's rows."""
+        height, dim = self.image.rows.kernel, self.image.dim
+        padded = tile is not None and bool(tile.rows.before or tile.rows.after)
         nodes: Nodes = []
         for b in range(self.blocks):
-            at = base + b * rows.span * width
-            nodes += zeros(at, rows.before * width, dim, dim)
-            nodes += zeros(at + (rows.before + rows.inside) * width, rows.after * width, dim, dim)
-            nodes += repeat("r", rows.inside, lambda r, b=b, at=at: self._load_sums(  # type: ignore[misc]
-                tile, rows.input_start(tile.row) + r * self.image.rows.load_step, b * dim, 0, dim,
-                at + (r + rows.before) * width))
-        packed = base + self.blocks * rows.span * width
-        for number, run in enumerate(range(0, self.image.rows.kernel, self.group) if self.rest else ()):
-            nodes += self._load_group(tile, run, packed + number * rows.sums * width)
-        return nodes
+            nodes += _each("kh", pieces(height, 1), padded, lambda kh, run, b=b: body(  # type: ignore[misc]
+                Chunk(kh + b * height, segments=(Segment(kh, b * dim, 0, dim),))))
+        groups = pieces(height, self.group) if self.rest else ()
+        return nodes + _each("g", groups, padded, lambda g, run: body(Chunk(
+            g + self.blocks * height, segments=tuple(
+                Segment(g * self.group + i, self.blocks * dim, i * self.rest, self.rest) for i in range(run.size)))))
 
-    def _load_group(self, tile: PixelTile, first: int, base: Affine) -> Nodes:
-        """Leftovers of the kernel's rows from ``first`` on, the last of the group first."""
+    def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
+        """The last segment first: each load and each padding overwrites the columns in front of its segment."""
         axis, width = self.image.rows, tile.cols.sums
         nodes: Nodes = []
-        for kh in reversed(range(first, min(first + self.group, axis.kernel))):
-            offset = (kh - first) * self.rest
-            low, high = self._sums_inside(tile.rows, kh)
-            nodes += zeros(base, low * width, self.image.dim, offset + self.rest)
-            nodes += zeros(base + high * width, (tile.rows.sums - high) * width, self.image.dim, offset + self.rest)
-            start = tile.rows.sum_start(tile.row) * axis.stride + (kh - axis.pad)
-            nodes += repeat("r", high - low, lambda r, kh=kh, offset=offset, low=low, start=start: self._load_sums(  # type: ignore[misc]
-                tile, start + (r + low) * axis.stride, self.blocks * self.image.dim, offset, self.rest,
-                base + (r + low) * width))
+        for segment in reversed(chunk.segments):
+            low, high = self._sums_inside(tile.rows, segment.kh)
+            reach = segment.offset + segment.size
+            nodes += zeros(base, low * width, self.image.dim, reach)
+            nodes += zeros(base + high * width, (tile.rows.sums - high) * width, self.image.dim, reach)
+            row = tile.rows.sum_start(tile.row) * axis.stride + segment.kh - axis.pad
+            nodes += repeat("r", high - low, lambda r, segment=segment, low=low, row=row: self._load_row(  # type: ignore[misc]
+                tile, row + (r + low) * axis.stride, segment, base + (r + low) * width))
         return nodes
 
-    def _sums_inside(self, rows: Run, kh: int) -> tuple[int, int]:
-        """The sums low..high of the tile whose input row under row ``kh`` of the kernel lies inside of the image."""
+    def _sums_inside(self, rows: Run, kh: Affine) -> tuple[int, int]:
+        """The rows low..high of sums whose input under row ``kh`` of the kernel lies inside of the image."""
+        if not rows.before and not rows.after:
+            return 0, rows.sums
         axis = rows.axis
-        position = kh // axis.load_step if axis.kernel > 1 else 0
+        position = int(kh) if axis.kernel > 1 else 0
         inside = [r for r in range(rows.sums)
                   if rows.before <= r * axis.local_stride + position < rows.before + rows.inside]
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
-    def _load_sums(
-        self, tile: PixelTile, row: Affine, first: int, offset: int, size: int, base: Affine
-    ) -> Nodes:
-        """Elements ``first .. first + size`` under the kernel's row for all sums of an image row.
+    def _load_row(self, tile: PixelTile, row: Affine, segment: Segment, base: Affine) -> Nodes:
+        """One segment for all sums of a row.
 
-        They end up in columns from ``offset`` on; what lies in front of them is overwritten later. Sums whose elements
-        reach over the image's edge are loaded one by one, with zeros beside what there is.
+        Sums that reach over the right edge are loaded one by one, what is missing as zeros; those that reach over the
+        left edge are loaded with the others, and get their zeros afterwards.
         """
-        image, cols = self.image, tile.cols
-        nodes: Nodes = []
-        pixel0 = cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
-        source0 = tile.batch * image.input_bytes + (row * image.cols.extent + pixel0) * image.c + image.x.address
-        step = image.cols.stride * image.c
-        clips = self._clips(tile, first, size)
-        low, high = _middle(clips, size)
-        for q, (begin, end) in enumerate(clips):
-            if low <= q < high:
-                continue
-            at = base + q
-            nodes += zeros(at, 1, image.dim, offset + size)
-            if end > begin:
-                nodes.append(isa.mvin(X, source0 + (q * step + first - offset), Block(at, 1, offset + end)))
-                nodes += zeros(at, 1, image.dim, offset + begin) if begin else []
-        return nodes + each("q", pieces(high - low, image.dim) if high > low else (), lambda q, run: [isa.mvin(
-            X, source0 + q * (image.dim * step) + (low * step + first - offset),
-            Block(base + q * image.dim + low, run.size, offset + size))])
+        image, cols, dim = self.image, tile.cols, self.image.dim
+        step, reach = image.cols.stride * image.c, segment.offset + segment.size
+        pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
+        source = tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
+        clips = self._clips(tile, segment)
+        whole = sum(1 for _, end in clips if end == segment.size)
+        nodes = each("q", pieces(whole, dim) if whole else (), lambda q, run: [isa.mvin(
+            X, source + q * (dim * step), Block(base + q * dim, run.size, reach))])
+        for q in range(whole, cols.sums):
+            nodes += zeros(base + q, 1, dim, reach)
+            if clips[q][1]:
+                nodes.append(isa.mvin(X, source + q * step, Block(base + q, 1, segment.offset + clips[q][1])))
+        for q, (begin, _) in enumerate(clips):
+            nodes += zeros(base + q, 1, dim, segment.offset + begin) if begin else []
+        return nodes
 
-    def _clips(self, tile: PixelTile, first: int, size: int) -> list[tuple[int, int]]:
-        """For each sum of a row which of its ``size`` elements lie inside of the image, the same in all tiles alike."""
-        image, cols = self.image, tile.cols
+    def _clips(self, tile: PixelTile, segment: Segment) -> list[tuple[int, int]]:
+        """For each sum of a row the elements begin..end of the segment inside of the image, the same for tiles alike.
+
+        ``end`` never grows along the row, so that the sums which reach over the right edge come last.
+        """
+        cols, c = tile.cols, self.image.c
         clips = []
         for q in range(cols.sums):
-            left = (cols.before - q * image.cols.stride) * image.c - first
-            right = (cols.before + cols.inside - q * image.cols.stride) * image.c - first
-            begin = min(size, max(0, left))
-            end = max(begin, min(size, right))
-            clips.append((begin, end))
+            left = (cols.before - q * self.image.cols.stride) * c - segment.first
+            right = left + cols.inside * c
+            end = min(segment.size, max(0, right))
+            clips.append((min(max(0, left), segment.size), end))
         return clips
 
-    def products(self, tile: PixelTile, chunk: Affine, size: int, body: StepBody) -> Nodes:
-        height = self.image.rows.kernel
-        nodes: Nodes = []
-        for b in range(self.blocks):
-            nodes += repeat("kh", height, lambda kh, b=b: body(self._block(tile, kh, b)))  # type: ignore[misc]
-        groups = pieces(height, self.group) if self.rest else ()
-        return nodes + each("g", groups, lambda g, run: body(self._leftovers(tile, g, run.size)))
+    def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
+        width = tile.cols.sums if tile else 0
+        parts = tuple(WeightRows(s.kh * self.length + s.first, s.size, s.offset) for s in chunk.segments)
+        used = sum(s.size for s in chunk.segments)
+        return body(Step(Affine(0), width, 1, used, Affine(0), parts))
 
-    def products_with_ends(self, tile: PixelTile, chunk: Affine, size: int, body: EndsBody) -> Nodes:
-        height = self.image.rows.kernel
-        steps = [self._block(tile, Affine(kh), b) for b in range(self.blocks) for kh in range(height)]
-        for g in range(self.groups):
-            steps.append(self._leftovers(tile, Affine(g), min(self.group, height - g * self.group)))
-        last = len(steps) - 1
-        return [node for i, step in enumerate(steps) for node in body(step, i == 0, i == last)]
-
-    def _block(self, tile: PixelTile, kh: Affine, b: int) -> Step:
-        """A whole row of the scratchpad: dim elements under row ``kh`` of the kernel."""
-        image, width = self.image, tile.cols.sums
-        weights = WeightRows(kh * self.length + b * image.dim, image.dim, 0)
-        return Step(kh * width + b * tile.rows.span * width, image.rows.local_stride * width, 1, image.dim,
-                    kh + b * image.rows.kernel, (weights,))
-
-    def _leftovers(self, tile: PixelTile, g: Affine, rows: int) -> Step:
-        """The leftovers of ``rows`` rows of the kernel."""
-        image, width = self.image, tile.cols.sums
-        parts = tuple(
-            WeightRows((g * self.group + i) * self.length + self.blocks * image.dim, self.rest, i * self.rest)
-            for i in range(rows)
-        )
-        packed = self.blocks * tile.rows.span * width
-        return Step(g * (tile.rows.sums * width) + packed, width, 1, self.rest * rows,
-                    g + self.blocks * image.rows.kernel, parts)
+    def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
+        return self.products(tile, chunk, lambda step: body(step, True, True))
 
 
-def _middle(clips: list[tuple[int, int]], size: int) -> tuple[int, int]:
-    """The stretch of sums whose ``size`` elements all lie inside."""
-    whole = [q for q, clip in enumerate(clips) if clip == (0, size)]
-    return (whole[0], whole[-1] + 1) if whole else (0, 0)
+def _each(var: str, runs: tuple[Piece, ...], unrolled: bool, body: Callable[[Affine, Piece], Nodes]) -> Nodes:
+    """A loop over pieces, or one copy of the body for each."""
+    if not unrolled:
+        return each(var, runs, body)
+    return [node for run in runs for i in range(run.count) for node in body(Affine(run.first + i), run)]

@@ -19,7 +19,7 @@ from oracle.errors import MappingError
 from oracle.stream import HbmTensor, Instr
 from uma_targets.gemmini import instructions as isa
 from uma_targets.gemmini.conv_axes import Run, runs
-from uma_targets.gemmini.conv_schemes import Channels, Image, KernelRow, PixelTile, Scheme, Step, W, X
+from uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
 from uma_targets.gemmini.instructions import NONE, Block, PoolWindow
 from uma_targets.gemmini.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 from uma_targets.gemmini.parameters import GemminiParameters
@@ -75,9 +75,9 @@ class ConvEmission:
     def p_outer(self) -> bool:
         return self.mapping.order[0] == "p"
 
-    @cached_property
+    @property
     def chunks(self) -> int:
-        return ceil_div(self.image.c, self.scheme.chunk)
+        return self.scheme.chunks
 
     @cached_property
     def o_blocks(self) -> int:
@@ -118,10 +118,9 @@ class ConvEmission:
         self._check_pooling()
         dim, full = self.parameters.dim, self.epilogue.out_dtype == "int32"
         stationary = isa.WEIGHT_STATIONARY if t.dataflow == "ws" else isa.OUTPUT_STATIONARY
-        step = self.image.cols.stride if t.packing == "kernel_row" else self.image.cols.load_step
         nodes: Nodes = [
             isa.config_ex(dataflow=stationary, a_stride=self.scheme.col_stride),
-            isa.config_ld(X, stride=step * self.image.c, block_stride=dim),
+            isa.config_ld(X, stride=self.scheme.load_step * self.image.c, block_stride=dim),
             isa.config_ld(W, stride=o, block_stride=dim),
             isa.config_ld(BIAS, stride=0, block_stride=dim),
         ]
@@ -228,26 +227,26 @@ class ConvEmission:
 
     def _tile(self, tile: PixelTile, place: Place) -> Nodes:
         nodes = self._init(tile, place)
-        nodes += each("ct", pieces(self.image.c, self.scheme.chunk), lambda c, run: self._chunk(tile, place, c, run))
+        nodes += self.scheme.each_chunk(tile, lambda chunk: self._chunk(tile, place, chunk))
         return nodes + self._stores(tile, place)
 
-    def _chunk(self, tile: PixelTile, place: Place, c: Affine, run: Piece) -> Nodes:
+    def _chunk(self, tile: PixelTile, place: Place, chunk: Chunk) -> Nodes:
         """One chunk of the reduction: its input, its weights, its products."""
-        t = self.mapping
+        t, c = self.mapping, chunk.number
         nodes: Nodes = []
         number = place.number * self.chunks + c
         base = self._slot("X", number) if t.level("X") == "stream" else place.x_base + c * self.rows["chunk"]
         if place.load_x:
-            nodes += self.scheme.load(tile, c, run.size, base)
+            nodes += self.scheme.load(tile, chunk, base)
         if t.dataflow == "os":
-            return nodes + self._output_stationary(tile, place, c, run.size, base)
+            return nodes + self._output_stationary(tile, place, chunk, base)
 
         def product(step: Step) -> Nodes:
             at = self._weights_at(place, c, step)
             loads = self._load_weights(step, at, place) if place.load_w else []
             return loads + self._weight_stationary(tile, place, step, base, at)
 
-        return nodes + self.scheme.products(tile, c, run.size, product)
+        return nodes + self.scheme.products(tile, chunk, product)
 
     def _weights_at(self, place: Place, c: Affine, step: Step) -> Affine:
         """Where the weight tiles of one step begin."""
@@ -267,10 +266,9 @@ class ConvEmission:
 
     def _chunk_weights(self, base: Affine, o0: Affine, o_size: int) -> Nodes:
         """All weights of a tile of output channels."""
-        anywhere = PixelTile(runs(self.image.rows, 1)[0], runs(self.image.cols, 1)[0], Affine(0), Affine(0), Affine(0))
         place = Place(base, base, base, o0, o_size, Affine(0), False, True)
-        return each("ct", pieces(self.image.c, self.scheme.chunk), lambda c, run: self.scheme.products(
-            anywhere, c, run.size, lambda step: self._load_weights(step, self._weights_at(place, c, step), place)))
+        return self.scheme.each_chunk(None, lambda chunk: self.scheme.products(
+            None, chunk, lambda step: self._load_weights(step, self._weights_at(place, chunk.number, step), place)))
 
     def _whole_weights(self) -> Nodes:
         """All weights, where they stay for the whole convolution."""
@@ -280,8 +278,8 @@ class ConvEmission:
             self._slot("W", Affine(0)) + o * self._tile_weights, o * self.mapping.size("o"), run.size))
 
     def _whole_input(self, tile: PixelTile, base: Affine) -> Nodes:
-        return each("ct", pieces(self.image.c, self.scheme.chunk), lambda c, run: self.scheme.load(
-            tile, c, run.size, base + c * self.rows["chunk"]))
+        return self.scheme.each_chunk(tile, lambda chunk: self.scheme.load(
+            tile, chunk, base + chunk.number * self.rows["chunk"]))
 
     # sums
 
@@ -328,14 +326,14 @@ class ConvEmission:
     def _a_local(self, step: Step, base: Affine, r: Affine, q: Affine) -> Affine:
         return base + step.a0 + r * step.row_pitch + q * (self.parameters.dim * step.col_pitch)
 
-    def _output_stationary(self, tile: PixelTile, place: Place, c: Affine, size: int, base: Affine) -> Nodes:
+    def _output_stationary(self, tile: PixelTile, place: Place, chunk: Chunk, base: Affine) -> Nodes:
         """The chunk's products are summed in the mesh, one stretch of sums after the other."""
         dim = self.parameters.dim
         nodes: Nodes = []
-        strip, pitch = self._strip(place, c), self.o_blocks * dim
+        strip, pitch = self._strip(place, chunk.number), self.o_blocks * dim
         if place.load_w:
             nodes += self.scheme.products(
-                tile, c, size, lambda step: self._load_weights(step, strip + step.number * pitch, place))
+                tile, chunk, lambda step: self._load_weights(step, strip + step.number * pitch, place))
 
         def block(j: Affine, jrun: Piece) -> Nodes:
             def segment(r: Affine, q: Affine, rows: int, first: bool) -> Nodes:
@@ -347,7 +345,7 @@ class ConvEmission:
                     b = Block(strip + step.number * pitch + j * dim, step.k_size, jrun.size)
                     return [isa.preload(nowhere, c_block if end else nowhere), isa.compute(a, b, preloaded=begin)]
 
-                return self.scheme.products_with_ends(tile, c, size, product)
+                return self.scheme.products_with_ends(tile, chunk, product)
 
             return self._segments(tile, segment)
 
