@@ -275,9 +275,9 @@ def with_functions(main: Function, others: Mapping[str, Function], module: IRMod
 
 
 def codegen_of(function: Any) -> str | None:
-    """Who runs a Relax function (its attribute ``Codegen``): None for ``main``, ``""`` for what is called by others."""
+    """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
     if not isinstance(function, relax.Function):
-        return ""
+        return None
     attrs = function.attrs or {}
     if "Codegen" in attrs:
         return str(attrs["Codegen"])
@@ -382,8 +382,10 @@ def from_onnx(model: Any) -> IRModule:
         def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = str(attrs.get("tvm_custom", {}).get("name") or name)
             try:
-                convert = converters[name].get_converter(opset)
-                result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
+                result = _clip(inputs, attrs) if name == "Clip" else None
+                if result is None:
+                    convert = converters[name].get_converter(opset)
+                    result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
                 return self._named(result, rename(node)) if isinstance(result, relax.Expr) else result
             except Exception as error:
                 raise ConversionError(node, name, error) from error
@@ -410,6 +412,24 @@ def from_onnx(model: Any) -> IRModule:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return Importer({}, {}).from_onnx(model.graph, opset)
+
+
+def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
+    """``Clip`` between constants as one operator (TVM's converter makes six of it); None for other bounds."""
+    ty = inputs[0].ty
+    if not isinstance(ty, relax.TensorType) or not str(ty.dtype).startswith("float"):
+        return None
+    limits = np.finfo(str(ty.dtype))
+    bounds = []
+    for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
+        given = inputs[position] if len(inputs) > position else None
+        if given is None:
+            bounds.append(float(attrs.get(key, default)))
+        elif is_constant(given) and const_value(given).size == 1 and np.isfinite(const_value(given)).all():
+            bounds.append(float(const_value(given).reshape(())))
+        else:
+            return None
+    return relax.op.clip(inputs[0], *bounds)
 
 
 def rename(name: str) -> str:

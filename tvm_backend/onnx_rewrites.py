@@ -1,0 +1,61 @@
+"""Rewrites of ONNX networks before import, where TVM's converters scatter an operator over several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx
+
+WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool"})
+
+
+def explicit_padding(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Replace ``auto_pad`` by ``pads``, in place, wherever shapes are known (TVM would emit a separate pad)."""
+    from onnx import helper
+
+    shapes = known_shapes(model)
+    for node in model.graph.node:
+        if node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
+            continue
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        mode = attributes.get("auto_pad", b"NOTSET").decode()
+        shape = shapes.get(node.input[0])
+        if mode == "NOTSET" or shape is None:
+            continue
+        kernel = attributes.get("kernel_shape")
+        if kernel is None:
+            weights = shapes.get(node.input[1])
+            if weights is None:
+                continue
+            kernel = weights[2:]
+        kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        node.attribute.append(helper.make_attribute("pads", _pads(mode, shape[2:], kernel, attributes)))
+    return model
+
+
+def _pads(mode: str, image: tuple[int, ...], kernel: Any, attributes: dict[str, Any]) -> list[int]:
+    """ONNX's definition: SAME gives ceil(extent / stride) outputs, VALID no padding; begins first, then ends."""
+    begins, ends = [], []
+    for axis, extent in enumerate(image):
+        stride = attributes.get("strides", [1] * len(image))[axis]
+        reach = (kernel[axis] - 1) * attributes.get("dilations", [1] * len(image))[axis] + 1
+        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent) if mode.startswith("SAME") else 0
+        small, large = total // 2, total - total // 2
+        begins.append(large if mode == "SAME_LOWER" else small)
+        ends.append(small if mode == "SAME_LOWER" else large)
+    return begins + ends
+
+
+def known_shapes(model: "onnx.ModelProto") -> dict[str, tuple[int, ...]]:
+    """Static shapes of tensors by name, as far as the network states or has inferred them."""
+    graph = model.graph
+    shapes = {i.name: tuple(i.dims) for i in graph.initializer}
+    for info in [*graph.input, *graph.value_info, *graph.output]:
+        tensor = info.type.tensor_type
+        dims = [d.dim_value if d.WhichOneof("value") == "dim_value" else 0 for d in tensor.shape.dim]
+        if tensor.HasField("shape") and all(d > 0 for d in dims):
+            shapes[info.name] = tuple(dims)
+    return shapes
