@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
+from typing import Any
 
+from oracle.errors import TargetError
 from tvm_backend.report.data import Layer, Report
 from tvm_backend.report.table import Column, count, duration, percent, render
 
@@ -35,7 +38,7 @@ def host_table(report: Report) -> str:
 
 def totals(report: Report) -> str:
     """Four lines: what was timed on what, latency, offloaded share, utilization."""
-    options = ", ".join(f"{k}={v}" for k, v in report.options.items())
+    options = ", ".join(f"{k}={v}" for k, v in _notable_options(report).items())
     return "\n".join([
         f"{report.model} on {report.target}" + (f" ({options})" if options else ""),
         f"latency      {count(report.cycles)} cycles = {duration(report.seconds)} at {report.clock_hz / 1e9:g} GHz"
@@ -44,6 +47,17 @@ def totals(report: Report) -> str:
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
     ])
+
+
+def _notable_options(report: Report) -> Mapping[str, Any]:
+    """The first option (the size of the array, as a rule) and those that are not at their default."""
+    from tvm_backend.target_list import info
+
+    try:
+        defaults = {option.name: option.default for option in info(report.target).options}
+    except TargetError:  # a report of a target that is not installed here
+        return report.options
+    return {k: v for i, (k, v) in enumerate(report.options.items()) if i == 0 or v != defaults.get(k)}
 
 
 def full_text(report: Report) -> str:
