@@ -150,12 +150,13 @@ class Affine:
         """
         total = self.constant
         for atom, coefficient in self.terms:
+            # no += : it would write into an array
             if isinstance(atom, str):
-                total += coefficient * values[atom]
+                total = total + coefficient * values[atom]
             elif isinstance(atom, Div):
-                total += coefficient * (atom.numerator.evaluate(values) // atom.divisor)
+                total = total + coefficient * (atom.numerator.evaluate(values) // atom.divisor)
             else:
-                total += coefficient * (atom.numerator.evaluate(values) % atom.divisor)
+                total = total + coefficient * (atom.numerator.evaluate(values) % atom.divisor)
         return total
 
     def substitute(self, values: Mapping[str, "Affine | int"]) -> "Affine":

@@ -80,9 +80,9 @@ def test_substitution_is_simultaneous(a: Affine, x: Affine, y: Affine, case: tup
 @given(affines(), bounded_values())
 def test_arrays_evaluate_element_by_element(a: Affine, case: tuple[Bounds, dict[str, int]]) -> None:
     _, values = case
-    grid = {**values, "i": np.arange(-5, 6)}
-    expected = [a.evaluate({**values, "i": int(i)}) for i in grid["i"]]
-    assert np.broadcast_to(a.evaluate(grid), 11).tolist() == expected  # type: ignore[arg-type]
+    grid = {**values, "i": np.arange(-5, 6), "j": np.arange(3)[:, None]}
+    expected = [[a.evaluate({**values, "i": i, "j": j}) for i in range(-5, 6)] for j in range(3)]
+    assert np.broadcast_to(a.evaluate(grid), (3, 11)).tolist() == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
