@@ -66,7 +66,7 @@ def check_fit(graph: ArchitectureGraph, isa: Isa, target: str | None = None) -> 
     """Raise TargetError with all misfits; ``target`` names whose graph and ISA they are."""
     found = misfits(graph, isa)
     if found:
-        head = f"target {target or graph.name!r}: graph {graph.name!r} and ISA {isa.name!r} do not fit"
+        head = f"target {(target or graph.name)!r}: graph {graph.name!r} and ISA {isa.name!r} do not fit"
         raise TargetError("\n  - ".join([f"{head} ({len(found)} misfit{'s' if len(found) != 1 else ''}):", *found]))
 
 
