@@ -468,7 +468,8 @@ def test_words_that_do_not_divide_a_buffer() -> None:
         ACADLEdge(memory, unit, READ_DATA)
         architecture("odd", buffers={"mem": memory})
 
-    with pytest.raises(GraphError, match=r"op reads buffer 'mem' \(64x4 i8\), which does not divide into words of memory: 24 bits"):
+    message = r"op reads buffer 'mem' \(64x4 i8\), which does not divide into words of memory: 24 bits"
+    with pytest.raises(GraphError, match=message):
         simulate_reference(create_ag(build()), stream(instr("op", reads=(window("mem", 0),))))
 
 
