@@ -115,10 +115,10 @@ def _storages(r: Random) -> tuple[list[SRAM | RegisterFile], dict[str, object]]:
 
 
 def _unit(r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: list[SRAM | RegisterFile]) -> None:
-    latency = r.choice((0, *LATENCIES))
+    latency = r.choice((0, *LATENCIES, *LATENCIES))
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
     in_flight = r.randint(1, 4) if interval is not None else 1
-    memory = r.random() < 0.85
+    memory = name == "unit00" or r.random() < 0.85
     kind = MemoryAccessUnit if memory else FunctionalUnit
     unit = kind(name, to_process=mnemonics, latency=latency if memory else max(1, latency) if isinstance(latency, int) else latency,
                 interval=interval, in_flight=in_flight)  # fmt: skip

@@ -7,14 +7,8 @@ for some sums ``a`` and ``b``; with ``b' = span_b - b``, again a sum of the same
 
 from __future__ import annotations
 
-import numpy as np
-
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-
-MAX_DIMS = 24
-"""Progressions in both patterns of a pair together."""
-
 
 @jit
 def access_meets(t, m, a, b):
@@ -34,30 +28,29 @@ def access_meets(t, m, a, b):
     for axis in range(axes):
         p, q = t[patterns_a + axis], t[patterns_b + axis]
         target = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis] + t[q + TP_SPAN]
-        if not is_sum(t, p, q, target):
+        if not is_sum(t, m, p, q, target):
             return False
     return True
 
 
 @jit
-def is_sum(t, p, q, target):
+def is_sum(t, m, p, q, target):
     """Whether ``target`` (from 0 to the sum of both spans) is a sum of the progressions of two patterns."""
-    strides = np.empty(MAX_DIMS, np.int64)
-    extents = np.empty(MAX_DIMS, np.int64)
-    count = merge(t, p, q, strides, extents)
+    strides = m[M_WORK]
+    count = merge(t, m, p, q)
     dense = 0  # every value from 0 to here is a sum of the first progressions
     first = 0
-    while first < count and strides[first] <= dense + 1:
-        dense += strides[first] * (extents[first] - 1)
+    while first < count and m[strides + first] <= dense + 1:
+        dense += m[strides + first] * (m[strides + MAX_DIMS + first] - 1)
         first += 1
-    if first == count:
-        return True
-    return search(strides, extents, first, count, dense, target)
+    return first == count or search(m, first, count, dense, target)
 
 
 @jit
-def merge(t, p, q, strides, extents):
-    """The progressions of two patterns by ascending stride; those of equal stride become one."""
+def merge(t, m, p, q):
+    """The progressions of two patterns by ascending stride, in the work space; those of equal stride become one."""
+    strides = m[M_WORK]
+    extents = strides + MAX_DIMS
     i, j = p + TP_LIST, q + TP_LIST
     end_i, end_j = i + 2 * t[p + TP_DIMS], j + 2 * t[q + TP_DIMS]
     count = 0
@@ -68,39 +61,39 @@ def merge(t, p, q, strides, extents):
         else:
             stride, extent = t[j], t[j + 1]
             j += 2
-        if count > 0 and strides[count - 1] == stride:
-            extents[count - 1] += extent - 1
+        if count > 0 and m[strides + count - 1] == stride:
+            m[extents + count - 1] += extent - 1
         else:
-            strides[count], extents[count] = stride, extent
+            m[strides + count], m[extents + count] = stride, extent
             count += 1
     return count
 
 
 @jit
-def search(strides, extents, first, count, dense, target):
+def search(m, first, count, dense, target):
     """Depth first from the largest stride; what is left must lie within reach of the smaller ones."""
-    reach = np.empty(MAX_DIMS, np.int64)
+    strides = m[M_WORK]
+    extents, reach = strides + MAX_DIMS, strides + 2 * MAX_DIMS
+    chosen, rest = strides + 3 * MAX_DIMS, strides + 4 * MAX_DIMS
     total = dense
     for k in range(first, count):
-        reach[k] = total
-        total += strides[k] * (extents[k] - 1)
-    chosen = np.empty(MAX_DIMS, np.int64)
-    rest = np.empty(MAX_DIMS + 1, np.int64)
+        m[reach + k] = total
+        total += m[strides + k] * (m[extents + k] - 1)
     level = count - 1
-    rest[level + 1] = target
-    chosen[level] = min(target // strides[level], extents[level] - 1)
+    m[rest + level] = target
+    m[chosen + level] = min(target // m[strides + level], m[extents + level] - 1)
     while level < count:
-        left = rest[level + 1] - strides[level] * chosen[level]
-        if chosen[level] < 0 or left > reach[level]:
+        left = m[rest + level] - m[strides + level] * m[chosen + level]
+        if m[chosen + level] < 0 or left > m[reach + level]:
             level += 1  # smaller choices leave even more
             if level < count:
-                chosen[level] -= 1
+                m[chosen + level] -= 1
         elif level == first:
             return True  # 0 <= left <= dense
         else:
             level -= 1
-            rest[level + 1] = left
-            chosen[level] = min(left // strides[level], extents[level] - 1)
+            m[rest + level] = left
+            m[chosen + level] = min(left // m[strides + level], m[extents + level] - 1)
     return False
 
 

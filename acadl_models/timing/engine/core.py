@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from acadl_models.timing.engine.jit import entry
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.machine import complete, count_cycles, fetch, forward, next_time, start
 from acadl_models.timing.engine.program import advance
+from acadl_models.timing.engine.steady import look_back
 
 
 @entry()
-def run(t, m):
-    """Simulate until every instruction is finished, or until the status says why not."""
-    stack = np.empty(STACK, np.int64)
+def run(t, m, h):
+    """Simulate until every instruction is finished, or until the status says why not.
+
+    ``h`` is room for snapshots; if it has none, nothing is skipped.
+    """
     m[M_PC] = -1
     advance(t, m)
     while True:
-        complete(t, m, stack)
+        complete(t, m)
         if m[M_STATUS] != RUNNING:
             return
         if m[M_FINISHED] == t[H_TOTAL]:
@@ -26,6 +27,10 @@ def run(t, m):
         forward(t, m)
         start(t, m)
         fetch(t, m)
+        if m[M_STATUS] != RUNNING:
+            return
+        if m[M_CROSSED] == 1 and len(h) > 0:
+            look_back(t, m, h)
         after = next_time(t, m)
         if after == FOREVER:
             m[M_STATUS] = DEADLOCK

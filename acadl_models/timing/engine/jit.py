@@ -8,7 +8,7 @@ from typing import Any
 
 import numba
 
-jit = numba.njit(nogil=True, error_model="numpy", boundscheck=False)
+jit = numba.njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 """For functions that are compiled into the entry points."""
 
 

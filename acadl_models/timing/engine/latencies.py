@@ -30,7 +30,7 @@ from acadl_models.timing.engine.layout import (
     X_SUB,
     X_WORDS,
 )
-from oracle.affine import Affine
+from oracle.affine import Affine, Bounds
 
 _BINARY = {
     "+": X_ADD, "-": X_SUB, "*": X_MUL, "//": X_FLOORDIV, "%": X_MOD, "cdiv": X_CDIV, "min": X_MIN, "max": X_MAX,
@@ -40,30 +40,133 @@ _BINARY = {
 Names = Mapping[str, Affine]
 
 
-def constant_value(expression: Expression, names: Names) -> int | None:
-    """The value where none of the names that it needs varies; None otherwise, and for a name that is not there."""
-    values: dict[str, int] = {}
-    for name in expression.names:
-        if name not in names or not names[name].is_constant:
-            return None
-        values[name] = names[name].constant
-    return expression.evaluate(values)
+Range = tuple[int, int]
+ANYTHING: Range = (-(1 << 62), 1 << 62)
 
 
-def arguments(expression: Expression, names: Names) -> list[Affine]:
-    """The expressions over loop variables on which the value depends."""
-    return [names[n] for n in sorted(expression.names) if n in names and not names[n].is_constant]
+def simplify(expression: Expression, names: Names, bounds: Bounds) -> Node:
+    """The expression with everything replaced that the ranges of the loop variables decide.
+
+    A :class:`Num` is left where the value does not vary. ``words`` and ``bytes`` may be missing from ``names``: they
+    vary with the request.
+    """
+    if not expression.names:
+        return Num(expression.evaluate({}))
+    if all(n in names and names[n].is_constant for n in expression.names):
+        return Num(expression.evaluate({n: names[n].constant for n in expression.names}))
+    return _fold(expression.root, names, bounds)[0]
 
 
-def compile_latency(expression: Expression, names: Names, place: Callable[[Affine], int]) -> list[tuple[int, int]]:
+def _fold(node: Node, names: Names, bounds: Bounds) -> tuple[Node, Range]:
+    """A node and the range of its values; what has one value becomes a number."""
+    if isinstance(node, Num):
+        return node, (node.value, node.value)
+    if isinstance(node, Name):
+        found = names[node.name].range(bounds) if node.name in names else ANYTHING
+    elif isinstance(node, IfElse):
+        condition, known = _fold(node.condition, names, bounds)
+        if known[0] > 0 or known[1] < 0:
+            return _fold(node.then, names, bounds)
+        if known == (0, 0):
+            return _fold(node.otherwise, names, bounds)
+        (then, a), (otherwise, b) = _fold(node.then, names, bounds), _fold(node.otherwise, names, bounds)
+        return IfElse(condition, then, otherwise), (min(a[0], b[0]), max(a[1], b[1]))
+    else:
+        parts = [_fold(argument, names, bounds) for argument in node.arguments]
+        node = Call(node.op, tuple(p for p, _ in parts))
+        found = _call_range(node.op, [r for _, r in parts])
+        if node.op in ("and", "or") and _truth(parts[0][1]) is None:
+            found = found if found[0] != found[1] or _total(node.arguments[1]) else (0, 1)
+    return (Num(found[0]), found) if found[0] == found[1] else (node, found)
+
+
+def _total(node: Node) -> bool:
+    """Whether the value of a node always exists."""
+    if isinstance(node, Call):
+        return node.op not in ("//", "%", "cdiv") and all(_total(a) for a in node.arguments)
+    if isinstance(node, IfElse):
+        return _total(node.condition) and _total(node.then) and _total(node.otherwise)
+    return True
+
+
+def _truth(r: Range) -> bool | None:
+    """Whether all values of a range are true or all are false."""
+    return True if r[0] > 0 or r[1] < 0 else False if r == (0, 0) else None
+
+
+def _call_range(op: str, ranges: list[Range]) -> Range:
+    first, last = ranges[0], ranges[-1]
+    if op in ("min", "max"):
+        choose = min if op == "min" else max
+        return choose(r[0] for r in ranges), choose(r[1] for r in ranges)
+    if op == "neg":
+        return -first[1], -first[0]
+    if op == "+":
+        return first[0] + last[0], first[1] + last[1]
+    if op == "-":
+        return first[0] - last[1], first[1] - last[0]
+    if op == "*":
+        products = [x * y for x in first for y in last]
+        return min(products), max(products)
+    if op in ("//", "%", "cdiv"):
+        return _divided_range(op, first, last)
+    return _truth_range(op, first, last)
+
+
+def _divided_range(op: str, first: Range, last: Range) -> Range:
+    """Of a division by one positive number; others are left open."""
+    divisor = last[0]
+    if divisor != last[1] or divisor <= 0:
+        return ANYTHING
+    if op == "%":
+        whole = first[0] // divisor == first[1] // divisor
+        return (first[0] % divisor, first[1] % divisor) if whole else (0, divisor - 1)
+    return (first[0] // divisor, first[1] // divisor) if op == "//" else (-(-first[0] // divisor), -(-first[1] // divisor))
+
+
+def _truth_range(op: str, first: Range, last: Range) -> Range:
+    """Of a comparison or a logical operator: 0, 1 or open."""
+    known: bool | None
+    if op == "not":
+        truth = _truth(first)
+        known = None if truth is None else not truth
+    elif op in ("and", "or"):
+        truths = (_truth(first), _truth(last))
+        decisive = op == "or"
+        known = decisive if decisive in truths else None if None in truths else not decisive
+    elif op in ("==", "!="):
+        equal = first == last and first[0] == first[1]
+        apart = first[1] < last[0] or last[1] < first[0]
+        known = None if not (equal or apart) else equal == (op == "==")
+    else:
+        if op in (">", ">="):
+            op, first, last = {">": "<", ">=": "<="}[op], last, first
+        strict = op == "<"
+        always = first[1] < last[0] or (not strict and first[1] == last[0])
+        never = first[0] > last[1] or (strict and first[0] == last[1])
+        known = True if always else False if never else None
+    return (0, 1) if known is None else (int(known), int(known))
+
+
+def arguments(node: Node, names: Names) -> list[Affine]:
+    """The expressions over loop variables on which the value of a node depends."""
+    if isinstance(node, Name):
+        return [names[node.name]] if node.name in names and not names[node.name].is_constant else []
+    if isinstance(node, Num):
+        return []
+    parts = node.arguments if isinstance(node, Call) else (node.condition, node.then, node.otherwise)
+    return [a for p in parts for a in arguments(p, names)]
+
+
+def compile_latency(root: Node, names: Names, place: Callable[[Affine], int]) -> list[tuple[int, int]]:
     """Operations for the stack machine; ``place`` puts an expression into the tables.
 
     ``words`` and ``bytes`` that are not among ``names`` are those of the request.
     """
     code: list[tuple[int, int]] = []
-    _emit(expression.root, names, place, code)
+    _emit(root, names, place, code)
     if len(code) >= STACK:
-        raise LatencyError(f"{expression.text!r} has {len(code)} operations; one that varies may have {STACK - 1}")
+        raise LatencyError(f"has {len(code)} operations; one that varies along loops may have {STACK - 1}")
     return code
 
 

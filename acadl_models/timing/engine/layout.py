@@ -31,12 +31,14 @@ NONE = -1
     H_TAKES,  # [stage, signature]: whether the fetch stage may pass it there
     H_MET, H_MET_SIZE,  # [access, access]: whether the two can touch a common element at all
     H_FETCH_WIDTH, H_FETCH_LATENCY, H_ISSUE_SIZE,
+    H_HISTORIES,  # loops that may repeat
+    H_SNAPSHOT_SIZE,
     H_TOTAL,  # instruction instances in the whole run
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
     H_POOL,  # instances that fit into the machine at once
     H_SIZE,
-) = range(37)
+) = range(39)
 
 # --- t: records ------------------------------------------------------------------------------------------------
 TS_DEPTH, TS_UNITS, TS_UNIT_COUNT, TS_PREDS, TS_PRED_COUNT, TS_FETCHES, TS_SIZE = range(7)
@@ -85,6 +87,9 @@ TC_LEAST, TC_OBJECT, TC_LENGTH, TC_CODE = range(4)
 STACK = 64
 """Depth of that machine's stack."""
 
+MAX_DIMS = 24
+"""Progressions in the patterns of two accesses together."""
+
 TP_SPAN, TP_DENSE, TP_DIMS, TP_LIST = range(4)
 """Pattern: a sum of progressions; then ``DIMS`` pairs (stride, extent) by ascending stride."""
 
@@ -92,14 +97,15 @@ TX_CONSTANT, TX_TERMS, TX_LIST = range(3)
 """Expression ``constant + sum(coefficient * value)``; then ``TERMS`` pairs (value, coefficient)."""
 
 (
-    TL_START, TL_STEP, TL_EXTENT, TL_BODY,  # BODY: position of its first operation in the program
+    TL_START, TL_STEP, TL_EXTENT, TL_BODY, TL_END,  # BODY, END: program positions of its first operation and its back edge
     TL_ATOMS, TL_ATOM_COUNT,  # the atoms to evaluate when its variable changes
     TL_PERIOD,  # after so many iterations every address below it has moved by a constant (0: never)
-    TL_SHIFTS,  # those constants: for each access one for each axis, and one for its word
-    TL_CLASHES, TL_CLASH_COUNT,  # pairs of accesses below it that may meet and do not move together
-    TL_MOVING, TL_MOVING_COUNT,  # accesses below it that move within banks
+    TL_SHIFTS,  # those constants: for each access one for each axis
+    TL_CLASHES, TL_CLASH_COUNT,  # pairs of records of accesses below it that may meet and do not move together
+    TL_MOVING, TL_MOVING_COUNT,  # records of accesses below it that move through banks
+    TL_HISTORY,  # number of its history of snapshots
     TL_SIZE,
-) = range(13)
+) = range(15)
 """Loop."""
 
 TQ_IS_MODULO, TQ_DIVISOR, TQ_EXPRESSION, TQ_SIZE = range(4)
@@ -116,7 +122,7 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_TIME,
     M_STATUS,
     M_CROSSED,  # a back edge was passed in this cycle
-    M_OBJECT, M_INSTANCE, M_VALUE,  # what an error is about
+    M_OBJECT, M_VALUE,  # what an error is about
     M_PC,
     M_FETCH_END, M_FETCH_COUNT,
     M_LEFT,  # instances not yet asked for by a fetch
@@ -132,9 +138,9 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_STEPPED,  # instances that were simulated one by one
     M_SKIPS,
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_SCRATCH, M_SLOTS,
+    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK, M_LOW, M_HIGH, M_MOVING, M_SLOTS,
     M_SIZE,
-) = range(34)
+) = range(37)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -145,9 +151,16 @@ DIVIDES_BY_ZERO = -(1 << 62)
 RUNNING, DONE, DEADLOCK, POOL_FULL, BAD_LATENCY = range(5)
 
 # --- m: records ------------------------------------------------------------------------------------------------
-L_ITERATION, L_ENTRY_SEQ, L_CROSSED, L_ENTERED, L_SIZE = range(5)
-"""Loop: iteration number; sequence number at its entry; whether its back edge was passed in this cycle; whether it was
-entered anew since the last snapshot."""
+(
+    L_ITERATION,
+    L_ENTRY_SEQ,  # sequence number at its entry
+    L_CROSSED,  # its back edge was passed in this cycle
+    L_SNAPSHOTS,  # taken since its entry
+    L_MISSES,  # snapshots without a match, over the whole run
+    L_SAMPLED,  # instances stepped when the last snapshot was taken
+    L_SIZE,
+) = range(7)
+"""Loop."""
 
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
@@ -195,3 +208,14 @@ A_OLDER, A_YOUNGER, A_OWNER, A_ACCESS, A_OFFSETS = range(5)
 
 C_FIRST, C_LAST, C_SIZE = range(3)
 """Ends of a list of accesses of one conflict class and one kind."""
+
+# --- history of snapshots --------------------------------------------------------------------------------------
+SNAPSHOTS = 16
+"""Snapshots that a loop remembers."""
+
+STATE_WORDS = 8192
+"""Longest relative state that a snapshot holds; a larger one is not compared."""
+
+K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_MACHINE = range(5)
+"""Snapshot: hash and length of the relative state, number of offsets after it, iteration; then the machine up to its
+slots, then the state, then the offsets of the accesses in flight."""

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acadl_models.acadl import FunctionalUnit, MemoryInterface, PipelineStage
-from acadl_models.acadl.latency import Expression, LatencyError, parse
+from acadl_models.acadl.latency import Expression, LatencyError, Num, parse
 from acadl_models.timing.engine.accessing import Entry, classify, entry, find_ranges
-from acadl_models.timing.engine.latencies import Names, arguments, compile_latency, constant_value
+from acadl_models.timing.engine.latencies import Names, arguments, compile_latency, simplify
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.periods import Periods
 from acadl_models.timing.engine.windows import Pattern, beats, runs, words
@@ -46,7 +46,7 @@ class Lowered:
 
 
 def lower(program: Program) -> Lowered:
-    """Tables for :func:`core.run`; raises GraphError for a latency that is too small."""
+    """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
     return _Lowering(program).lowered()
 
 
@@ -65,11 +65,13 @@ class _Lowering:
         self.code: list[int] = []
         self._walk(program.body, ())
         self.code += [OP_END, 0]
+        self.bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
         self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(self.loops)}
         self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
         self.expressions: dict[Affine, int] = {}
         self.patterns: dict[Pattern, int] = {}
         self.owners: list[LatencyOwner] = []
+        self.places: list[int] = []
         self.arguments: list[tuple[tuple[str, ...], Affine]] = []
         self.names: list[Names] = []
 
@@ -96,7 +98,7 @@ class _Lowering:
         self.names = [{**parameters, **dict(s.node.registers), **dict(s.node.attributes)} for s in self.statics]
         plans = [(k, plan) for k, s in enumerate(self.statics) for plan in s.plans if plan.tracked or plan.banks]
         entries = [entry(plan, k, self.around[k], order) for order, (k, plan) in enumerate(plans)]
-        find_ranges(entries, {loop.var: _bounds(loop.values) for loop in self.loops})
+        find_ranges(entries, self.bounds)
         met, classes = classify(entries)
         d = self.data
         d[H_CLASSES], d[H_MAX_AXES] = classes, max((len(e.axes) for e in entries), default=0)
@@ -246,19 +248,16 @@ class _Lowering:
         return -len(varying[static])
 
     def _value_or_program(self, static: int, expression: Expression, names: Names, least: int, where: str) -> int:
-        """The value, or ``-1 - position`` of a program where it varies."""
+        """The value, or ``-1 - position`` of a program where it varies or is an error when it is used."""
         owner = LatencyOwner(where, expression, self.statics[static].node.mnemonic, least)
         try:
-            value = constant_value(expression, names)
-            if value is None:
-                code = compile_latency(expression, names, self._expression)
+            root = simplify(expression, names, self.bounds)
+            code = compile_latency(root, names, self._expression)
         except LatencyError as error:
             raise bad_latency(self.program, owner, str(error)) from None
-        if value is not None:
-            if value < least:
-                raise bad_latency(self.program, owner, f"is {value}")
-            return value
-        self.arguments += [(self.around[static], a) for a in arguments(expression, names)]
+        if isinstance(root, Num) and root.value >= least:
+            return root.value
+        self.arguments += [(self.around[static], a) for a in arguments(root, names)]
         self.owners.append(owner)
         return -1 - self._put([least, len(self.owners) - 1, len(code), *(v for pair in code for v in pair)])
 
@@ -277,7 +276,9 @@ class _Lowering:
             record[TA_SPAN], record[TA_WORDS] = e.word_shape.span + 1, words(e.word_shape)
             record[TA_ORDER], record[TA_DATA_WIDTH] = e.order, e.plan.data_width
             records += record
-        return self._put(records)
+        position = self._put(records)
+        self.places += [position + k * TA_SIZE for k in range(len(found))]
+        return position
 
     def _bank_table(self, static: int, e: Entry) -> int:
         records: list[int] = []
@@ -302,22 +303,26 @@ class _Lowering:
         for number, loop in enumerate(self.loops):
             below = [e for e in entries if loop.var in self.around[e.static]]
             period, shifts = self._shifts(loop, below, periods, len(entries))
-            clashes = _clashes(below, met, shifts)
-            moving = [e.order for e in below if len(e.plan.banks) > 1 and shifts[e.order, last]]
+            places = self.places
+            clashes = [(places[a], places[b]) for a, b in _clashes(below, met, shifts)] if period else []
+            moving = [places[e.order] for e in below if len(e.plan.banks) > 1 and shifts[e.order, last]]
             dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
             record = [0] * TL_SIZE
             record[TL_START], record[TL_STEP], record[TL_EXTENT] = loop.values.start, loop.values.step, len(loop.values)
-            record[TL_BODY] = self._body(number)
+            record[TL_BODY], record[TL_END] = self._body(number)
             record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
-            record[TL_PERIOD], record[TL_SHIFTS] = period, self._put(shifts.reshape(-1).tolist())
+            record[TL_PERIOD], record[TL_SHIFTS] = period, self._put(shifts[:, :last].reshape(-1).tolist())
+            record[TL_HISTORY] = self.data[H_HISTORIES]
+            self.data[H_HISTORIES] += int(period > 0)
             record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(v for pair in clashes for v in pair), len(clashes)
             record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
             records += record
         self.data[H_LOOP_TABLE] = self._put(records)
 
-    def _body(self, number: int) -> int:
-        pairs = zip(self.code[::2], self.code[1::2])
-        return next(p for p, pair in enumerate(pairs) if pair == (OP_LOOP, number)) + 1
+    def _body(self, number: int) -> tuple[int, int]:
+        """Program positions of the first operation and of the back edge of a loop."""
+        pairs = list(zip(self.code[::2], self.code[1::2]))
+        return pairs.index((OP_LOOP, number)) + 1, pairs.index((OP_BACK, number))
 
     def _shifts(self, loop: StaticLoop, below: list[Entry], periods: Periods, count: int) -> tuple[int, Array]:
         """The smallest period of everything below a loop, and how far each axis and word moves in it.

@@ -5,32 +5,32 @@ from __future__ import annotations
 from acadl_models.timing.engine.conflicts import find_blocker, leave_classes
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.program import advance, make_instance
+from acadl_models.timing.engine.program import advance, fail, make_instance
 
 
 # --- phase 1: completions --------------------------------------------------------------------------------------
 @jit
-def complete(t, m, stack):
+def complete(t, m):
     """Requests end, instances in units move on, a fetch ends."""
     now = m[M_TIME]
     count = end_requests(t, m, now)
     count = end_processing(t, m, now, count)
-    scratch = m[M_SCRATCH]
+    moving = m[M_MOVING]
     for k in range(count):
-        progress(t, m, m[scratch + k], now)
+        progress(t, m, m[moving + k], now)
     if m[M_FETCH_END] == now:
-        append_fetched(t, m, stack)
+        append_fetched(t, m)
 
 
 @jit
 def remember(m, count, slot):
     """Insert an instance into the list of those that move on, by program order."""
-    scratch = m[M_SCRATCH]
+    moving = m[M_MOVING]
     k = count
-    while k > 0 and m[m[scratch + k - 1] + I_SEQ] > m[slot + I_SEQ]:
-        m[scratch + k] = m[scratch + k - 1]
+    while k > 0 and m[m[moving + k - 1] + I_SEQ] > m[slot + I_SEQ]:
+        m[moving + k] = m[moving + k - 1]
         k -= 1
-    m[scratch + k] = slot
+    m[moving + k] = slot
     return count + 1
 
 
@@ -85,7 +85,10 @@ def grant_queued(t, m, store, number, now):
 @jit
 def grant(t, m, store, number, request, now):
     """A request gets a slot: from here on its finish is known."""
-    ready = now + m[request + R_LATENCY]
+    latency = m[request + R_LATENCY]
+    if latency < 0:
+        latency = fail(t, m, -1 - latency, m[request + R_FINISH])
+    ready = now + latency
     if t[t[H_STORE_TABLE] + number * TM_SIZE + TM_SHARED] == 1:
         ready = max(ready, m[store + D_PORT_FREE])
         m[store + D_PORT_FREE] = ready + m[request + R_BEATS]
@@ -147,8 +150,14 @@ def end_processing(t, m, now, count):
 @jit
 def latency_in(t, m, slot, table, row):
     """A latency of an instance: from the table, or evaluated when it was made."""
-    latency = t[table + row * t[H_STATICS] + m[slot + I_STATIC]]
-    return latency if latency >= 0 else m[slot + t[H_SLOT_LATENCIES] - 1 - latency]
+    static = m[slot + I_STATIC]
+    latency = t[table + row * t[H_STATICS] + static]
+    if latency >= 0:
+        return latency
+    number = -1 - latency
+    latency = m[slot + t[H_SLOT_LATENCIES] + number]
+    program = t[t[t[H_STATIC_TABLE] + static * TI_SIZE + TI_LATENCIES] + number]
+    return latency if latency >= t[program + TC_LEAST] else fail(t, m, program, latency)
 
 
 @jit
@@ -218,10 +227,10 @@ def finish(t, m, slot, now):
 
 
 @jit
-def append_fetched(t, m, stack):
+def append_fetched(t, m):
     """Phase 1d: the fetched instructions enter the issue buffer."""
     for _ in range(m[M_FETCH_COUNT]):
-        slot = make_instance(t, m, stack)
+        slot = make_instance(t, m)
         if m[M_STATUS] != RUNNING:
             return
         signature = t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_SIGNATURE]

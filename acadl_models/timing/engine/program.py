@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 
@@ -50,7 +48,7 @@ def advance(t, m):
         if operation == OP_LOOP:
             m[state + L_ENTRY_SEQ] = m[M_SEQ]
             m[state + L_CROSSED] = 0
-            m[state + L_ENTERED] = 1
+            m[state + L_SNAPSHOTS] = 0
             set_iteration(t, m, loop, 0)
             pc += 1
         elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
@@ -65,45 +63,45 @@ def advance(t, m):
 
 
 @jit
-def latency_program(t, m, program, words, size, stack):
-    """Run the program of a latency; a value below the least allowed stops the run with an error."""
+def latency_program(t, m, program, words, size):
+    """Run the program of a latency."""
     at = program + TC_CODE
     end = at + 2 * t[program + TC_LENGTH]
-    top = -1
+    top = m[M_STACK] - 1
     while at < end:
         operation, operand = t[at], t[at + 1]
         at += 2
         if operation <= X_BYTES:
             top += 1
             if operation == X_NUMBER:
-                stack[top] = operand
+                m[top] = operand
             elif operation == X_EXPRESSION:
-                stack[top] = value_of(t, m, operand)
+                m[top] = value_of(t, m, operand)
             else:
-                stack[top] = words if operation == X_WORDS else size
+                m[top] = words if operation == X_WORDS else size
         elif operation == X_JUMP:
             at = program + TC_CODE + 2 * operand
         elif operation == X_JUMP_IF_ZERO:
             top -= 1
-            if stack[top + 1] == 0:
+            if m[top + 1] == 0:
                 at = program + TC_CODE + 2 * operand
         elif operation == X_NOT or operation == X_NEG:
-            stack[top] = -stack[top] if operation == X_NEG else np.int64(stack[top] == 0)
+            m[top] = -m[top] if operation == X_NEG else int(m[top] == 0)
         else:
             top -= 1
-            if (operation == X_FLOORDIV or operation == X_MOD or operation == X_CDIV) and stack[top + 1] == 0:
-                return fail_latency(t, m, program, DIVIDES_BY_ZERO)
-            stack[top] = binary(operation, stack[top], stack[top + 1])
-    if stack[0] < t[program + TC_LEAST]:
-        return fail_latency(t, m, program, stack[0])
-    return stack[0]
+            if (operation == X_FLOORDIV or operation == X_MOD or operation == X_CDIV) and m[top + 1] == 0:
+                return DIVIDES_BY_ZERO
+            m[top] = binary(operation, m[top], m[top + 1])
+    return m[top]
 
 
 @jit
-def fail_latency(t, m, program, value):
-    m[M_STATUS] = BAD_LATENCY
-    m[M_OBJECT] = t[program + TC_OBJECT]
-    m[M_VALUE] = value
+def fail(t, m, program, value):
+    """Stop the run: a latency has no legal value. Returns one, for the rest of the cycle."""
+    if m[M_STATUS] == RUNNING:
+        m[M_STATUS] = BAD_LATENCY
+        m[M_OBJECT] = t[program + TC_OBJECT]
+        m[M_VALUE] = value
     return 1
 
 
@@ -131,16 +129,16 @@ def binary(operation, a, b):
 @jit
 def compare(operation, a, b):
     if operation == X_LT:
-        return np.int64(a < b)
+        return int(a < b)
     if operation == X_LE:
-        return np.int64(a <= b)
+        return int(a <= b)
     if operation == X_GT:
-        return np.int64(a > b)
+        return int(a > b)
     if operation == X_GE:
-        return np.int64(a >= b)
+        return int(a >= b)
     if operation == X_EQ:
-        return np.int64(a == b)
-    return np.int64(a != b)
+        return int(a == b)
+    return int(a != b)
 
 
 @jit
@@ -159,13 +157,12 @@ def take_slot(t, m):
 
 
 @jit
-def make_instance(t, m, stack):
+def make_instance(t, m):
     """An instance of the instruction at the program position, appended to the program order; returns its slot."""
     slot = take_slot(t, m)
     if slot == NONE:
         return slot
     static = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
-    m[M_INSTANCE] = static
     m[slot + I_SEQ] = m[M_SEQ]
     m[M_SEQ] += 1
     m[slot + I_STATIC] = static
@@ -184,10 +181,10 @@ def make_instance(t, m, stack):
     m[M_YOUNGEST] = slot
     record = t[H_STATIC_TABLE] + static * TI_SIZE
     enter_accesses(t, m, slot, record)
-    make_requests(t, m, slot, record, stack)
+    make_requests(t, m, slot, record)
     at = slot + t[H_SLOT_LATENCIES]
     for k in range(t[record + TI_LATENCY_COUNT]):
-        m[at + k] = latency_program(t, m, t[t[record + TI_LATENCIES] + k], 0, 0, stack)
+        m[at + k] = latency_program(t, m, t[t[record + TI_LATENCIES] + k], 0, 0)
     return slot
 
 
@@ -216,7 +213,7 @@ def enter_accesses(t, m, slot, record):
 
 
 @jit
-def make_requests(t, m, slot, record, stack):
+def make_requests(t, m, slot, record):
     """The requests of an instance, reads first, each in the order of accesses and banks."""
     count = 0
     for is_read in (1, 0):
@@ -227,17 +224,17 @@ def make_requests(t, m, slot, record, stack):
             if t[access + TA_WORD] == NONE:
                 for b in range(t[access + TA_STORE_COUNT]):
                     bank = t[access + TA_STORES] + b * TB_SIZE
-                    add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS], stack)
+                    add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])
                     count += 1
             else:
-                count = split_request(t, m, slot, count, access, stack)
+                count = split_request(t, m, slot, count, access)
         if is_read:
             m[slot + I_READS] = count
     m[slot + I_REQUESTS] = count
 
 
 @jit
-def split_request(t, m, slot, count, access, stack):
+def split_request(t, m, slot, count, access):
     """Requests of an access to banks: one for each bank that holds a part."""
     first = value_of(t, m, t[access + TA_WORD])
     last = first + t[access + TA_SPAN]
@@ -247,7 +244,7 @@ def split_request(t, m, slot, count, access, stack):
         if last <= low or first >= high:
             continue
         if low <= first and last <= high:
-            add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS], stack)
+            add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])
             return count + 1
         port = t[t[H_STORE_TABLE] + t[bank + TB_STORE] * TM_SIZE + TM_PORT]
         words = beats = 0
@@ -259,24 +256,28 @@ def split_request(t, m, slot, count, access, stack):
                 beats += -(-n // port)
             run += 2
         if words > 0:
-            add_request(t, m, slot, count, access, bank, words, beats, stack)
+            add_request(t, m, slot, count, access, bank, words, beats)
             count += 1
     return count
 
 
 @jit
-def add_request(t, m, slot, number, access, bank, words, beats, stack):
+def add_request(t, m, slot, number, access, bank, words, beats):
     request = slot + t[H_SLOT_REQUESTS] + number * R_SIZE
     store = m[M_STORES] + t[bank + TB_STORE] * D_SIZE
     is_read = t[access + TA_KIND] == READ
     size = -(-words * t[access + TA_DATA_WIDTH] // 8)
     latency = t[bank + TB_LATENCY]
+    m[request + R_FINISH] = 0
     if latency < 0:
-        latency = latency_program(t, m, -1 - latency, words, size, stack)
+        program = -1 - latency
+        latency = latency_program(t, m, program, words, size)
+        if latency < t[program + TC_LEAST]:
+            m[request + R_FINISH] = latency  # an error only if it is used: see grant()
+            latency = -1 - program
     m[request + R_STORE] = t[bank + TB_STORE]
     m[request + R_BEATS] = beats
     m[request + R_LATENCY] = latency
-    m[request + R_FINISH] = 0
     m[request + R_LINK] = NONE
     m[request + R_OWNER] = slot
     m[request + R_IS_READ] = is_read

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acadl_models.timing.engine import core
+from acadl_models.timing.engine.deadlock import deadlock_faults
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered, bad_latency
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
@@ -25,7 +26,7 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
     while True:
         lowered.tables[H_POOL] = pool
         machine = new_machine(lowered.tables)
-        core.run(lowered.tables, machine)
+        core.run(lowered.tables, machine, _history(lowered.tables, machine, skip))
         if machine[M_STATUS] != POOL_FULL:
             break
         pool *= 8
@@ -34,7 +35,7 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
         found = "divides by zero" if value == DIVIDES_BY_ZERO else f"is {value}"
         raise bad_latency(lowered.program, lowered.owners[machine[M_OBJECT]], found)
     if machine[M_STATUS] == DEADLOCK:
-        raise GraphError(lowered.program.graph.name, _deadlock(lowered, machine))
+        raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))
     return _result(lowered, machine)
 
 
@@ -48,7 +49,11 @@ def new_machine(t: Array) -> Array:
         M_LOOPS: t[H_LOOPS] * L_SIZE,
         M_CLASSES: 3 * t[H_CLASSES] * C_SIZE,
         M_QUEUES: t[H_SIGNATURES] * Q_SIZE,
-        M_SCRATCH: t[H_POOL],
+        M_STACK: STACK,
+        M_WORK: 5 * MAX_DIMS,
+        M_LOW: t[H_VALUES],
+        M_HIGH: t[H_VALUES],
+        M_MOVING: t[H_POOL],
         M_SLOTS: t[H_POOL] * t[H_SLOT_SIZE],
     }
     m = np.zeros(M_SIZE + sum(int(s) for s in sizes.values()), np.int64)
@@ -72,6 +77,12 @@ def new_machine(t: Array) -> Array:
     m[[M_FETCH_END, M_FREE, M_OLDEST, M_YOUNGEST]] = NONE
     m[M_LEFT] = t[H_TOTAL]
     return m
+
+
+def _history(t: Array, m: Array, skip: bool) -> Array:
+    """Room for the snapshots of the loops that may repeat; none without skipping."""
+    t[H_SNAPSHOT_SIZE] = K_MACHINE + m[M_SLOTS] + STATE_WORDS
+    return np.empty(int(t[H_HISTORIES] * SNAPSHOTS * t[H_SNAPSHOT_SIZE]) if skip else 0, np.int64)
 
 
 def _records(m: Array, part: int, count: int, size: int) -> Array:
@@ -125,14 +136,3 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
             yield StorageTiming(
                 storage.name, r[D_READS], r[D_WRITES], r[D_BYTES_READ], r[D_BYTES_WRITTEN], r[D_BEATS], r[D_QUEUE_CYCLES]
             )
-
-
-def _deadlock(lowered: Lowered, m: Array) -> list[str]:
-    left = lowered.program.count - int(m[M_FINISHED])
-    faults = [f"deadlock in cycle {int(m[M_TIME])}: {left} of {lowered.program.count} instructions are left"]
-    slot = int(m[M_OLDEST])
-    while slot != NONE:
-        static = lowered.program.instructions[int(m[slot + I_STATIC])]
-        faults.append(f"instruction {int(m[slot + I_SEQ])} {static.node.mnemonic} is left")
-        slot = int(m[slot + I_YOUNGER])
-    return faults

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from acadl_models.timing.engine.conflicts import MAX_DIMS
+from acadl_models.timing.engine.layout import MAX_DIMS
 from oracle.errors import GraphError
 from oracle.resolved import WindowDim
 

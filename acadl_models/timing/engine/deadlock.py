@@ -1,0 +1,75 @@
+"""What a machine that can do nothing more is waiting for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.lower import Lowered
+from acadl_models.timing.machine import StaticInstruction, StaticLoop, StaticNode
+
+_STEPS = {READING: "reading", PROCESSING: "processing", WRITING: "writing"}
+
+
+def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
+    """The cycle, how many instructions are left, and what each instruction in flight waits for."""
+    total = lowered.program.count
+    left = total - int(m[M_FINISHED])
+    faults = [f"deadlock in cycle {int(m[M_TIME]) + 1}: {left} of {total} instructions are left"]
+    slot = int(m[M_OLDEST])
+    while slot != NONE:
+        faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot)}")
+        slot = int(m[slot + I_YOUNGER])
+    return faults
+
+
+def _name(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
+    number = int(m[slot + I_SEQ])
+    static, values = _locate(lowered.program.body, number)
+    where = ", ".join(f"{k}={v}" for k, v in values.items())
+    return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
+
+
+def _size(node: StaticNode) -> int:
+    return len(node.values) * sum(map(_size, node.body)) if isinstance(node, StaticLoop) else 1
+
+
+def _locate(body: tuple[StaticNode, ...], number: int) -> tuple[StaticInstruction, dict[str, int]]:
+    """The instruction and loop values of the instance with this number in program order."""
+    for node in body:
+        size = _size(node)
+        if number >= size:
+            number -= size
+        elif isinstance(node, StaticInstruction):
+            return node, {}
+        else:
+            each = size // len(node.values)
+            static, inner = _locate(node.body, number % each)
+            return static, {node.var: node.values[number // each], **inner}
+    raise AssertionError("the number is that of an instance")
+
+
+def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
+    phase, unit = int(m[slot + I_PHASE]), int(m[slot + I_UNIT])
+    if phase == WAITING:
+        number = (unit - int(m[M_UNITS])) // U_SIZE
+        return f"{_name(lowered, m, int(m[unit + U_BLOCKER]))} to finish, in {lowered.units[number]}"
+    if unit != NONE:
+        number = (unit - int(m[M_UNITS])) // U_SIZE
+        return f"{_STEPS[phase]} to end, in {lowered.units[number]}"
+    stage = next((s for k, s in enumerate(lowered.stages) if slot in _held(m, k)), lowered.program.fetch)
+    routed = lowered.program.instructions[int(m[slot + I_STATIC])].routed
+    after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
+    return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"
+
+
+def _held(m: NDArray[np.int64], number: int) -> Iterator[int]:
+    """The slots of the instances that a stage holds."""
+    stage = int(m[M_STAGES]) + number * S_SIZE
+    slot = int(m[stage + S_HEAD]) if m[stage + S_COUNT] else NONE
+    while slot != NONE:
+        yield slot
+        slot = int(m[slot + I_LINK])

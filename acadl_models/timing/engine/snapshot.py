@@ -1,0 +1,175 @@
+"""Jitted: the state of the machine relative to the present, so that equal snapshots behave equally from then on.
+
+Times are relative to now (and at least 0 where only the future matters), instances are numbered in program order. The
+offsets of accesses follow in a part of their own: they need not be equal, but must have moved along with the loop.
+"""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+
+END = -1
+"""Closes a list."""
+
+
+@jit
+def describe(t, m, h, loop, base):
+    """Write the relative state to ``h`` from ``base`` on; returns its length and the number of offsets after it.
+
+    Both are 0 if the state is too long.
+    """
+    if not fits(t, m):
+        return 0, 0
+    now = m[M_TIME]
+    at = describe_position(t, m, h, loop, base, now)
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        at = describe_instance(t, m, h, slot, at)
+        slot = m[slot + I_YOUNGER]
+    at = describe_places(t, m, h, at, now)
+    at = describe_storages(t, m, h, at, now)
+    length = at - base
+    at = describe_offsets(t, m, h, at)
+    return length, at - length - base
+
+
+@jit
+def fits(t, m):
+    """Number the instances in flight, and tell whether their state fits into a snapshot whatever they are doing."""
+    slot = m[M_OLDEST]
+    count = 0
+    while slot != NONE:
+        m[slot + I_ORDINAL] = count
+        count += 1
+        slot = m[slot + I_YOUNGER]
+    each = 6 + 5 * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
+    fixed = 4 + t[H_LOOPS] + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
+    return fixed + count * each <= STATE_WORDS
+
+
+@jit
+def describe_offsets(t, m, h, at):
+    """Where the accesses in flight lie."""
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        node = slot + t[H_SLOT_ACCESSES]
+        record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        for k in range(t[record + TI_ACCESS_COUNT]):
+            for axis in range(t[t[record + TI_ACCESSES] + k * TA_SIZE + TA_AXES]):
+                h[at] = m[node + A_OFFSETS + axis]
+                at += 1
+            node += t[H_ACCESS_SIZE]
+        slot = m[slot + I_YOUNGER]
+    return at
+
+
+@jit
+def describe_position(t, m, h, loop, base, now):
+    """Program position without the loop's own iteration, fetch, and what is pending for the next cycle."""
+    pc = m[M_PC]
+    h[base] = pc
+    h[base + 1] = m[M_FETCH_END] - now if m[M_FETCH_END] != NONE else END
+    h[base + 2] = m[M_FETCH_COUNT]
+    h[base + 3] = m[M_AGAIN]
+    at = base + 4
+    for other in range(t[H_LOOPS]):
+        record = t[H_LOOP_TABLE] + other * TL_SIZE
+        if other != loop and t[record + TL_BODY] <= pc <= t[record + TL_END]:
+            h[at] = m[m[M_LOOPS] + other * L_SIZE + L_ITERATION]
+            at += 1
+    return at
+
+
+@jit
+def describe_instance(t, m, h, slot, at):
+    """What an instance is, asks for and how long it takes."""
+    h[at] = m[slot + I_STATIC]
+    h[at + 1] = m[slot + I_REQUESTS]
+    at += 2
+    request = slot + t[H_SLOT_REQUESTS]
+    for _ in range(m[slot + I_REQUESTS]):
+        h[at] = m[request + R_STORE]
+        h[at + 1] = m[request + R_BEATS]
+        h[at + 2] = m[request + R_LATENCY]
+        at += 3
+        request += R_SIZE
+    for k in range(t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCY_COUNT]):
+        h[at] = m[slot + t[H_SLOT_LATENCIES] + k]
+        at += 1
+    return at
+
+
+@jit
+def describe_list(m, h, slot, at):
+    """The numbers of the instances of a list."""
+    while slot != NONE:
+        h[at] = m[slot + I_ORDINAL]
+        at += 1
+        slot = m[slot + I_LINK]
+    h[at] = END
+    return at + 1
+
+
+@jit
+def describe_places(t, m, h, at, now):
+    """Which instances are in the issue buffer, the stages and the units, and in which step."""
+    for queue in range(m[M_QUEUES], m[M_QUEUES] + t[H_SIGNATURES] * Q_SIZE, Q_SIZE):
+        at = describe_list(m, h, m[queue + Q_HEAD], at)
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        slot = m[stage + S_HEAD] if m[stage + S_COUNT] > 0 else NONE
+        at = describe_list(m, h, slot, at)
+        while slot != NONE:
+            h[at] = max(m[slot + I_LEAVE] - now, 0)
+            at += 1
+            slot = m[slot + I_LINK]
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        waiting = m[unit + U_WAITING]
+        h[at] = END if waiting == NONE else m[waiting + I_ORDINAL]
+        h[at + 1] = max(m[unit + U_READY] - now, 0)
+        h[at + 2] = m[unit + U_UNGRANTED]
+        at = describe_list(m, h, m[unit + U_HEAD], at + 3)
+        slot = m[unit + U_HEAD]
+        while slot != NONE:
+            h[at] = m[slot + I_PHASE]
+            h[at + 1] = m[slot + I_PENDING]
+            h[at + 2] = m[slot + I_END] - now if m[slot + I_PHASE] == PROCESSING else 0
+            at += 3
+            slot = m[slot + I_LINK]
+    return at
+
+
+@jit
+def describe_storages(t, m, h, at, now):
+    """Requests with a slot and their finish, requests in the FIFO, and when a shared port is free."""
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        request = m[store + D_HEAD] if m[store + D_ACTIVE] > 0 else NONE
+        while request != NONE:
+            h[at] = m[m[request + R_OWNER] + I_ORDINAL]
+            h[at + 1] = m[request + R_FINISH] - now
+            at += 2
+            request = m[request + R_LINK]
+        h[at] = END
+        at += 1
+        request = m[store + D_QUEUE_HEAD] if m[store + D_QUEUED] > 0 else NONE
+        while request != NONE:
+            owner = m[request + R_OWNER]
+            h[at] = m[owner + I_ORDINAL]
+            h[at + 1] = request - owner
+            at += 2
+            request = m[request + R_LINK]
+        h[at] = END
+        # a request granted later is at the port two cycles from now at the earliest
+        h[at + 1] = max(m[store + D_PORT_FREE] - now - 2, 0)
+        at += 2
+    return at
+
+
+@jit
+def hash_of(h, base, length):
+    """FNV-1a over the words of a state."""
+    value = -3750763034362895579
+    for k in range(base, base + length):
+        value = (value ^ h[k]) * 1099511628211
+        value ^= value >> 29
+    return value

@@ -1,0 +1,281 @@
+"""Jitted: finding a recurring state at the back edge of a loop, proving that it goes on, and multiplying out.
+
+The machine is compared with earlier passes of the same back edge. If its relative state is the same, the windows in flight
+have moved by what the loop moves them in the meantime, and every decision that depends on where windows lie is the same
+in all later periods, then these repeat cycle for cycle:
+
+* latencies and addresses below the loop repeat with its period (``TL_PERIOD`` divides the distance);
+* two accesses that may meet move together, or do not meet in any iteration of the loop (``TL_CLASHES``);
+* an access that moves through banks stays in one (``TL_MOVING``);
+* everything in flight was fetched inside of the loop, and what is left to fetch never falls below one fetch.
+"""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.program import set_iteration
+from acadl_models.timing.engine.snapshot import describe, hash_of
+
+PATIENCE = 4
+"""After so many snapshots without a match, one more instance is stepped before the next."""
+
+LONGEST_WAIT = 256
+"""Most instances that are stepped between two snapshots of a loop."""
+
+
+@jit
+def look_back(t, m, h):
+    """At a passed back edge: compare with earlier passes, and skip as many periods as are proven to repeat."""
+    m[M_CROSSED] = 0
+    skipped = False
+    for loop in range(t[H_LOOPS]):
+        state = m[M_LOOPS] + loop * L_SIZE
+        if m[state + L_CROSSED] == 0:
+            continue
+        m[state + L_CROSSED] = 0
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        period = t[record + TL_PERIOD]
+        if skipped or period == 0 or m[state + L_ITERATION] % period != 0:
+            continue
+        if m[M_STEPPED] - m[state + L_SAMPLED] < min(m[state + L_MISSES] // PATIENCE, LONGEST_WAIT):
+            continue
+        m[state + L_SAMPLED] = m[M_STEPPED]
+        skipped = compare(t, m, h, loop, record, state)
+
+
+@jit
+def compare(t, m, h, loop, record, state):
+    """Take a snapshot, look for an equal one and skip; returns whether anything was skipped."""
+    size = t[H_SNAPSHOT_SIZE]
+    first = t[record + TL_HISTORY] * SNAPSHOTS * size
+    count = m[state + L_SNAPSHOTS]
+    new = first + (count % SNAPSHOTS) * size
+    machine_size = m[M_SLOTS]
+    words = new + K_MACHINE + machine_size
+    length, offsets = describe(t, m, h, loop, words)
+    if length == 0:
+        m[state + L_MISSES] += 1
+        return False
+    hashed = hash_of(h, words, length)
+    for back in range(1, min(count, SNAPSHOTS - 1) + 1):
+        old = first + ((count - back) % SNAPSHOTS) * size
+        if h[old + K_HASH] != hashed or h[old + K_LENGTH] != length or h[old + K_OFFSETS] != offsets:
+            continue
+        old_words = old + K_MACHINE + machine_size
+        distance = m[state + L_ITERATION] - h[old + K_ITERATION]
+        if not equal(h, words, old_words, length):
+            continue
+        if not moved_along(t, m, h, record, distance, words + length, old_words + length):
+            continue
+        times = most_periods(t, m, record, state, h[old + K_MACHINE + M_FETCHED], distance)
+        if times > 0 and proven(t, m, loop, record, state):
+            multiply(t, m, h, old + K_MACHINE, loop, record, distance, times)
+            m[state + L_MISSES] = 0
+            return True
+        break
+    m[state + L_MISSES] += 1
+    h[new + K_HASH], h[new + K_LENGTH], h[new + K_OFFSETS] = hashed, length, offsets
+    h[new + K_ITERATION] = m[state + L_ITERATION]
+    for k in range(machine_size):
+        h[new + K_MACHINE + k] = m[k]
+    m[state + L_SNAPSHOTS] += 1
+    return False
+
+
+@jit
+def equal(h, a, b, length):
+    for k in range(length):
+        if h[a + k] != h[b + k]:
+            return False
+    return True
+
+
+@jit
+def moved_along(t, m, h, record, distance, new, old):
+    """Whether each window in flight lies where the loop has moved its counterpart."""
+    periods = distance // t[record + TL_PERIOD]
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        for k in range(t[static + TI_ACCESS_COUNT]):
+            access = t[static + TI_ACCESSES] + k * TA_SIZE
+            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * t[H_MAX_AXES]
+            for axis in range(t[access + TA_AXES]):
+                if h[new] - h[old] != periods * t[shifts + axis]:
+                    return False
+                new += 1
+                old += 1
+        slot = m[slot + I_YOUNGER]
+    return True
+
+
+@jit
+def most_periods(t, m, record, state, old_fetched, distance):
+    """Periods that may be skipped: the position stays inside of the loop, and every fetch is a full one."""
+    if m[M_OLDEST] != NONE and m[m[M_OLDEST] + I_SEQ] < m[state + L_ENTRY_SEQ]:
+        return 0
+    times = (t[record + TL_EXTENT] - 1 - m[state + L_ITERATION]) // distance
+    fetched = m[M_FETCHED] - old_fetched
+    return min(times, (t[H_TOTAL] - m[M_FETCHED] - t[H_FETCH_WIDTH]) // fetched)
+
+
+# --- proof -----------------------------------------------------------------------------------------------------
+@jit
+def proven(t, m, loop, record, state):
+    """Whether no decision about where windows lie changes in any iteration of the loop."""
+    if t[record + TL_CLASH_COUNT] == 0 and t[record + TL_MOVING_COUNT] == 0:
+        return True
+    value_ranges(t, m, record)
+    for k in range(t[record + TL_CLASH_COUNT]):
+        if may_meet(t, m, t[t[record + TL_CLASHES] + 2 * k], t[t[record + TL_CLASHES] + 2 * k + 1]):
+            return False
+    for k in range(t[record + TL_MOVING_COUNT]):
+        if not in_one_bank(t, m, t[t[record + TL_MOVING] + k]):
+            return False
+    return True
+
+
+@jit
+def value_ranges(t, m, record):
+    """Ranges of all values during the loop: of loops around it the present value, of all others every value."""
+    low, high = m[M_LOW], m[M_HIGH]
+    for other in range(t[H_LOOPS]):
+        inner = t[H_LOOP_TABLE] + other * TL_SIZE
+        if t[inner + TL_BODY] < t[record + TL_BODY] and t[record + TL_END] < t[inner + TL_END]:
+            m[low + other] = m[high + other] = m[m[M_VALUES] + other]
+            continue
+        first = t[inner + TL_START]
+        last = first + (t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
+        m[low + other], m[high + other] = min(first, last), max(first, last)
+    for value in range(t[H_LOOPS], t[H_VALUES]):
+        atom = t[H_ATOM_TABLE] + (value - t[H_LOOPS]) * TQ_SIZE
+        divisor = t[atom + TQ_DIVISOR]
+        a, b = range_of(t, m, t[atom + TQ_EXPRESSION])
+        if t[atom + TQ_IS_MODULO] == 0:
+            m[low + value], m[high + value] = a // divisor, b // divisor
+        elif a // divisor == b // divisor:
+            m[low + value], m[high + value] = a % divisor, b % divisor
+        else:
+            m[low + value], m[high + value] = 0, divisor - 1
+
+
+@jit
+def range_of(t, m, expression):
+    """Bounds of an expression."""
+    low, high = m[M_LOW], m[M_HIGH]
+    a = b = t[expression + TX_CONSTANT]
+    at = expression + TX_LIST
+    for _ in range(t[expression + TX_TERMS]):
+        value, coefficient = t[at], t[at + 1]
+        if coefficient > 0:
+            a += coefficient * m[low + value]
+            b += coefficient * m[high + value]
+        else:
+            a += coefficient * m[high + value]
+            b += coefficient * m[low + value]
+        at += 2
+    return a, b
+
+
+@jit
+def may_meet(t, m, access, other):
+    """Whether the boxes around all windows of two accesses overlap."""
+    for axis in range(t[access + TA_AXES]):
+        a, b = range_of(t, m, t[t[access + TA_EXPRESSIONS] + axis])
+        c, d = range_of(t, m, t[t[other + TA_EXPRESSIONS] + axis])
+        span, other_span = t[t[t[access + TA_PATTERNS] + axis] + TP_SPAN], t[t[t[other + TA_PATTERNS] + axis] + TP_SPAN]
+        if b + span < c or d + other_span < a:
+            return False
+    return True
+
+
+@jit
+def in_one_bank(t, m, access):
+    """Whether all windows of an access lie in the same bank."""
+    a, b = range_of(t, m, t[access + TA_WORD])
+    b += t[access + TA_SPAN]
+    for k in range(t[access + TA_STORE_COUNT]):
+        bank = t[access + TA_STORES] + k * TB_SIZE
+        if t[bank + TB_FIRST] <= a and b <= t[bank + TB_END]:
+            return True
+    return False
+
+
+# --- skipping --------------------------------------------------------------------------------------------------
+@jit
+def multiply(t, m, h, old, loop, record, distance, times):
+    """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters."""
+    cycles = times * (m[M_TIME] - h[old + M_TIME])
+    instances = times * (m[M_FETCHED] - h[old + M_FETCHED])
+    multiply_counters(t, m, h, old, times)
+    m[M_TIME] += cycles
+    m[M_LATEST] += cycles
+    if m[M_FETCH_END] != NONE:
+        m[M_FETCH_END] += cycles
+    m[M_LEFT] -= instances
+    m[M_SEQ] += instances
+    m[M_SKIPS] += 1
+    move_machine(t, m, cycles, instances)
+    move_instances(t, m, record, times * (distance // t[record + TL_PERIOD]), cycles, instances)
+    state = m[M_LOOPS] + loop * L_SIZE
+    m[state + L_SNAPSHOTS] = 0
+    for other in range(t[H_LOOPS]):
+        inner = t[H_LOOP_TABLE] + other * TL_SIZE
+        if t[record + TL_BODY] < t[inner + TL_BODY] and t[inner + TL_END] < t[record + TL_END]:
+            m[m[M_LOOPS] + other * L_SIZE + L_ENTRY_SEQ] += instances
+            m[m[M_LOOPS] + other * L_SIZE + L_SNAPSHOTS] = 0
+    set_iteration(t, m, loop, m[state + L_ITERATION] + times * distance)
+
+
+@jit
+def multiply_counters(t, m, h, old, times):
+    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
+        m[field] += times * (m[field] - h[old + field])
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        for field in range(stage + S_STALL, stage + S_SIZE):
+            m[field] += times * (m[field] - h[old + field])
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        for field in range(unit + U_TAKEN, unit + U_SIZE):
+            m[field] += times * (m[field] - h[old + field])
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        for field in range(store + D_READS, store + D_SIZE):
+            m[field] += times * (m[field] - h[old + field])
+
+
+@jit
+def move_machine(t, m, cycles, instances):
+    """Times and sequence numbers of units and storages."""
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        m[unit + U_READY] += cycles
+        if m[unit + U_NEXT] != FOREVER:
+            m[unit + U_NEXT] += cycles
+        if m[unit + U_BLOCKER_SEQ] != NONE:
+            m[unit + U_BLOCKER_SEQ] += instances
+        if m[unit + U_LAST] != NONE:
+            m[unit + U_LAST] += instances
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        m[store + D_PORT_FREE] += cycles
+        if m[store + D_NEXT] != FOREVER:
+            m[store + D_NEXT] += cycles
+
+
+@jit
+def move_instances(t, m, record, periods, cycles, instances):
+    """Times, sequence numbers and windows of the instances in flight."""
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        m[slot + I_SEQ] += instances
+        m[slot + I_END] += cycles
+        m[slot + I_LEAVE] += cycles
+        for k in range(m[slot + I_REQUESTS]):
+            m[slot + t[H_SLOT_REQUESTS] + k * R_SIZE + R_FINISH] += cycles
+        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
+        for k in range(t[static + TI_ACCESS_COUNT]):
+            access = t[static + TI_ACCESSES] + k * TA_SIZE
+            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * t[H_MAX_AXES]
+            for axis in range(t[access + TA_AXES]):
+                m[node + axis] += periods * t[shifts + axis]
+            node += t[H_ACCESS_SIZE]
+        slot = m[slot + I_YOUNGER]
