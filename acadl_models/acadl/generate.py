@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -91,24 +92,40 @@ def architecture(
     builder = building.active()
     if builder is None:
         raise GraphError(str(name), ["architecture() belongs inside a function decorated with @generate"])
-    if not isinstance(clock_hz, (int, float)) or not clock_hz > 0:
+    if isinstance(clock_hz, bool) or not isinstance(clock_hz, (int, float)) or not 0 < clock_hz < math.inf:
         building.fault(f"clock_hz must be a positive number, not {clock_hz!r}")
         clock_hz = 1e9
-    for what, table in (("parameters", parameters), ("dims", dims)):
-        for key, value in (table or {}).items():
-            if isinstance(value, bool) or not isinstance(value, int):
-                building.fault(f"{what}[{key!r}] must be an integer, not {value!r}")
     builder.name = name or builder.name
     builder.clock_hz = clock_hz
-    builder.parameters = dict(parameters or {})
-    builder.buffers = dict(buffers or {})
-    builder.dims = dict(dims or {})
+    builder.parameters = _integers("parameters", parameters)
+    builder.buffers = _table("buffers", buffers)
+    builder.dims = _integers("dims", dims)
+
+
+def _table(what: str, table: object) -> dict[str, Any]:
+    """A copy of the table; a fault, and an empty one, if it is none."""
+    if table is None:
+        return {}
+    if not isinstance(table, Mapping):
+        building.fault(f"{what} must be a mapping by name, not {table!r}")
+        return {}
+    return dict(table)
+
+
+def _integers(what: str, table: object) -> dict[str, int]:
+    entries = _table(what, table)
+    for key, value in entries.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            building.fault(f"{what}[{key!r}] must be an integer, not {value!r}")
+    return entries
 
 
 class _TemplateType(type):
     """Makes the objects of a template in the scope of its name."""
 
     def __call__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(name, str) or not name.strip():
+            building.refuse(f"{cls.__name__}: the name of a template must be a non-empty string, not {name!r}")
         template: Any = cls.__new__(cls)  # type: ignore[call-overload]
         with building.scope(name) as path:
             template.name = path

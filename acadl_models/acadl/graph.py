@@ -170,7 +170,7 @@ def place_buffers(
     for buffer, place in places.items():
         banks: list[Bank] = []
         for item in place if isinstance(place, (list, tuple)) else [place]:
-            obj, *rows = item if isinstance(item, tuple) else (item,)
+            obj, *rows = item if isinstance(item, tuple) and item else (item,)
             if not isinstance(obj, (RegisterFile, MemoryInterface)) or id(obj) not in known:
                 what = "a RegisterFile, SRAM or DRAM of the graph"
                 faults.append(f"buffer {buffer!r} must lie in {what}, not in {obj!s}")

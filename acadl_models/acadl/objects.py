@@ -202,8 +202,9 @@ class FunctionalUnit(ACADLObject):
     in_flight: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.to_process, (Set, Sequence)) and not isinstance(self.to_process, str):
-            self._set("to_process", frozenset(self.to_process))
+        if isinstance(self.to_process, (Set, Sequence)) and all(isinstance(m, str) for m in self.to_process):
+            single = isinstance(self.to_process, str)  # a string is a sequence of strings, too
+            self._set("to_process", self.to_process if single else frozenset(self.to_process))
         super().__post_init__()
 
     def latency_of(self, mnemonic: str) -> Expression:

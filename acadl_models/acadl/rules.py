@@ -61,7 +61,7 @@ def attributes(g: Sketch) -> Iterable[str]:
 
 def unique_names(g: Sketch) -> Iterable[str]:
     """Names are unique in the graph."""
-    for name, count in Counter(o.name for o in g.objects).items():
+    for name, count in Counter(o.name for o in g.objects if isinstance(o.name, str)).items():
         if count > 1:
             classes = ", ".join(type(o).__name__ for o in g.objects if o.name == name)
             yield f"duplicate name {name!r}: {count} objects carry it ({classes}); every object needs its own name"
