@@ -76,7 +76,9 @@ class Affine:
             merged[atom] = merged.get(atom, 0) + coefficient
         kept = [(a, c) for a, c in merged.items() if c]
         if len(kept) > 1:
-            kept.sort(key=_key)
+            # the order is that of _key; names alone compare faster without it
+            linear = all(type(a) is str for a, _ in kept)
+            kept.sort(key=None if linear else _key)  # type: ignore[arg-type]
         return Affine(constant, tuple(kept))
 
     @property
@@ -161,6 +163,8 @@ class Affine:
 
     def substitute(self, values: Mapping[str, "Affine | int"]) -> "Affine":
         """Replace variables by expressions, all at once; variables that are not named stay."""
+        if not self.terms or not values:
+            return self
         result = Affine(self.constant)
         kept: list[Term] = []
         for atom, coefficient in self.terms:
@@ -185,6 +189,8 @@ class Affine:
 
         The value is unchanged wherever every variable lies in its bounds; variables without bounds may have any value.
         """
+        if not self.terms:
+            return self
         result = Affine(self.constant)
         kept: list[Term] = []
         for atom, coefficient in self.terms:

@@ -169,19 +169,27 @@ class _Numbering:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The loops around a place: the stream's variables over the resolved ones, and the ranges of the resolved ones."""
+    """The loops around a place: the stream's variables over the resolved ones, and the ranges of the resolved ones.
+
+    ``replaced`` are the variables that do not stand for themselves.
+    """
 
     loops: Mapping[str, Affine] = field(default_factory=dict)
+    replaced: Mapping[str, Affine] = field(default_factory=dict)
     bounds: Ranges = field(default_factory=Ranges)
     variables: tuple[str, ...] = ()
 
     def fixed(self, variable: str, value: int) -> "_Scope":
-        return replace(self, loops={**self.loops, variable: Affine(value)})
+        at = Affine(value)
+        return replace(self, loops={**self.loops, variable: at}, replaced={**self.replaced, variable: at})
 
     def within(self, variable: str, value: Affine, resolved: str, extent: int) -> "_Scope":
         bounds = Ranges(self.bounds)
         bounds[resolved] = (0, extent - 1)
-        return _Scope({**self.loops, variable: value}, bounds, (*self.variables, resolved))
+        replaced = {k: v for k, v in self.replaced.items() if k != variable}
+        if value != Affine.variable(variable):
+            replaced[variable] = value
+        return _Scope({**self.loops, variable: value}, replaced, bounds, (*self.variables, resolved))
 
 
 class _Unknown(Exception):
@@ -451,7 +459,10 @@ class _Resolver:
 
     def values(self, node: _Instr, state: State, scope: _Scope) -> State:
         """The inputs of an instruction by name."""
-        values = {k: v.substitute(scope.loops).simplify(scope.bounds) for k, v in node.instr.attributes}
+        values: State = {}
+        for k, v in node.instr.attributes:
+            v = v.substitute(scope.replaced)
+            values[k] = v if v.is_linear else v.simplify(scope.bounds)
         for key in node.specializer.inputs[len(node.specializer.instruction.attributes):]:
             values[key] = state[key]
         return values
@@ -470,7 +481,7 @@ class _Resolver:
             raise self.signal(o, scope, place) from None
         except SourceError as error:
             raise error if str(error).startswith(node.path) else place.error(str(error)) from None
-        registers = tuple((k, v) for k in self.registers if _known(v := state[k]))
+        registers = tuple([(k, v) for k in self.registers if not (v := state[k]).terms or _known(v)])
         state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
         attributes = tuple((k, values[k]) for k, _ in node.instr.attributes)
         return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
@@ -488,7 +499,7 @@ class _Resolver:
 
 
 def _known(value: Affine) -> bool:
-    return not value.terms or not any(v.startswith(OPAQUE) for v in value.variables())
+    return not any(v.startswith(OPAQUE) for v in value.variables())
 
 
 # --- where answers change -----------------------------------------------------------------------------------------
