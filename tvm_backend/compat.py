@@ -289,6 +289,16 @@ def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> IRModule:
     return tvm.IRModule({gv: f for gv, f in module.functions.items() if wanted(f)}, attrs=module.attrs)
 
 
+def module_of(main: Function) -> IRModule:
+    """A module with the one function ``main``."""
+    return tvm.IRModule({relax.GlobalVar("main"): main.with_attr("global_symbol", "main")})
+
+
+def normalized(call: Call) -> Call:
+    """A call with its type."""
+    return relax.BlockBuilder().normalize(call)
+
+
 def ensure_dataflow(module: IRModule) -> IRModule:
     """Patterns only match inside dataflow blocks: make them."""
     return relax.transform.ConvertToDataflow()(module)
@@ -510,6 +520,11 @@ def to_tvm(array: Any) -> Tensor:
             return tvm.runtime.from_dlpack(array)
         return tvm.runtime.tensor(np.ascontiguousarray(array) if array.ndim else array)
     return tvm.runtime.from_dlpack(array)
+
+
+def target_kind(tag: str) -> str:
+    """Kind of the TVM target that a tag stands for."""
+    return str(tvm.target.Target(tag).kind.name)
 
 
 def register_tag(name: str, description: Mapping[str, Any]) -> None:

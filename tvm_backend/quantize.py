@@ -183,9 +183,9 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         except (InputError, ModelError):
             raise
         except Exception as error:  # onnxruntime's own types: wrong shape, dtype or rank of a sample
+            if reader.count == 0:
+                raise InputError("calibration: expected at least one sample, found none") from error
             raise InputError(f"calibration sample {reader.count}: {error}") from error
-        if reader.count == 0:
-            raise InputError("calibration: expected at least one sample, found none")
         return calibrator.compute_data()
 
 

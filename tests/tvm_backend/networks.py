@@ -54,11 +54,17 @@ class Net:
         inputs = [x, self.weight(f"{name}.w", n, k), self.constant(f"{name}.b", self.rng.standard_normal(n) * 0.1)]
         return self.node("Gemm", inputs, name, transB=1)
 
-    def model(self, *outputs: str, opset: int = 17) -> onnx.ModelProto:
+    def model(self, *outputs: str, opset: int = 17, domain: str = "") -> onnx.ModelProto:
         results = [helper.make_empty_tensor_value_info(o) for o in outputs]
         graph = helper.make_graph(self.nodes, "net", self.inputs, results, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+        model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+        model = onnx.shape_inference.infer_shapes(model)
+        for result in model.graph.output:  # of an operator that onnx does not know
+            if not result.type.WhichOneof("value"):
+                result.type.tensor_type.elem_type = TensorProto.FLOAT
+                result.type.tensor_type.shape.SetInParent()
+        return model
 
 
 def residual_cnn(size: int = 12) -> onnx.ModelProto:
