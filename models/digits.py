@@ -31,7 +31,10 @@ class Residual(nn.Module):
 
 
 class DigitsNet(nn.Module):
-    """[n, 1, 8, 8] → [n, 10]: stem, residual block, max-pool, widening, residual block, max-pool, classifier."""
+    """[n, 1, 8, 8] → [n, 10]: stem, residual block, widening, residual block, last convolution, classifier.
+
+    The widening and the last convolution are each followed by ReLU and max-pooling, which halve the image.
+    """
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -40,11 +43,13 @@ class DigitsNet(nn.Module):
         self.pool = nn.MaxPool2d(2)
         self.widen = nn.Conv2d(width, 2 * width, 3, padding=1)
         self.block2 = Residual(2 * width)
+        self.last = nn.Conv2d(2 * width, 2 * width, 3, padding=1)
         self.head = nn.Linear(2 * width * 4, CLASSES)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.pool(self.block1(torch.relu(self.stem(x))))
-        x = self.pool(self.block2(torch.relu(self.widen(x))))
+        x = self.block1(torch.relu(self.stem(x)))
+        x = self.pool(torch.relu(self.widen(x)))
+        x = self.pool(torch.relu(self.last(self.block2(x))))
         return self.head(x.flatten(1))
 
 
@@ -112,9 +117,9 @@ def onnx_model(net: DigitsNet, batch: int | str = 1) -> "onnx.ModelProto":
 
     x = graph.input("image", (batch, *SHAPE))
     x = graph.relu(conv(x, net.stem, "stem"), "stem.relu")
-    x = graph.max_pool(residual(x, net.block1, "block1"), "pool1", size=2, stride=2)
-    x = graph.relu(conv(x, net.widen, "widen"), "widen.relu")
-    x = graph.max_pool(residual(x, net.block2, "block2"), "pool2", size=2, stride=2)
+    x = graph.relu(conv(residual(x, net.block1, "block1"), net.widen, "widen"), "widen.relu")
+    x = residual(graph.max_pool(x, "pool1", size=2, stride=2), net.block2, "block2")
+    x = graph.max_pool(graph.relu(conv(x, net.last, "last"), "last.relu"), "pool2", size=2, stride=2)
     x = graph.node("Flatten", [x], "flatten", axis=1)
     x = graph.dense(x, net.head.weight.detach().numpy(), net.head.bias.detach().numpy(), "logits")
     return graph.model(x, (batch, CLASSES))
