@@ -54,8 +54,10 @@ def run_state(
 ) -> State:
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
-    for mnemonic, attributes, loops in _instances(stream.body, {}):
-        machine.step(mnemonic, attributes, loops)
+    # infinities and NaN are values of the language, not accidents
+    with np.errstate(all="ignore"):
+        for mnemonic, attributes, loops in _instances(stream.body, {}):
+            machine.step(mnemonic, attributes, loops)
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
 

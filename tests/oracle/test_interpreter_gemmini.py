@@ -30,7 +30,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import taidl
-from oracle.interpreter import State, run, start
+from oracle.errors import StreamError
+from oracle.interpreter import State, run, run_state, start
 from oracle.stream import HbmTensor, Instr, Stream, flat_trace
 
 DATA = Path(__file__).parent.parent / "data" / "taidl"
@@ -183,3 +184,115 @@ def test_random_programs_reach_every_instruction_and_field() -> None:
     assert {0, 1} == seen["config_ld.shrunk"] == seen["config_st.act"] == seen["config_ex.b_transpose"]
     assert NONE in seen["preload.c"] and NONE in seen["compute_preloaded.a"]
     assert {m.split(".")[0] for m in seen} >= {"mvin", "mvin2", "mvin3", "mvout", "compute_accumulated"}
+
+
+# --- rules and corners --------------------------------------------------------------------------------------------
+
+
+def execute(*body: Instr, dim: int = 16, **parameters: int) -> State:
+    return run_state(stream(list(body), [], [], HBM), taidl.load("gemmini", dim=dim, **parameters), {}, poison=3)
+
+
+POOL = {"pool_size": 2, "pool_stride": 2, "pool_out_dim": 2, "porows": 2, "pocols": 2, "orows": 4, "ocols": 4}
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ([config_ex(2)], r"assert\(dataflow == OS \|\| dataflow == WS\) fails: dataflow = 2, OS = 0, WS = 1"),
+    ([config_ex(OS, b_transpose=1)], r"assert\(!\(dataflow == OS && a_transpose == 0 && b_transpose == 1\)\) fails"),
+    ([config_ex(WS, a_transpose=1, b_transpose=1)], r"assert\(!\(dataflow == WS && a_transpose == 1 && b_transpose"),
+    ([config_ex(OS, sys_shift=32)], r"assert\(0 <= sys_shift && sys_shift <= 31\) fails: sys_shift = 32"),
+    ([config_ex(OS, act=2)], r"assert\(act == 0 \|\| act == RELU\) fails"),
+    ([config_ex(OS, a_stride=1 << 16)], r"assert\(0 <= a_stride && a_stride <= 65535\) fails"),
+    ([config_ld(16, 3)], r"assert\(0 <= channel && channel <= 2\) fails: channel = 3"),
+    ([config_ld(-1)], r"assert\(0 <= stride\) fails"),
+    ([config_st(16, pool_size=4)], r"assert\(0 <= pool_size && pool_size <= 3\) fails"),
+    ([config_st(16, ocols=256)], r"assert\(0 <= orows && .* ocols <= 255\) fails"),
+    ([mvin(64, 0, 16, 17)], r"assert\(1 <= rows.* && rows.* <= dim\) fails: rows = 17, dim = 16"),
+    ([mvin(64, 0, 65, 16)], r"cols <= max\(dim, dma_bytes\)\) fails: cols = 65, dim = 16, dma_bytes = 64"),
+    ([mvin(64, ACC, 17, 16)], r"fails: cols = 17, dim = 16, dma_bytes = 64"),
+    ([mvin(64, 0, 0, 1)], r"fails: cols = 0"),
+    ([mvin(64, NONE + 1, 1, 1)], r"assert\(0 <= local && local <= 4294967295\) fails"),
+    ([config_ld(16, block_stride=8), mvin(64, 0, 32, 9)], r"fails: cols = 32, dim = 16, rows = 9, ld_block\[0\] = 8"),
+    ([mvin(64, 16384 - 15, 16, 16)], r"\$spad\[.*\] spans 16369\.\.16384, outside of an axis of extent 16384"),
+    ([mvin(64, ACC | 1024, 16, 1)], r"\$acc\[.*\] spans 1024\.\.1024, outside of an axis of extent 1024"),
+    ([mvin(HBM - 15, 0, 16, 1)], r"\$hbm\[.*\] spans 4081\.\.4096, outside of an axis of extent 4096"),
+    ([config_st(15), mvout(64, 0, 16, 2)], r"fails: rows = 2, cols = 16, bytes = 1, st_stride = 15"),
+    ([config_st(64), mvout(64, ACC | FULL | (1 << 26), 16, 1)], r"assert\(local >> 26 & 7 == 0\) fails"),
+    ([config_st(64, **POOL), mvout(64, ACC | FULL, 16, 1)], r"assert\(local >> 31 == 0 \|\| local >> 29 & 1 == 0\)"),
+    ([config_st(64, **{**POOL, "pool_out_dim": 1}), mvout(64, ACC, 16, 1)], r"st_pocols <= st_pool_out_dim\) fails"),
+    ([preload(1 << 30, NONE, 1, 1, 1, 1)], r"bd <= ROW\) fails: bd = 1073741824"),
+    ([preload(0, 0, 17, 1, 1, 1)], r"fails: bd = 0, NONE = 4294967295, bd_cols = 17"),
+    ([preload(0, 0, 1, 1, 1, 0)], r"fails: c = 0, NONE = 4294967295, c_cols = 1, dim = 16, c_rows = 0"),
+    ([preload(NONE, 0, 1, 1, 1, 1), compute(ACC, NONE, 1, 1, 1, 1)], r"a <= ROW\) fails: a = 2147483648"),
+    ([config_ex(WS, c_stride=0), preload(NONE, 0, 1, 1, 1, 2), compute(NONE, NONE, 1, 1, 1, 1)],
+     r"assert\(out_rows == 1 \|\| 1 <= ex_c_stride\) fails"),
+])
+def test_uses_that_the_isa_forbids(body: list[Instr], message: str) -> None:
+    with pytest.raises(StreamError, match=message):
+        execute(*body)
+
+
+def test_wide_moves_go_to_blocks_of_rows() -> None:
+    """80 columns at dim 32 and 96 DMA bytes: two whole blocks and a tail of 16 columns."""
+    body = [config_ld(100, block_stride=40), mvin(100, 8, 80, 3), config_st(96), mvout(2000, 8, 32, 3)]
+    state = execute(*body, dim=32, dma_bytes=96)
+    before = execute(dim=32, dma_bytes=96)
+    for row in range(3):
+        line = before.hbm[100 + 100 * row:180 + 100 * row]
+        np.testing.assert_array_equal(state.buffers["spad"][8 + row], line[:32])
+        np.testing.assert_array_equal(state.buffers["spad"][48 + row], line[32:64])
+        np.testing.assert_array_equal(state.buffers["spad"][88 + row, :16], line[64:])
+        np.testing.assert_array_equal(state.buffers["spad"][88 + row, 16:], before.buffers["spad"][88 + row, 16:])
+        np.testing.assert_array_equal(state.hbm[2000 + 96 * row:2032 + 96 * row], line[:32])
+
+
+def test_stores_of_several_blocks_come_from_rows_dim_apart() -> None:
+    state = execute(config_st(64), mvout(1024, 5, 40, 4))
+    for row in range(4):
+        blocks = [state.buffers["spad"][5 + 16 * b + row] for b in range(3)]
+        np.testing.assert_array_equal(state.hbm[1024 + 64 * row:1064 + 64 * row], np.concatenate(blocks)[:40])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.0078125, 0.0123, 3.0, -1.0, 0.0, 1e-30, 1e30, float("inf")])
+@pytest.mark.parametrize("act", [0, 1])
+def test_scaled_stores_of_the_whole_range(scale: float, act: int) -> None:
+    """Sums around every half, around powers of two, and at the ends of int32."""
+    edges = [0, 1, -1, 127, 128, -128, -129, 2**24 + 1, 2**31 - 1, -(2**31), 12345, -777]
+    halves = [round((k + 0.5) / scale) for k in range(-6, 6)] if 0 < abs(scale) < 1e20 else []
+    sums = np.array([v for v in edges + halves if -(2**31) <= v < 2**31], np.int64).astype(np.int32)
+    sums = np.resize(sums, (2, 16))
+    body = [config_ld(64), mvin(64, ACC, 16, 2), config_st(16, act=act, scale=bits(scale)), mvout(1024, ACC, 16, 2)]
+    s = stream(body, [HbmTensor("x", 64, (2, 16), "int32")], [HbmTensor("y", 1024, (2, 16), "int8")], HBM)
+    y = run(s, taidl.load("gemmini"), {"x": sums})["y"]
+    with np.errstate(all="ignore"):
+        product = sums.astype(np.float32) * np.float32(scale)
+    expected = np.clip(np.rint(np.nan_to_num(product, nan=0.0)), -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(y, np.maximum(expected, 0) if act else expected)
+
+
+@pytest.mark.parametrize("dim", [4, 7, 16, 32])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 5, 7), (4, 4, 4), (13, 9, 17), (33, 16, 20)])
+@pytest.mark.parametrize("dataflow", [OS, WS])
+def test_ragged_products(dim: int, m: int, n: int, k: int, dataflow: int) -> None:
+    """``C = A . B`` in int32 by tiles of any size, with poison around: nothing outside of the tiles is used."""
+    rng = np.random.default_rng(dim * m * n * k)
+    a, b = (rng.integers(-128, 128, s).astype(np.int8) for s in ((m, k), (k, n)))
+    at_b, at_c = 64 + a.size, 64 + a.size + b.size
+    body: list[Instr] = [config_ex(dataflow), config_ld(k), config_ld(n, 1), config_st(4 * n)]
+    for i in range(0, m, dim):
+        for j in range(0, n, dim):
+            rows, cols = min(dim, m - i), min(dim, n - j)
+            for p in range(0, k, dim):
+                depth, last = min(dim, k - p), p + dim >= k
+                body += [mvin(64 + i * k + p, 0, depth, rows), mvin(at_b + p * n + j, dim, cols, depth, 1)]
+                if dataflow == WS:
+                    body += [preload(dim, ACC | (ADD if p else 0), cols, depth, cols, rows),
+                             compute(0, NONE, depth, rows, dim, dim)]
+                else:
+                    body += [preload(NONE, ACC if last else NONE, cols, rows, cols, rows),
+                             compute(0, dim, depth, rows, cols, depth, preloaded=p == 0)]
+            body.append(mvout(at_c + 4 * (i * n + j), ACC | FULL, cols, rows))
+    tensors = [HbmTensor("A", 64, a.shape, "int8"), HbmTensor("B", at_b, b.shape, "int8")]
+    s = stream(body, tensors, [HbmTensor("C", at_c, (m, n), "int32")], at_c + 4 * m * n, dim=dim)
+    c = run(s, taidl.load("gemmini", dim=dim), {"A": a, "B": b}, poison=1)["C"]
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
