@@ -6,8 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gemmini_model import Model
-from gemmini_streams import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import taidl
+from oracle.errors import StreamError
+from oracle.interpreter import State, run, run_state, start
+from oracle.stream import HbmTensor, Instr, Stream, flat_trace
+from tests.oracle.gemmini_model import Model
+from tests.oracle.gemmini_streams import (
     ACC,
     ADD,
     FULL,
@@ -26,13 +33,6 @@ from gemmini_streams import (
     stream,
     tiled_matmul,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from oracle import taidl
-from oracle.errors import StreamError
-from oracle.interpreter import State, run, run_state, start
-from oracle.stream import HbmTensor, Instr, Stream, flat_trace
 
 DATA = Path(__file__).parent.parent / "data" / "taidl"
 SHARED = Path(__file__).parents[3] / "shared" / "reference" / "taidl" / "golden"
