@@ -13,7 +13,7 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, bound, canonical_order, children, forms,
+    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, bound_ranges, canonical_order, children, forms,
     free, is_heavy, is_integer, level, switched, walk, width,
 )
 
@@ -37,16 +37,17 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
         return _substitute_switch(e, mapping, ranges)
     if isinstance(e, ByteOf):
         return byte_of(substitute(e.body, mapping, ranges), _form(e.byte, mapping, ranges))
-    inner = {**ranges, **{name: (low, high) for name, low, high in bound(e)}}
+    if isinstance(e, Let):
+        variables = tuple((v, _form(form, mapping, ranges)) for v, form in e.variables)
+        inner = {**ranges, **{v: form.range(ranges) for v, form in variables}}
+        return let_of(variables, substitute(e.body, mapping, inner), ranges)
+    inner = {**ranges, **bound_ranges(e)}
     if isinstance(e, Sum):
         return sum_of(e.variables, substitute(e.body, mapping, inner), ranges)
     if isinstance(e, Extreme):
         return replace(e, body=substitute(e.body, mapping, inner))
-    if isinstance(e, FromBytes):
-        return from_bytes(e.variable, substitute(e.body, mapping, inner), e.dtype, ranges)
-    assert isinstance(e, Let)
-    variables = tuple((v, low, high, _form(form, mapping, ranges)) for v, low, high, form in e.variables)
-    return let_of(variables, substitute(e.body, mapping, inner), ranges)
+    assert isinstance(e, FromBytes)
+    return from_bytes(e.variable, substitute(e.body, mapping, inner), e.dtype, ranges)
 
 
 def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine:
@@ -158,7 +159,7 @@ def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
     """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where only constants in forms differ."""
     if a == b:
         return a
-    if type(a) is not type(b) or bound(a) != bound(b) or a.dtype != b.dtype:
+    if type(a) is not type(b) or bound_ranges(a) != bound_ranges(b) or a.dtype != b.dtype:
         return None
     if isinstance(a, (Switch, Const)) or (isinstance(a, Map) and isinstance(b, Map) and (
             (a.opcode, a.attributes) != (b.opcode, b.attributes))):
@@ -181,44 +182,41 @@ def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
         return replace(a, body=parts[0], byte=between[0])
     if isinstance(a, Let):
         return replace(a, body=parts[0], variables=tuple(
-            (*v[:3], f) for v, f in zip(a.variables, between, strict=True)))
+            (v[0], f) for v, f in zip(a.variables, between, strict=True)))
     assert isinstance(a, (Sum, Extreme, FromBytes))
     return replace(a, body=parts[0])
 
 
-def let_of(variables: tuple[tuple[str, int, int, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
+def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
     used = tuple(v for v in variables if v[0] in free(body))
     cases = switched(body)
-    simple = {v: f for v, _, _, f in used if f.is_constant or v not in cases or _is_shift(f)}
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or _is_shift(f)}
     if is_heavy(body) and _repeats(used, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
         rest = tuple(v for v in used if v[0] not in simple)
-        inner = {**ranges, **{v: (low, high) for v, low, high, _ in rest}}
+        inner = {**ranges, **{v: f.range(ranges) for v, f in rest}}
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
-    new = f"%{level(body)}_"
-    names = {v: Affine.variable(f"{new}{i}") for i, (v, _, _, _) in enumerate(used)}
-    bound_ranges = {f"{new}{i}": (low, high) for i, (_, low, high, _) in enumerate(used)}
-    renamed = substitute(body, names, {**ranges, **bound_ranges})
-    return Let(tuple((f"{new}{i}", *v[1:]) for i, v in enumerate(used)), renamed, body.dtype)
+    new = tuple((f"%{level(body)}_{i}", f) for i, (_, f) in enumerate(used))
+    names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
+    return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 
 
 def _is_shift(form: Affine) -> bool:
     return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
 
 
-def _repeats(variables: tuple[tuple[str, int, int, Affine], ...], ranges: Ranges) -> bool:
+def _repeats(variables: tuple[tuple[str, Affine], ...], ranges: Ranges) -> bool:
     """Whether the forms take equal values at different indices."""
-    points = 1
-    for name in frozenset().union(*(form.variables() for _, _, _, form in variables)) if variables else ():
+    points = values = 1
+    for name in frozenset().union(*(form.variables() for _, form in variables)):
         points *= ranges[name][1] - ranges[name][0] + 1
-    values = 1
-    for _, low, high, form in variables:
-        a, b = form.range(ranges)
-        values *= min(high, b) - max(low, a) + 1
+    for _, form in variables:
+        low, high = form.range(ranges)
+        values *= high - low + 1
     return points > values
 
 

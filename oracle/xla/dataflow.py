@@ -246,8 +246,7 @@ class Dataflow:
         form = Affine.variable(t) * divisor + Affine.variable(y) - shift
         address = tuple(a.substitute({name: form}).simplify(ranges) for a in q.address)
         e = find(Query(q.buffer, address, ranges), {name: form})
-        variables = ((t, *new[t], x // divisor), (y, *new[y], x % divisor))
-        return let_of(variables, e, q.ranges)
+        return let_of(((t, x // divisor), (y, x % divisor)), e, q.ranges)
 
     def _split_digit(self, q: Query, condition: Affine, find: Find) -> Expr:
         """Name what the address makes of several variables by a new one, so that a condition follows an axis."""
@@ -262,7 +261,7 @@ class Dataflow:
         digit = rest + Affine.variable(name) * factor
         ranges = {**q.ranges, name: form.range(q.ranges)}
         e = find(replace(q, address=tuple(digit if a is touched[0] else a for a in q.address), ranges=ranges), {})
-        return let_of(((name, *ranges[name], form),), e, q.ranges)
+        return let_of(((name, form),), e, q.ranges)
 
     def initial(self, q: Query) -> Expr:
         """The contents at the start: arguments in HBM, zeros everywhere else."""

@@ -122,13 +122,13 @@ class Switch(Expr):
 
 @_node
 class Let(Expr):
-    """``body`` with each variable ``(name, low, high, form)`` standing for ``form``.
+    """``body`` with each variable ``(name, form)`` standing for ``form``.
 
     Kept where substituting would compute a value again for each of many equal indices, or would turn a case
     distinction along an axis into one along a diagonal: the body becomes an array over its own variables.
     """
 
-    variables: tuple[tuple[str, int, int, Affine], ...]
+    variables: tuple[tuple[str, Affine], ...]
     body: Expr
     dtype: str
 
@@ -183,17 +183,22 @@ def forms(e: Expr) -> tuple[Affine, ...]:
     if isinstance(e, Switch):
         return (e.form,)
     if isinstance(e, Let):
-        return tuple(form for _, _, _, form in e.variables)
+        return tuple(form for _, form in e.variables)
     return (e.byte,) if isinstance(e, ByteOf) else ()
 
 
-def bound(e: Expr) -> tuple[tuple[str, int, int], ...]:
-    """The variables that this node binds in its body, with their ranges."""
+def bound(e: Expr) -> tuple[str, ...]:
+    """The variables that this node binds in its body."""
+    if isinstance(e, (Sum, Extreme, Let)):
+        return tuple(v[0] for v in e.variables)
+    return (e.variable,) if isinstance(e, FromBytes) else ()
+
+
+def bound_ranges(e: Expr) -> dict[str, Range]:
+    """The ranges of the bound variables of a node (those of a :class:`Let` follow from their forms)."""
     if isinstance(e, (Sum, Extreme)):
-        return tuple((name, 0, extent - 1) for name, extent in e.variables)
-    if isinstance(e, Let):
-        return tuple((name, low, high) for name, low, high, _ in e.variables)
-    return ((e.variable, 0, width(e.dtype) - 1),) if isinstance(e, FromBytes) else ()
+        return {name: (0, extent - 1) for name, extent in e.variables}
+    return {e.variable: (0, width(e.dtype) - 1)} if isinstance(e, FromBytes) else {}
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -209,7 +214,7 @@ def free(e: Expr) -> frozenset[str]:
     names: set[str] = set()
     for child in children(e):
         names |= free(child)
-    names -= {name for name, _, _ in bound(e)}
+    names -= set(bound(e))
     for form in forms(e):
         names |= form.variables()
     return frozenset(names)
@@ -219,7 +224,7 @@ def free(e: Expr) -> frozenset[str]:
 def level(e: Expr) -> int:
     """One more than the highest level of a canonical name bound within; 0 if there is none."""
     inner = max((level(c) for c in children(e)), default=0)
-    for name, _, _ in bound(e):
+    for name in bound(e):
         if name.startswith("%") and "_" in name:
             inner = max(inner, int(name[1:].split("_")[0]) + 1)
     return inner
@@ -237,7 +242,7 @@ def switched(e: Expr) -> frozenset[str]:
     names: set[str] = set()
     for child in children(e):
         names |= switched(child)
-    names -= {name for name, _, _ in bound(e)}
+    names -= set(bound(e))
     if isinstance(e, Switch):
         names |= e.form.variables()
     return frozenset(names)

@@ -126,9 +126,8 @@ class Lowering:
     def _let(self, e: Let, ranges: Ranges) -> Spread:
         inner = {n: r for n, r in ranges.items()}
         offsets: dict[str, Affine] = {}
-        for name, low, high, form in e.variables:
-            a, b = form.range(ranges)
-            inner[name] = (max(low, a), min(high, b))
+        for name, form in e.variables:
+            inner[name] = form.range(ranges)
             offsets[name] = form - inner[name][0]
         body = self.spread(e.body, inner)
         index = tuple(

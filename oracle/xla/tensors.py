@@ -251,9 +251,9 @@ def _reduce_window(m: Move) -> Expr:
     axes, e = m.operands[0][0]
     inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
     variables = tuple(
-        (fresh(), 0, extent - 1, form * step + (Affine.variable(name) if n > 1 else Affine(0)))
-        for extent, form, step, (name, n) in zip(m.operands[0][1].shape, m.forms, stride, bound, strict=True))
-    ranges = {**inner, **{v: (low, high) for v, low, high, _ in variables}}
+        (fresh(), form * step + (Affine.variable(name) if n > 1 else Affine(0)))
+        for form, step, (name, n) in zip(m.forms, stride, bound, strict=True))
+    ranges = {**inner, **{v: form.range(inner) for v, form in variables}}
     named = substitute(e, {a: Affine.variable(v[0]) for a, v in zip(axes, variables, strict=True)}, ranges)
     kept = tuple(b for b in bound if b[1] > 1)
     return _combine(m, str(kind), kept, let_of(variables, named, inner))
