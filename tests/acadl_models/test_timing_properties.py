@@ -21,8 +21,7 @@ Run = tuple[ArchitectureGraph, ResolvedStream, TimingResult, list[InstanceLog]]
 Instance = tuple[StaticInstruction, dict[str, int]]
 
 
-def runs() -> st.SearchStrategy[Run | None]:
-    return st.integers(0, 1 << 30).map(_run)
+SEEDS = st.integers(0, 1 << 30)
 
 
 def _run(seed: int) -> Run | None:
@@ -56,8 +55,9 @@ def _private(graph: ArchitectureGraph, buffer: str) -> bool:
 
 
 @settings(max_examples=60, deadline=None)
-@given(runs())
-def test_steps_follow_one_another_and_conflicts_are_kept(run: Run | None) -> None:
+@given(SEEDS)
+def test_steps_follow_one_another_and_conflicts_are_kept(seed: int) -> None:
+    run = _run(seed)
     if run is None:
         return
     graph, stream, result, log = run
@@ -75,8 +75,9 @@ def test_steps_follow_one_another_and_conflicts_are_kept(run: Run | None) -> Non
 
 
 @settings(max_examples=60, deadline=None)
-@given(runs())
-def test_units_keep_their_limits(run: Run | None) -> None:
+@given(SEEDS)
+def test_units_keep_their_limits(seed: int) -> None:
+    run = _run(seed)
     if run is None:
         return
     graph, _, result, log = run
@@ -95,8 +96,9 @@ def test_units_keep_their_limits(run: Run | None) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(runs())
-def test_storages_move_what_the_stream_touches(run: Run | None) -> None:
+@given(SEEDS)
+def test_storages_move_what_the_stream_touches(seed: int) -> None:
+    run = _run(seed)
     if run is None:
         return
     graph, stream, result, _ = run
