@@ -1,0 +1,131 @@
+"""Plans kept on disk: one JSON file for each key, safe among processes, ignored when damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingABC
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from mapper.mapping import Mapping
+from oracle.errors import MappingError
+
+FORMAT = 1
+ENVIRONMENT = "ARCHLOOM_CACHE_DIR"
+"""Environment variable that names the cache directory; an empty value turns the cache off."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a search found: enough to emit the stream again and to report on it."""
+
+    mapping: Mapping
+    timing: TimingResult
+    estimated_cycles: float
+    considered: int
+    fitting: int
+    simulated: int
+
+
+def directory() -> Path | None:
+    """Where plans are kept, or None if the user turned the cache off."""
+    named = os.environ.get(ENVIRONMENT)
+    if named is not None:
+        return Path(named) / "plans" if named else None
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("archloom")) / "plans"
+
+
+def key_of(parts: Iterable[str]) -> str:
+    """SHA-256 over the parts, in order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def code_fingerprint(*packages: str) -> str:
+    """Changes whenever a source file of the packages does, so that no plan outlives the code that made it."""
+    parts = [str(FORMAT)]
+    for package in packages:
+        root = Path(__file__).resolve().parent.parent / package.replace(".", "/")
+        for path in sorted(root.rglob("*.py")) + sorted(root.rglob("*.taidl")):
+            status = path.stat()
+            parts.append(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}")
+    return key_of(parts)
+
+
+def load(key: str) -> Entry | None:
+    """The entry of ``key``; None if there is none or it cannot be read."""
+    root = directory()
+    if root is None:
+        return None
+    try:
+        fields = json.loads((root / f"{key}.json").read_text())
+        body = fields["entry"]
+        if fields["format"] != FORMAT or fields["key"] != key or fields["checksum"] != _checksum(body):
+            return None
+        return _entry(body)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MappingError):
+        return None
+
+
+def store(key: str, entry: Entry) -> None:
+    """Write the entry; a cache that cannot be written is no reason to fail."""
+    root = directory()
+    if root is None:
+        return
+    body = {
+        "mapping": json.loads(entry.mapping.to_json()), "timing": asdict(entry.timing),
+        "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,
+        "simulated": entry.simulated,
+    }
+    text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _replace(root / f"{key}.json", text)
+    except OSError:
+        return
+
+
+def _replace(path: Path, text: str) -> None:
+    """Under the directory's lock, write to a temporary name and rename, so that readers see all or nothing."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(path.parent / ".lock", timeout=5):
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(text)
+                os.replace(name, path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+    except Timeout:
+        return
+
+
+def _checksum(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _entry(body: MappingABC[str, Any]) -> Entry:
+    timing = dict(body["timing"])
+    timing["units"] = tuple(UnitTiming(**u) for u in timing["units"])
+    timing["stages"] = tuple(StageTiming(**s) for s in timing["stages"])
+    timing["storages"] = tuple(StorageTiming(**s) for s in timing["storages"])
+    return Entry(
+        Mapping.from_json(json.dumps(body["mapping"])), TimingResult(**timing), float(body["estimated_cycles"]),
+        int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
+    )

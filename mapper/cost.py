@@ -1,0 +1,204 @@
+"""A cycle model for candidates, vectorized: good enough to rank them; the best are simulated.
+
+The machine issues in order into a window of waiting instructions, so loads overlap the computations before them only
+as far as that window reaches. For a phase that loads ``load`` cycles' worth of data and then computes:
+
+    exposed = max(0, latency + load - window)        the array waits for what the window could not hide
+    time    = max(compute + exposed, load, ...)      whatever is the bottleneck
+
+A convolution or GEMM is a nest of such phases; totals of the bus and of the load and store units bound it from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapper.reuse import Int, ceil_div
+from mapper.space import HOIST, INTERLEAVE, STREAM, Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Times of the hardware, in cycles.
+
+    ``stream[r]`` / ``fresh[r]``: a product of ``r`` rows with the weights in place / with new ones; ``square``: a
+    product with the sums in place. ``bus_bytes``: bytes in a beat. ``load_latency`` / ``store_latency``: from start to
+    end beside the beats. ``window``: instructions ahead of the array that may wait; ``load_queue``: loads that wait
+    elsewhere; ``loads_in_flight``.
+    """
+
+    dim: int
+    stream: np.ndarray
+    fresh: np.ndarray
+    square: int
+    bus_bytes: int
+    load_latency: int
+    store_latency: int
+    window: int
+    load_queue: int
+    loads_in_flight: int
+
+    def beats(self, size_bytes: Int) -> Int:
+        """Beats of one contiguous piece."""
+        return ceil_div(size_bytes, self.bus_bytes)
+
+    def blocks_beats(self, extent: int, element_bytes: int = 1) -> int:
+        """Beats of a row of ``extent`` elements moved in blocks of dim."""
+        whole, rest = divmod(extent, self.dim)
+        return whole * int(self.beats(self.dim * element_bytes)) + int(self.beats(rest * element_bytes))
+
+    def rows_cycles(self, rows: np.ndarray) -> np.ndarray:
+        """A weight tile and ``rows`` rows of the other operand, in stretches of dim."""
+        whole, rest = rows // self.dim, rows % self.dim
+        first = np.minimum(rows, self.dim)
+        more = np.maximum(whole - 1, 0) * self.stream[self.dim] + np.where(whole > 0, self.stream[rest], 0)
+        return np.where(rows > 0, self.fresh[first] + more, 0)
+
+    def window_cycles(self, loads: np.ndarray, pair: np.ndarray) -> np.ndarray:
+        """How many cycles of computation wait in the window while ``loads`` load instructions come after them."""
+        room = np.maximum(self.window - np.maximum(loads - self.load_queue, 0), 2)
+        return room / 2 * pair
+
+    def exposed(self, beats: np.ndarray, loads: np.ndarray, pair: np.ndarray, slack: np.ndarray | float) -> np.ndarray:
+        """Cycles that the array waits for a phase's loads; ``slack``: cycles by which the slots let them run ahead."""
+        rate = np.maximum(beats, self.load_latency * loads / self.loads_in_flight)
+        return np.maximum(0, self.load_latency + rate - np.minimum(self.window_cycles(loads, pair), slack))
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """C[batch, m, n] = A[batch, m, k] · B[k, n], of B one matrix or one for each of the batch."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    bias: bool
+    out_bytes: int
+
+
+def gemm_cycles(shape: GemmShape, rates: Rates, c: Columns) -> np.ndarray:
+    """Estimated cycles; columns tm, tn, tk (elements), m_outer, level_a, level_b, slots_c, interleave, os, slots_a/b."""
+    dim, tm, tn, tk = rates.dim, c["tm"], c["tn"], c["tk"]
+    mt, nt, kt = ceil_div(shape.m, tm), ceil_div(shape.n, tn), ceil_div(shape.k, tk)
+    mb, nb, kb = (ceil_div(np.minimum(e, t), dim) for e, t in ((shape.m, tm), (shape.n, tn), (shape.k, tk)))
+    all_m, all_n, all_k = (ceil_div(e, dim) for e in (shape.m, shape.n, shape.k))
+
+    rows = shape.m // tm * rates.rows_cycles(tm) + rates.rows_cycles(shape.m % tm)
+    compute = np.where(c["os"], all_m * all_n * all_k * rates.square, all_k * all_n * rows)
+    pair = compute / (all_m * all_n * all_k)
+
+    passes_a = np.where(c["level_a"] == STREAM, nt, 1)
+    passes_b = np.where(c["level_b"] == STREAM, mt, 1)
+    beats_a = passes_a * shape.m * rates.blocks_beats(shape.k)
+    beats_b = passes_b * shape.k * rates.blocks_beats(shape.n)
+    beats_bias = mt * mb * rates.blocks_beats(shape.n, 4) * shape.bias
+    beats_c = shape.m * rates.blocks_beats(shape.n, shape.out_bytes)
+
+    # per chunk of the reduction: what is loaded just before it is used
+    chunk = compute / (mt * nt * kt)
+    beat, rows_a = int(rates.beats(dim)), np.minimum(dim, shape.m)
+    one_a, one_b = mb * kb, nb * kb
+    stream_a, stream_b = c["level_a"] == STREAM, c["level_b"] == STREAM
+    loads, beats = stream_a * one_a + stream_b * one_b, (stream_a * one_a * rows_a + stream_b * one_b * dim) * beat
+    slots = np.minimum(np.where(stream_a, c["slots_a"], 99), np.where(stream_b, c["slots_b"], 99))
+    ahead = (slots - 1) * chunk
+    chunk_time = np.maximum(chunk + np.where(loads > 0, rates.exposed(beats, loads, pair, ahead), 0), beats)
+    # the first iteration of an interleaved operand streams it, too
+    first_a, first_b = c["level_a"] == INTERLEAVE, c["level_b"] == INTERLEAVE
+    extra = first_a * one_a + first_b * one_b
+    both, both_beats = loads + extra, beats + (first_a * one_a * rows_a + first_b * one_b * dim) * beat
+    first_time = np.maximum(chunk + rates.exposed(both_beats, both, pair, ahead), both_beats)
+    outer, tiles = np.where(c["m_outer"], mt, nt), mt * nt
+    firsts = np.where(extra > 0, outer, 0)
+    time = (tiles - firsts) * kt * chunk_time + firsts * kt * first_time
+
+    # operands that are loaded whole before their loops
+    mine_hoisted = np.where(c["m_outer"], c["level_a"], c["level_b"]) == HOIST
+    mine_blocks = np.where(c["m_outer"], mb, nb) * all_k
+    burst = rates.exposed(mine_blocks * dim * beat, mine_blocks, pair, 1e18)
+    time = time + np.where(mine_hoisted, outer * burst, 0)
+    whole_hoisted = np.where(c["m_outer"], c["level_b"], c["level_a"]) == HOIST
+    whole_blocks = np.where(c["m_outer"], all_n, all_m) * all_k
+    time = time + np.where(whole_hoisted, whole_blocks * dim * beat, 0)
+
+    # bias before and stores after each tile, and a slot of C that must be stored before it is used again
+    blocks_c = mb * nb
+    tile_time = time / tiles
+    store = blocks_c * dim * max(1, int(rates.beats(dim * shape.out_bytes)))
+    clog = np.where(c["interleave"], 0, np.maximum(0, store - rates.window / 2 * pair))
+    cycle = rates.store_latency + store + shape.bias * rates.load_latency
+    bias_wait = shape.bias * np.maximum(0, blocks_c * dim - rates.window / 2 * pair)
+    time = time + tiles * (0.5 * clog + 0.5 * bias_wait + np.maximum(0, cycle - (c["slots_c"] - 1) * tile_time))
+
+    bus = beats_a + beats_b + beats_bias + beats_c
+    return shape.batch * np.maximum(time, bus) + rates.load_latency + rates.store_latency + dim
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """A convolution of ``images``; ``pixels``: all sums (of all tiles) of an image are in the columns."""
+
+    images: int
+    c: int
+    o: int
+    bias: bool
+    out_bytes: int
+    out_pixels: int
+
+
+def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
+    """Estimated cycles.
+
+    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, os; and of all tiles of an
+    image: tiles, sums (all), sum_cycles (streaming all sums past one weight tile), first_extra (new weights, all
+    tiles), chunks, steps (of a chunk), load_rows and loads (rows and instructions that one chunk of all tiles loads),
+    stretches (compute instructions for one weight tile, all tiles), store_cycles (of one block of outputs, all tiles).
+    """
+    dim, o_tiles = rates.dim, ceil_div(shape.o, c["o"])
+    all_o, o_blocks = ceil_div(shape.o, dim), ceil_div(np.minimum(c["o"], shape.o), dim)
+    beat, tiles, chunks, steps = int(rates.beats(dim)), c["tiles"], c["chunks"], c["steps"]
+    products = chunks * steps
+    compute = np.where(
+        c["os"], c["stretches"] * rates.square * products * all_o,
+        (c["sum_cycles"] + c["first_extra"]) * products * all_o,
+    )
+    pair = compute / (products * all_o * c["stretches"])
+
+    stream_x, stream_w = c["level_x"] == STREAM, c["level_w"] == STREAM
+    x_passes = np.where(stream_x, o_tiles, 1)
+    beats_x = x_passes * chunks * c["load_rows"] * beat
+    w_passes = np.where(stream_w, tiles, 1)
+    beats_w = w_passes * products * dim * rates.blocks_beats(shape.o)
+    beats_c = shape.out_pixels * rates.blocks_beats(shape.o, shape.out_bytes)
+
+    # weights of one step
+    step = compute / (products * o_tiles * tiles)
+    w_used = o_blocks * dim * beat * stream_w
+    w_wait = np.where(stream_w, rates.exposed(w_used, o_blocks, pair, (c["slots_w"] - 1) * step), 0)
+    step_time = np.maximum(step + w_wait, w_used)
+
+    # input of one chunk
+    x_used, x_loads = c["load_rows"] * beat / tiles, c["loads"] / tiles
+    chunk_time = steps * step_time
+    x_wait = rates.exposed(x_used, x_loads, pair, (c["slots_x"] - 1) * chunk_time)
+    with_x = np.maximum(chunk_time + x_wait, x_used)
+    loading = np.where(stream_x, tiles * o_tiles, np.where(c["level_x"] == INTERLEAVE, tiles, 0))
+    time = chunks * (loading * with_x + (tiles * o_tiles - loading) * chunk_time)
+    whole = rates.exposed(x_used * chunks, x_loads * chunks, pair, 1e18)
+    time = time + np.where(c["level_x"] == HOIST, tiles * whole, 0)
+    time = time + np.where(stream_w, 0, beats_w)
+
+    # bias before and stores after each tile, and a slot of C that must be stored before it is used again
+    o_tile = tiles * o_tiles
+    store, rows = c["store_cycles"] / tiles * o_blocks, c["sums"] / tiles * o_blocks
+    cycle = rates.store_latency + store + rates.load_latency
+    waits = np.maximum(0, store - rates.window / 2 * pair) + np.maximum(0, rows - rates.window / 2 * pair)
+    time = time + o_tile * (0.5 * waits + np.maximum(0, cycle - (c["slots_c"] - 1) * time / o_tile))
+
+    bus = beats_x + beats_w + beats_c
+    loader = beats_x / beat + c["sums"] * all_o + beats_w / beat
+    total = np.maximum(np.maximum(time, bus), np.maximum(loader, c["store_cycles"] * all_o))
+    return shape.images * total + rates.load_latency + rates.store_latency + dim

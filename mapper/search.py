@@ -1,0 +1,176 @@
+"""The best mapping of a workload: rank all candidates by the cost model, simulate the best, keep what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mapper import cache
+from mapper.mapping import Mapping
+from mapper.workload import Workload
+from oracle.errors import InputError, MappingError
+
+if TYPE_CHECKING:
+    from acadl_models.timing.result import TimingResult
+    from mapper.accelerator import Accelerator, Configuration
+    from oracle.stream import Stream
+
+DEFAULT_TOP_K = 5
+
+_PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
+"""Packages whose code decides what a search finds."""
+
+_kept: dict[str, cache.Entry] = {}
+_KEPT = 4096
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workload with its mapping, its stream and the simulated timing of that stream.
+
+    ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
+    simulated; ``estimated_cycles`` is what the cost model said of the one chosen.
+    """
+
+    workload: Workload
+    mapping: Mapping
+    stream: "Stream"
+    timing: "TimingResult"
+    estimated_cycles: float
+    considered: int
+    fitting: int
+    simulated: int
+
+
+def search(
+    workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
+    objective: Literal["cycles"] = "cycles", use_cache: bool = True,
+) -> Plan:
+    """The mapping with the fewest simulated cycles among the ``top_k`` that the cost model ranks first.
+
+    Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
+    MappingError if no mapping fits, with demand, bound, gap and what would help; TargetError for wrong options.
+    """
+    if top_k < 1:
+        raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
+    if objective != "cycles":
+        raise InputError(f"objective: expected 'cycles', found {objective!r}")
+    configuration = accelerator.configure(options)
+    key = _key(workload, configuration, top_k)
+    entry = _recall(key) if use_cache else None
+    if entry is None:
+        entry = _search(workload, configuration, top_k)
+        if use_cache:
+            _remember(key, entry)
+            cache.store(key, entry)
+    stream = configuration.emitter.emit(workload, entry.mapping)
+    timing = replace(entry.timing, stream=stream.name)
+    return Plan(
+        workload, entry.mapping, stream, timing, entry.estimated_cycles, entry.considered, entry.fitting,
+        entry.simulated,
+    )
+
+
+def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = None) -> tuple[Mapping, int]:
+    """The best mapping and its cycles by simulating every candidate: the reference for :func:`search`."""
+    configuration = accelerator.configure(options)
+    estimated, mapping_of = configuration.space(workload).ranked()
+    best = min((_simulate(workload, configuration, mapping_of(i)).cycles, i) for i in range(len(estimated)))
+    return mapping_of(best[1]), best[0]
+
+
+def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
+    space = configuration.space(workload)
+    estimated, mapping_of = space.ranked()
+    order = np.argsort(estimated, kind="stable")
+    results: dict[Mapping, tuple[int, float, TimingResult]] = {}
+
+    def try_out(mapping: Mapping, estimate: float) -> None:
+        if mapping in results:
+            return
+        try:
+            timing = _simulate(workload, configuration, mapping)
+        except MappingError as error:
+            refused.append(error)
+            return
+        results[mapping] = (timing.cycles, estimate, timing)
+
+    refused: list[MappingError] = []
+    for i in _distinct(order, mapping_of):
+        try_out(mapping_of(i), float(estimated[i]))
+        if len(results) == top_k:
+            break
+    if not results:
+        raise refused[0] if refused else MappingError(f"{workload.name}: no mapping is defined for this operator")
+    best = min(results, key=lambda m: results[m][0])
+    for variant in _variants(best):
+        try_out(variant, results[best][1])
+    # the first found among equals
+    best = min(results, key=lambda m: results[m][0])
+    cycles, estimate, timing = results[best]
+    return cache.Entry(best, timing, estimate, space.considered, len(space), len(results))
+
+
+def _distinct(order: np.ndarray, mapping_of: Any) -> Iterator[int]:
+    """Candidates in order of their estimates, one for each tiling, order and set of load levels."""
+    seen = set()
+    for i in order.tolist():
+        m = mapping_of(i)
+        kind = (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)
+        if kind not in seen:
+            seen.add(kind)
+            yield i
+
+
+def _variants(mapping: Mapping) -> Iterator[Mapping]:
+    """The mapping with its stores placed the other way, and with another number of result tiles."""
+    other: Literal["after", "interleave"] = "after" if mapping.store == "interleave" else "interleave"
+    if mapping.kind == "gemm":
+        yield replace(mapping, store=other)
+    slots = dict(mapping.buffers)
+    for count in (2 * slots["C"], slots["C"] // 2):
+        if count:
+            changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)
+            yield replace(mapping, buffers=changed)
+
+
+def _simulate(workload: Workload, configuration: "Configuration", mapping: Mapping) -> "TimingResult":
+    from acadl_models.timing import simulate
+    from oracle.resolve import resolve
+
+    stream = configuration.emitter.emit(workload, mapping)
+    return simulate(configuration.graph, resolve(stream, configuration.isa))
+
+
+def _key(workload: Workload, configuration: "Configuration", top_k: int) -> str:
+    epilogue = workload.epilogue
+    scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
+    plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
+    isa = configuration.isa
+    return cache.key_of([
+        cache.code_fingerprint(*_PACKAGES), configuration.graph.fingerprint, isa.definition.source or "",
+        repr(isa.parameters), repr(configuration.values), repr(plain), str(top_k),
+    ])
+
+
+def _recall(key: str) -> cache.Entry | None:
+    entry = _kept.get(key)
+    if entry is None:
+        entry = cache.load(key)
+        if entry is not None:
+            _remember(key, entry)
+    return entry
+
+
+def _remember(key: str, entry: cache.Entry) -> None:
+    if len(_kept) >= _KEPT:
+        _kept.pop(next(iter(_kept)))
+    _kept[key] = entry
+
+
+def forget() -> None:
+    """Drop what this process remembers; plans on disk stay."""
+    _kept.clear()

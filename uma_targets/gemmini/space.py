@@ -1,0 +1,309 @@
+"""The mappings that Gemmini may have for a workload, and their estimated cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mapper.cost import ConvShape, GemmShape, Rates, conv_cycles, gemm_cycles
+from mapper.hardware import Hardware
+from mapper.mapping import LEVELS, Mapping
+from mapper.reuse import ceil_div, conv_residency, gemm_residency
+from mapper.space import (
+    HOIST,
+    INTERLEAVE,
+    STREAM,
+    Bounds,
+    Columns,
+    Space,
+    SpaceBuilder,
+    Table,
+    divisions,
+    product,
+    select,
+)
+from mapper.workload import Workload
+from oracle.stream import HbmTensor
+from uma_targets.gemmini.conv_axes import Axis, runs
+from uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
+from uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
+from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+
+MAX_SLOTS = 16
+"""Most slots of a streamed operand: more than the loads that can be in flight have no use."""
+
+
+def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any]) -> Space:
+    """All candidates that fit; MappingError if none does."""
+    bounds = Bounds(hardware.memory("spad").rows, hardware.memory("acc").rows)
+    builder = SpaceBuilder(workload.name, bounds)
+    flows = ("ws", "os") if options["dataflow"] == "auto" else (options["dataflow"],)
+    rates = gemmini_rates(hardware)
+    if workload.kind == "add":
+        _add_additions(builder, workload, rates)
+    elif workload.kind == "gemm" or is_pointwise(workload):
+        for flow in flows:
+            _add_gemms(builder, workload, rates, bounds, flow)
+    else:
+        for flow in flows:
+            _add_convs(builder, workload, rates, bounds, flow)
+    return builder.build()
+
+
+@lru_cache(maxsize=256)
+def _rates(hardware: Hardware) -> Rates:
+    dim = hardware.dim
+    hbm, execute = hardware.memory("hbm"), hardware.unit("preload")
+    load, store = hardware.unit("mvin"), hardware.unit("mvout")
+
+    def pair(dataflow: int, fresh: bool, rows: int) -> int:
+        registers = {
+            "ex_dataflow": dataflow, "ex_a_transpose": 0, "ex_b_transpose": 0, "pre_addr": 0 if fresh else NONE,
+            "a": 0, "bd": NONE if dataflow == WEIGHT_STATIONARY else 0, "a_rows": rows, "bd_rows": rows,
+            "a_cols": dim, "bd_cols": dim,
+        }
+        name = "compute_preloaded" if fresh else "compute_accumulated"
+        return hardware.interval_cycles("preload", {}) + hardware.interval_cycles(name, registers)
+
+    moves = {"rows": dim, "cols": dim, "st_pool_stride": 0}
+    table = {fresh: np.array([0] + [pair(WEIGHT_STATIONARY, fresh, r) for r in range(1, dim + 1)]) for fresh in (0, 1)}
+    return Rates(
+        dim, table[0], table[1], pair(OUTPUT_STATIONARY, False, dim), hbm.words_per_cycle,
+        hbm.read_latency_cycles + hardware.latency_cycles("mvin", moves) + 2,
+        hbm.write_latency_cycles + hardware.latency_cycles("mvout", moves) + 2 * dim,
+        hardware.issue_entries + execute.queue, load.queue, load.in_flight + 0 * store.in_flight,
+    )
+
+
+def gemmini_rates(hardware: Hardware) -> Rates:
+    """Times of Gemmini's parts, read off its graph."""
+    return _rates(hardware)
+
+
+# additions
+
+
+def _add_additions(builder: SpaceBuilder, workload: Workload, rates: Rates) -> None:
+    rows = int(ceil_div(workload.extent("i"), rates.dim))
+    tiles = [t * rates.dim for t in (1, 2, 4, 8, 16) if t * rates.dim <= max(rates.dim, rows)]
+    columns = product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
+    out_bytes = 4 if workload.epilogue.out_dtype == "int32" else 1
+
+    def estimate(c: Columns) -> np.ndarray:
+        """Bytes of three tensors over the bus; tiles that cannot overlap pay the latencies."""
+        tile_beats = c["rows"] * rates.dim * (2 + out_bytes) / rates.bus_bytes
+        # B adds to A, so its loads start when those of A have ended
+        loads = 2 * c["rows"] + np.maximum(0, rates.load_latency - c["rows"])
+        cycle = 2 * rates.load_latency + rates.store_latency + tile_beats + 2 * rates.dim
+        time = np.maximum(np.maximum(tile_beats, loads), cycle / c["slots_c"])
+        return ceil_div(rows, c["rows"]) * time + cycle
+
+    def mapping(c: Columns, i: int) -> Mapping:
+        return Mapping("add", "ws", (("rows", int(c["rows"][i])),), buffers=(("C", int(c["slots_c"][i])),))
+
+    none = np.zeros(len(columns["rows"]), np.int64)
+    builder.add(Table(columns, none, columns["rows"] * columns["slots_c"], estimate, mapping))
+
+
+# matrix products
+
+
+def _add_gemms(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str) -> None:
+    nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in (*workload.inputs, workload.output)}
+    p = gemm_problem(workload, nowhere)
+    shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
+    dim, os = rates.dim, flow == "os"
+    most = bounds.acc_rows // dim
+    tiles = product({
+        "mb": divisions(p.m, dim, most), "nb": divisions(p.n, dim, most),
+        "kb": divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
+    })
+    tiles = select(tiles, tiles["mb"] * tiles["nb"] <= most)
+    choices = product({
+        "m_outer": [0, 1], "level_a": [STREAM, HOIST, INTERLEAVE], "level_b": [STREAM, HOIST, INTERLEAVE],
+        "slots_c": [1, 2, 4], "interleave": [0, 1],
+    })
+    # the operand that the outer loop does not index stays for all of it, or is streamed
+    inner = np.where(choices["m_outer"], choices["level_b"], choices["level_a"])
+    choices = select(choices, inner != INTERLEAVE)
+    columns = _cross(tiles, choices)
+    columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
+                for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
+    columns["os"] = np.full(len(columns["tm"]), int(os))
+    r = gemm_residency(p.m, p.n, p.k, columns["tm"], columns["tn"], columns["tk"], columns["m_outer"],
+                       columns["level_a"] == STREAM, columns["level_b"] == STREAM, dim)
+    _gemm_slots(columns, rates, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), bounds)
+    spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
+    builder.add(Table(
+        columns, np.asarray(spad), np.asarray(r.c_rows * columns["slots_c"]),
+        lambda c: gemm_cycles(shape, rates, c), lambda c, i: _gemm_mapping(c, i, flow),
+    ))
+
+
+def _gemm_slots(
+    columns: dict[str, np.ndarray], rates: Rates, shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray, bounds: Bounds
+) -> None:
+    """Slots of A and B: streamed ones as many as hide the latency, hoisted ones two where a next tile follows."""
+    dim = rates.dim
+    chunk = (columns["tm"] // dim) * (columns["tn"] // dim) * (columns["tk"] // dim) * dim
+    wanted = np.clip(2 ** np.ceil(np.log2(1 + rates.load_latency / chunk)).astype(np.int64), 2, MAX_SLOTS)
+    for name, mine, rows, other in (("a", columns["m_outer"] == 1, a_rows, b_rows),
+                                    ("b", columns["m_outer"] == 0, b_rows, a_rows)):
+        extent, tile = (shape.m, columns["tm"]) if name == "a" else (shape.n, columns["tn"])
+        single = np.where(mine, tile >= extent, shape.batch == 1)
+        slots = np.where(columns[f"level_{name}"] == STREAM, wanted, np.where(single, 1, 2))
+        room = np.maximum(1, (bounds.spad_rows - other * np.minimum(2, wanted)) // np.maximum(rows, 1))
+        while (over := slots > room).any() and (slots[over] > 1).any():
+            slots = np.where(over & (slots > 1), slots // 2, slots)
+        columns[f"slots_{name}"] = slots
+
+
+def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
+    def at(name: str) -> int:
+        return int(c[name][i])
+
+    return Mapping(
+        "gemm", flow, tuple((d, at(f"t{d}")) for d in "mnk"), ("m", "n") if at("m_outer") else ("n", "m"),  # type: ignore[arg-type]
+        (("A", LEVELS[at("level_a")]), ("B", LEVELS[at("level_b")])),  # type: ignore[arg-type]
+        (("A", at("slots_a")), ("B", at("slots_b")), ("C", at("slots_c"))),
+        "interleave" if at("interleave") else "after",
+    )
+
+
+# convolutions
+
+
+def _add_convs(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str) -> None:
+    nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
+    picture = image(workload, nowhere, rates.dim)
+    schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
+    packed = KernelRow(picture)
+    if picture.cols.kernel > 1 and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
+        schemes.append(("kernel_row", packed))
+    for packing, scheme in schemes:
+        columns = _conv_columns(workload, scheme, rates, bounds, flow)
+        if not len(columns["o"]):
+            continue
+        builder.add(_conv_table(workload, scheme, packing, rates, columns, flow))
+
+
+def _conv_columns(
+    workload: Workload, scheme: Scheme, rates: Rates, bounds: Bounds, flow: str
+) -> dict[str, np.ndarray]:
+    """Tiles that the accumulator may hold, with all ways to load and keep them."""
+    picture, dim = scheme.image, rates.dim
+    pooled = workload.epilogue.pool is not None
+    heights = divisions(picture.rows.outputs, 1, limit=16)
+    widths = divisions(picture.cols.outputs, 1, limit=8)
+    stats_h = [_axis_stats(picture.rows, int(t), rates, scheme) for t in heights]
+    stats_w = [_axis_stats(picture.cols, int(t), rates, scheme) for t in widths]
+    blocks = divisions(picture.o, dim, bounds.acc_rows)
+    tiles = product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
+    sums = np.array([s["most"] for s in stats_h])[tiles["h"]] * np.array([s["most"] for s in stats_w])[tiles["w"]]
+    fits = sums * tiles["ob"] <= bounds.acc_rows
+    if not fits.any():
+        fits = sums * tiles["ob"] == (sums * tiles["ob"]).min()
+    if pooled:
+        extents = [np.array([s["most"] for s in stats])[tiles[d]] for d, stats in (("h", stats_h), ("w", stats_w))]
+        fits &= (extents[0] <= 255) & (extents[1] <= 255)
+    tiles = select(tiles, fits)
+    choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
+                       "slots_x": [1, 2], "slots_c": [1, 2]})
+    choices = select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
+    columns = _cross(tiles, choices)
+    columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
+    columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
+    columns["os"] = np.full(len(columns["o"]), int(flow == "os"))
+    columns |= _tile_stats(stats_h, stats_w, columns, scheme, rates)
+    return columns
+
+
+def _axis_stats(axis: Axis, tile: int, rates: Rates, scheme: Scheme) -> dict[str, int]:
+    """Sums over all tiles along one axis."""
+    all_runs = runs(axis, tile)
+    packed = isinstance(scheme, KernelRow)
+    total = {"tiles": 0, "sums": 0, "cycles": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0}
+    for run in all_runs:
+        whole, rest = divmod(run.sums, rates.dim)
+        inside = run.sums if packed else run.inside
+        per_tile = {
+            "tiles": 1, "sums": run.sums, "cycles": whole * int(rates.stream[rates.dim]) + int(rates.stream[rest]),
+            "stretches": whole + bool(rest), "inside": inside, "loads": int(ceil_div(inside, rates.dim)),
+            "outputs": run.outputs,
+        }
+        total = {name: total[name] + run.count * value for name, value in per_tile.items()}
+    total["most"] = axis.tile_sums(tile)
+    total["runs"] = len(all_runs)
+    return total
+
+
+def _tile_stats(
+    stats_h: list[dict[str, int]], stats_w: list[dict[str, int]], columns: Columns, scheme: Scheme, rates: Rates
+) -> dict[str, np.ndarray]:
+    """What :func:`mapper.cost.conv_cycles` wants to know about all tiles of an image."""
+    def of(stats: list[dict[str, int]], name: str, axis: str) -> np.ndarray:
+        return np.array([s[name] for s in stats])[columns[axis]]
+
+    h = {name: of(stats_h, name, "h") for name in stats_h[0]}
+    w = {name: of(stats_w, name, "w") for name in stats_w[0]}
+    tiles = h["tiles"] * w["tiles"]
+    first = np.minimum(w["most"], rates.dim)
+    segments = sum(len(range(scheme.image.rows.kernel)) for _ in (0,)) if isinstance(scheme, KernelRow) else 1
+    share = segments * (scheme.blocks + bool(scheme.rest)) / scheme.chunks if isinstance(scheme, KernelRow) else 1
+    pool = scheme.image.rows.pool_size * scheme.image.cols.pool_size
+    pooled = scheme.image.rows.pool_size > 1
+    stretches = h["sums"] * w["stretches"]
+    return {
+        "tiles": tiles, "sums": h["sums"] * w["sums"], "sum_cycles": h["sums"] * w["cycles"],
+        "first_extra": tiles * (rates.fresh[first] - rates.stream[first]), "stretches": stretches,
+        "chunks": np.full(len(tiles), scheme.chunks), "steps": np.full(len(tiles), scheme.steps),
+        "load_rows": share * h["inside"] * w["inside"], "loads": share * h["inside"] * w["loads"],
+        "store_cycles": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
+        "most_h": h["most"], "most_w": w["most"], "code": h["runs"] * w["runs"],
+    }
+
+
+def _conv_table(
+    workload: Workload, scheme: Scheme, packing: str, rates: Rates, columns: dict[str, np.ndarray], flow: str
+) -> Table:
+    picture, epilogue, out = scheme.image, workload.epilogue, workload.output.shape
+    shape = ConvShape(workload.extent("n"), picture.c, picture.o, epilogue.bias,
+                      4 if epilogue.out_dtype == "int32" else 1, out[1] * out[2])
+    o_blocks, o_tiles = ceil_div(columns["o"], rates.dim), ceil_div(picture.o, columns["o"])
+    step = columns["sum_cycles"] / columns["tiles"] * o_blocks
+    slots = np.clip(2 ** np.ceil(np.log2(1 + rates.load_latency / step)).astype(np.int64), 2, MAX_SLOTS)
+    columns["slots_w"] = np.where(columns["level_w"] == STREAM, slots, np.where(
+        (columns["o_outer"] == 1) & (o_tiles > 1), 2, 1))
+    x_chunk = np.array([scheme.input_rows(int(a), int(b)) for a, b in zip(
+        columns["most_h"].tolist(), columns["most_w"].tolist(), strict=True)])
+    r = conv_residency(
+        x_chunk, rates.dim, columns["most_h"] * columns["most_w"], scheme.chunks, scheme.steps, o_tiles, o_blocks,
+        columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, columns["os"] == 1,
+    )
+    return Table(
+        columns, np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
+        np.asarray(r.c_rows * columns["slots_c"]), lambda c: conv_cycles(shape, rates, c),
+        lambda c, i: _conv_mapping(c, i, flow, packing, rates.dim),
+    )
+
+
+def _conv_mapping(c: Columns, i: int, flow: str, packing: str, dim: int) -> Mapping:
+    def at(name: str) -> int:
+        return int(c[name][i])
+
+    return Mapping(
+        "conv2d", flow, (("oh", at("oh")), ("ow", at("ow")), ("o", at("o")), ("c", dim)),  # type: ignore[arg-type]
+        ("o", "p") if at("o_outer") else ("p", "o"),
+        (("X", LEVELS[at("level_x")]), ("W", LEVELS[at("level_w")])),  # type: ignore[arg-type]
+        (("X", at("slots_x")), ("W", at("slots_w")), ("C", at("slots_c"))), "after", packing,  # type: ignore[arg-type]
+    )
+
+
+def _cross(left: Columns, right: Columns) -> dict[str, np.ndarray]:
+    """All pairs of rows."""
+    a, b = len(next(iter(left.values()))), len(next(iter(right.values())))
+    columns = {name: np.repeat(column, b) for name, column in left.items()}
+    return columns | {name: np.tile(column, a) for name, column in right.items()}
