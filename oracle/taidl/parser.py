@@ -1,4 +1,8 @@
-"""TAIDL text to syntax tree: recursive descent over the grammar of docs/taidl.md."""
+"""TAIDL text to syntax tree, by recursive descent.
+
+The grammar of record is ``grammar.lark`` (docs/taidl.md shows it with explanations). Lark takes 150 ms to prepare it;
+this parser reads Gemmini in 15 ms and says what it expected. Tests hold the two against each other.
+"""
 
 from __future__ import annotations
 
