@@ -201,8 +201,13 @@ def new_var(name: str, like: Expr) -> Var:
     return relax.DataflowVar(name, like.ty)
 
 
-def parameter(name: str, shape: Sequence[int], dtype: str) -> Var:
-    """A function parameter: a tensor of static shape."""
+def symbolic(name: str) -> Any:
+    """A dimension without a number."""
+    return tvm.tirx.Var(name, "int64")
+
+
+def parameter(name: str, shape: Sequence[Any], dtype: str) -> Var:
+    """A function parameter: a tensor."""
     return relax.Var(name, relax.TensorType(list(shape), dtype))
 
 
@@ -297,6 +302,16 @@ def module_of(main: Function) -> IRModule:
 def normalized(call: Call) -> Call:
     """A call with its type."""
     return relax.BlockBuilder().normalize(call)
+
+
+def normalize(module: IRModule) -> IRModule:
+    """Bring hand-made functions into Relax's normal form."""
+    return relax.transform.Normalize()(module)
+
+
+def tuple_arity(expr: Any) -> int:
+    """Number of fields of an expression whose value is a tuple, 0 for others."""
+    return len(expr.ty.fields) if isinstance(expr.ty, relax.TupleType) else 0
 
 
 def ensure_dataflow(module: IRModule) -> IRModule:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mapper.workload import Workload
 from tvm_backend.compiled import CompiledModel, OptionValue, Partition
 from tvm_backend.frontends import Model
 from uma_targets import registry
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is being done, how many of the steps are done, and of how many."""
-
-NEUTRAL_SCALE = 0.5
-"""The output scale with which requantizing workloads are mapped: neither mapping nor timing depends on its value."""
 
 
 def partition_model(
@@ -65,33 +60,17 @@ def resolve_options(backend: UMABackend, options: Mapping[str, Any]) -> dict[str
 def plan_steps(
     partition: Partition, backend: UMABackend, progress: Progress | None = None
 ) -> dict[str, Plan]:
-    """A plan for each step by its name. Workloads that differ in name and output scale alone are searched once."""
+    """A plan for each step by its name.
+
+    The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
+    """
     from mapper.search import search
 
-    accelerator = backend.accelerator
     options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
-    emitter = accelerator.emitter(options)
-    searched: dict[Workload, Plan] = {}
-    emitted: dict[Workload, Plan] = {}
     plans: dict[str, Plan] = {}
     steps = list(partition.steps())
     for done, step in enumerate(steps):
         if progress is not None:
             progress(step.name, done, len(steps))
-        key = shape_of(step.workload)
-        if key not in searched:
-            searched[key] = search(key, accelerator, options)
-        exact = replace(step.workload, name=key.name)
-        if exact not in emitted:
-            plan = searched[key]
-            emitted[exact] = plan if exact == key else replace(plan, stream=emitter.emit(exact, plan.mapping))
-        plans[step.name] = emitted[exact]
+        plans[step.name] = search(step.workload, backend.accelerator, options)
     return plans
-
-
-def shape_of(workload: Workload) -> Workload:
-    """The workload without its name and output scale: what mapping and timing depend on."""
-    epilogue = workload.epilogue
-    if epilogue.out_dtype != "int32":
-        epilogue = replace(epilogue, scale=NEUTRAL_SCALE)
-    return replace(workload, name=workload.kind, epilogue=epilogue)

@@ -137,6 +137,9 @@ def _attention(node: Any, importer: Any) -> Any:
         dtype = compat.dtype_of(query)
         low, zero = (compat.constant(np.asarray(v, dtype)) for v in (np.finfo(dtype).min, 0))
         mask = emit(compat.relax_op("where")(mask, zero, low))
+    if mask is not None:  # TVM's operator takes no broadcast
+        full = (*compat.shape_of(query)[:3], compat.shape_of(key)[2])
+        mask = emit(compat.relax_op("broadcast_to")(mask, full)) if compat.shape_of(mask) != full else mask
     causal = "TopLeft" if _argument(node, importer, 5, "is_causal", False) else None
     heads_last = [emit(compat.relax_op("permute_dims")(x, [0, 2, 1, 3])) for x in (query, key, value)]
     scale = compat.float_immediate(node.kwargs.get("scale"))

@@ -1,0 +1,116 @@
+"""torch networks: imported as they are, and quantized by way of ONNX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from networks import executable, split
+from reference import ReferenceExecutor
+from torch import nn
+
+from models import resnet
+from oracle.errors import InputError, ModelError
+from tvm_backend.frontends import Model, load
+from tvm_backend.onnx_reference import integer_session, run
+from tvm_backend.quantize import quantize
+
+
+class Block(nn.Module):
+    """A transformer block: layer normalization, attention, GELU."""
+
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.mix = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.grow, self.shrink = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = (
+            t.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for t in self.mix(self.norm(x)).chunk(3, -1)
+        )
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.shrink(nn.functional.gelu(self.grow(x)))
+
+
+def same(module: nn.Module, *inputs: torch.Tensor) -> Model:
+    """Demand that an imported float network computes what torch computes."""
+    model = load(module, example_inputs=inputs)
+    with torch.no_grad():
+        expected = module(*inputs).numpy()
+    np.testing.assert_allclose(executable(model)(*inputs), expected, rtol=1e-4, atol=1e-5)
+    return model
+
+
+def test_residual_network() -> None:
+    model = same(resnet.torch_module(resnet.tiny()), torch.randn(1, 3, 32, 32))
+    assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None
+
+
+def test_transformer_block_keeps_its_attention_whole() -> None:
+    torch.manual_seed(0)
+    model = same(Block(), torch.randn(2, 5, 16))
+    ops = [op.op for op in split(model)[0].host.ops]
+    assert "nn.attention_bias" in ops and "nn.softmax" not in ops
+    assert all(op.engine == "xla" for op in split(model)[0].host.ops if op.macs)
+
+
+def test_boolean_arithmetic() -> None:
+    class Positions(nn.Module):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            mask = ids != 1
+            return torch.cumsum(mask, 1) * mask + (mask == (ids > 3))
+
+    same(Positions(), torch.randint(0, 6, (2, 7)))
+
+
+def test_exported_program() -> None:
+    module, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU()).eval(), torch.randn(3, 6)
+    model = load(torch.export.export(module, (x,)))
+    np.testing.assert_allclose(executable(model)(x), module(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_quantized_module_equals_onnxruntime() -> None:
+    module = resnet.torch_module(resnet.tiny())
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((1, 3, 32, 32)).astype(np.float32) for _ in range(3)]
+    quantized = quantize(module, data)
+    part, _, _ = split(quantized)
+    assert part.offloaded_macs_share == 1.0
+    found = executable(quantized).run({"x": data[0]}, executor=ReferenceExecutor())
+    for name, expected in run(integer_session(quantized), {"x": data[0]}).items():
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_example_inputs_are_needed() -> None:
+    with pytest.raises(InputError, match="Linear: a torch.nn.Module needs example_inputs"):
+        load(nn.Linear(3, 4))
+
+
+def test_example_inputs_must_be_tensors() -> None:
+    with pytest.raises(InputError, match=r"example_inputs\[1\]: expected a tensor, found str"):
+        load(nn.Linear(3, 4), example_inputs=(torch.zeros(1, 3), "x"))
+
+
+def test_a_module_that_torch_cannot_export() -> None:
+    class Peeking(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if float(x.sum()) > 0 else x
+
+    with pytest.raises(ModelError, match=r"Peeking: torch\.export fails"):
+        load(Peeking(), example_inputs=torch.zeros(3))
+
+
+def test_an_operator_that_tvm_does_not_know() -> None:
+    class Special(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.bessel_j0(x)
+
+    with pytest.raises(ModelError, match="Special: cannot be imported from torch.*bessel"):
+        load(Special(), example_inputs=torch.zeros(3))
