@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.errors import ArchloomError, ArtifactError
-from tvm_backend import artifact_files, workload_json
+from tvm_backend import artifact_files, plan_json, workload_json
 from tvm_backend.compiled import CompiledModel, HostOp, HostPart, Partition, Region, Step, TensorSpec, Value
 from tvm_backend.report.data import Report
 
@@ -57,9 +57,7 @@ def load(path: Path) -> Loaded:
     with _located(path, NETWORK):
         partition = _partition(json.loads(files[NETWORK]), constants, module)
     with _located(path, PLANS):
-        plans = _read_plans(json.loads(files[PLANS]), files)
-        if missing := [step.name for step in partition.steps() if step.name not in plans]:
-            raise ArtifactError(f"no plan for {', '.join(missing)}")
+        plans = _read_plans(json.loads(files[PLANS]), partition, files)
     with _located(path, REPORT):
         report = Report.from_json(json.loads(files[REPORT]))
     return Loaded(CompiledModel(partition, plans), report)
@@ -164,13 +162,13 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
         if plan.stream not in names:
             names[plan.stream] = f"streams/{len(names):04}.bin"
             streams[names[plan.stream]] = encode(plan.stream)
-        table[step] = {**plan.to_json(), "stream": names[plan.stream]}
+        table[step] = {**plan_json.to_json(plan), "stream": names[plan.stream]}
     return streams, table
 
 
-def _read_plans(data: Mapping[str, Any], files: Mapping[str, bytes]) -> "dict[str, Plan]":
-    from mapper.search import Plan
+def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[str, bytes]) -> "dict[str, Plan]":
     from oracle.binary import decode
 
     streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
-    return {step: Plan.from_json(item, streams[item["stream"]]) for step, item in data.items()}
+    return {step.name: plan_json.from_json(data[step.name], step.workload, streams[data[step.name]["stream"]])
+            for step in partition.steps()}

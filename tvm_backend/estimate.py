@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ def estimate_file(
     if target not in registry.BUILT_IN:  # the code of other packages is not part of the key
         return estimate_model(frontends.load(path, input_shapes=input_shapes), target, options, progress=progress)
     asked = {"name": path.stem, "target": target, "options": dict(options), "shapes": dict(input_shapes)}
-    name = cache.key([read_file(path), json.dumps(asked, sort_keys=True).encode()])
+    name = cache.key([hashlib.sha256(read_file(path)).hexdigest(), json.dumps(asked, sort_keys=True)])
     try:
         return Report.from_json(cache.load("reports", name))
     except ArtifactError:  # not there, or damaged

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mapper.cache import ENVIRONMENT
 from oracle.errors import InputError
 from tvm_backend import samples
 from tvm_backend.commands import arguments
@@ -105,10 +107,12 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
 
     options = arguments.target_options(args)
     operator = arguments.operator_of(args)
+    if args.no_cache:
+        os.environ[ENVIRONMENT] = ""
     with bar() as progress:
         if operator is not None:
             report = estimate_operator(operator, args.target, options)
-        elif args.calibrate or args.no_cache:
+        elif args.calibrate:
             report = estimate_model(arguments.load_model(args), args.target, options, progress=progress)
         else:
             report = estimate_file(Path(args.model), args.target, options, arguments.shapes(args.input_shape),
