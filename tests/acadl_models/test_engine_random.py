@@ -1,0 +1,74 @@
+"""The fast engine equals the step-by-step simulator on random graphs and streams, with and without skipping."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from engine_strategies import random_graph, random_stream
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from acadl_models.timing import TimingResult
+from acadl_models.timing.engine import simulate
+from acadl_models.timing.reference import simulate_reference
+from oracle.errors import GraphError
+
+MOST = (30, 200, 900)
+"""Instances of a random stream: short ones find transients, long ones steady states."""
+
+
+def outcome(run, *args, **options) -> TimingResult | str:  # type: ignore[no-untyped-def]
+    """The result, or what kind of error it is: a deadlock's cycle and first blockers are told apart elsewhere."""
+    try:
+        return run(*args, **options)
+    except GraphError as error:
+        first = error.faults[0]
+        return "deadlock" + first.partition(":")[2] if first.startswith("deadlock") else str(error)
+
+
+def check(seed: int) -> TimingResult | str:
+    r = Random(seed)
+    graph = random_graph(r)
+    stream = random_stream(r, graph, r.choice(MOST))
+    expected = outcome(simulate_reference, graph, stream)
+    assert outcome(simulate, graph, stream, skip=False) == expected
+    found = outcome(simulate, graph, stream, skip=True)
+    assert found == expected
+    return found
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**40))
+@example(148)
+@example(1395)
+def test_the_engine_equals_the_step_by_step_simulator(seed: int) -> None:
+    check(seed)
+
+
+def test_random_streams_are_skipped_stepped_and_deadlock() -> None:
+    """The property above is not empty: all three kinds of outcome occur among its cases."""
+    found = [check(seed) for seed in range(120)]
+    results = [r for r in found if isinstance(r, TimingResult)]
+    assert len(results) > 60
+    assert sum(r.skipped_share > 0.2 for r in results) >= 5
+    assert any(isinstance(r, str) and r.startswith("deadlock") for r in found)
+
+
+@pytest.mark.slow
+@settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**60))
+def test_the_engine_equals_the_step_by_step_simulator_at_length(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**60))
+def test_skipping_equals_stepping_on_long_streams(seed: int) -> None:
+    r = Random(seed)
+    graph = random_graph(r)
+    stream = random_stream(r, graph, 60_000)
+    stepped = outcome(simulate, graph, stream, skip=False)
+    assume(isinstance(stepped, TimingResult))
+    assert outcome(simulate, graph, stream, skip=True) == stepped
