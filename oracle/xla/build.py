@@ -13,8 +13,8 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, bound_ranges, canonical_order, children, forms,
-    free, is_heavy, is_integer, level, switched, walk, width,
+    ByteOf, Const, Constraint, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch,
+    bound_ranges, canonical_order, forms, free, is_axis, is_heavy, is_integer, level, switched, walk, width,
 )
 
 _numbers = count()
@@ -37,6 +37,9 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
         return _substitute_switch(e, mapping, ranges)
     if isinstance(e, ByteOf):
         return byte_of(substitute(e.body, mapping, ranges), _form(e.byte, mapping, ranges))
+    if isinstance(e, Guarded):
+        constraints = tuple((_form(form, mapping, ranges), low, high) for form, low, high in e.constraints)
+        return guard_of(substitute(e.body, mapping, ranges), constraints, e.fill, ranges)
     if isinstance(e, Let):
         variables = tuple((v, _form(form, mapping, ranges)) for v, form in e.variables)
         inner = {**ranges, **{v: form.range(ranges) for v, form in variables}}
@@ -120,78 +123,95 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
     if isinstance(body, Switch) and variable not in body.form.variables():
         cases = tuple((low, high, from_bytes(variable, e, dtype, ranges)) for low, high, e in body.cases)
         return switch_of(body.form, cases, ranges)
+    if isinstance(body, Guarded) and body.fill == 0 and not any(variable in f.variables() for f in forms(body)):
+        return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
     if isinstance(body, Let) and not any(variable in form.variables() for form in forms(body)):
         return let_of(body.variables, from_bytes(variable, body.body, dtype, ranges), ranges)
     return FromBytes(variable, body, dtype)
 
 
 def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
-    """Cases out of range are dropped; neighbours that are one function are merged."""
+    """Cases out of range are dropped; neighbours that are one function are merged; constant ends become a guard."""
+    from oracle.xla.pieces import one_function
+
     kept: list[tuple[int, int, Expr]] = []
-    for first, last, body in reach(tuple(c for c in cases if c[0] <= c[1]), *form.range(ranges)):
-        merged = _one_function(form, kept[-1], (first, last, body), ranges) if kept else None
+    for piece in reach(_flat(form, cases), *form.range(ranges)):
+        merged = one_function(form, kept[-1], piece, ranges) if kept else None
         if merged is not None:
-            kept[-1] = (kept[-1][0], last, merged)
+            kept[-1] = (kept[-1][0], piece[1], merged)
         else:
-            kept.append((first, last, body))
+            kept.append(piece)
     if len(kept) == 1:
         return kept[0][2]
+    first, last = kept[0][2], kept[-1][2]
+    fill = first if isinstance(first, Const) else last
+    if isinstance(fill, Const) and len(kept) > 1 and not (isinstance(first, Const) and isinstance(last, Const)
+                                                          and (first != last or len(kept) == 2)):
+        low, high = int(first == fill), len(kept) - int(last == fill)
+        core = switch_of(form, tuple(kept[low:high]), ranges)
+        bounds = (kept[low][0] if low else None, kept[high - 1][1] if high < len(kept) else None)
+        return guard_of(core, ((form, *bounds),), fill.value, ranges)
     return Switch(form, tuple(kept), kept[0][2].dtype)
 
 
-def _one_function(
-    form: Affine, a: tuple[int, int, Expr], b: tuple[int, int, Expr], ranges: Ranges
-) -> Expr | None:
-    """The expression that is ``a``'s on a's case and ``b``'s on b's, if one of the two is."""
-    if a[2] == b[2]:
-        return a[2]
-    if _is_shift(form) and a[0] == a[1] and b[0] == b[1] == a[0] + 1:
-        return _between(a[2], b[2], form - a[0])
-    in_b, in_a = narrow(form, b[0], b[1], ranges), narrow(form, a[0], a[1], ranges)
-    if in_b is ranges:
-        return None
-    if substitute(a[2], {}, in_b) == b[2]:
-        return a[2]
-    return b[2] if substitute(b[2], {}, in_a) == a[2] else None
+def _flat(form: Affine, cases: Cases) -> Cases:
+    """Cases that distinguish by the same form again are cases of this one."""
+    found: list[tuple[int, int, Expr]] = []
+    for first, last, body in cases:
+        if first > last:
+            continue
+        if isinstance(body, Switch) and body.form == form:
+            found += reach(_flat(form, body.cases), first, last)
+        else:
+            found.append((first, last, body))
+    return tuple(found)
 
 
-def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
-    """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where only constants in forms differ."""
-    if a == b:
-        return a
-    if type(a) is not type(b) or bound_ranges(a) != bound_ranges(b) or a.dtype != b.dtype:
-        return None
-    if isinstance(a, (Switch, Const)) or (isinstance(a, Map) and isinstance(b, Map) and (
-            (a.opcode, a.attributes) != (b.opcode, b.attributes))):
-        return None
-    if (isinstance(a, Leaf) and isinstance(b, Leaf) and a.name != b.name) or getattr(a, "kind", 0) != getattr(b, "kind", 0):
-        return None
-    differences = [g - f for f, g in zip(forms(a), forms(b), strict=True)]
-    if any(not d.is_constant for d in differences):
-        return None
-    between = [f + x * int(d) for f, d in zip(forms(a), differences, strict=True)]
-    inner = [_between(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
-    if any(e is None for e in inner):
-        return None
-    parts = tuple(e for e in inner if e is not None)
-    if isinstance(a, (Leaf, Index)):
-        return replace(a, index=between[0])
-    if isinstance(a, Map):
-        return replace(a, operands=parts)
-    if isinstance(a, ByteOf):
-        return replace(a, body=parts[0], byte=between[0])
-    if isinstance(a, Let):
-        return replace(a, body=parts[0], variables=tuple(
-            (v[0], f) for v, f in zip(a.variables, between, strict=True)))
-    assert isinstance(a, (Sum, Extreme, FromBytes))
-    return replace(a, body=parts[0])
+def guard_of(body: Expr, constraints: tuple[Constraint, ...], fill: int | float, ranges: Ranges) -> Expr:
+    """``body`` within the constraints; those that always hold are dropped."""
+    if isinstance(body, Guarded) and body.fill == fill:
+        return guard_of(body.body, (*constraints, *body.constraints), fill, ranges)
+    kept: list[Constraint] = []
+    for form, low, high in conjunction(constraints, ranges):
+        smallest, largest = form.range(ranges)
+        if (low is not None and largest < low) or (high is not None and smallest > high):
+            return Const(fill, body.dtype)
+        low = None if low is None or smallest >= low else low
+        high = None if high is None or largest <= high else high
+        if (low, high) != (None, None):
+            kept.append((form, low, high))
+    if not kept or (isinstance(body, Const) and body.value == fill):
+        return body
+    return Guarded(body, tuple(kept), fill, body.dtype)
+
+
+def conjunction(constraints: tuple[Constraint, ...], ranges: Ranges) -> tuple[Constraint, ...]:
+    """The same constraints, one for each form, in normal form and order."""
+    kept: dict[Affine, tuple[int | None, int | None]] = {}
+    for form, low, high in constraints:
+        form, low, high = _normal(form.simplify(ranges), low, high)
+        before = kept.get(form, (None, None))
+        low = before[0] if low is None else low if before[0] is None else max(low, before[0])
+        high = before[1] if high is None else high if before[1] is None else min(high, before[1])
+        kept[form] = (low, high)
+    return tuple(sorted(((f, *b) for f, b in kept.items()), key=lambda c: str(c[0])))
+
+
+def _normal(form: Affine, low: int | None, high: int | None) -> Constraint:
+    """The constraint on the form without its constant and with a positive first coefficient."""
+    low = None if low is None else low - form.constant
+    high = None if high is None else high - form.constant
+    form = form - form.constant
+    if form.terms and form.terms[0][1] < 0:
+        return -form, None if high is None else -high, None if low is None else -low
+    return form, low, high
 
 
 def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
     used = tuple(v for v in variables if v[0] in free(body))
     cases = switched(body)
-    simple = {v: f for v, f in used if f.is_constant or v not in cases or _is_shift(f)}
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or is_axis(f)}
     if is_heavy(body) and _repeats(used, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
@@ -203,10 +223,6 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
     new = tuple((f"%{level(body)}_{i}", f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
-
-
-def _is_shift(form: Affine) -> bool:
-    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
 
 
 def _repeats(variables: tuple[tuple[str, Affine], ...], ranges: Ranges) -> bool:
@@ -252,7 +268,7 @@ def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -
             return add_of(a, b, ranges)
         if isinstance(body, Sum):
             return _flatten(variables, body, ranges)
-        if isinstance(body, Switch) and _is_shift(body.form) and body.form.terms[0][0] in dict(variables):
+        if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in dict(variables):
             return _sum_cases(variables, body, ranges)
         variables, body = _merge_axes(variables, body, inner)
     new, names, inner = _canonical(variables, body, ranges)

@@ -10,8 +10,8 @@ names (``%level_number``), so that equal functions are equal objects however the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,6 +120,23 @@ class Switch(Expr):
     dtype: str
 
 
+Constraint = tuple[Affine, "int | None", "int | None"]
+"""A form and its bounds (inclusive; None is no bound)."""
+
+
+@_node
+class Guarded(Expr):
+    """``body`` where all constraints hold, ``fill`` elsewhere: a padded tensor.
+
+    The forms have no constant and begin with a positive coefficient; they are sorted by their text.
+    """
+
+    body: Expr
+    constraints: tuple[Constraint, ...]
+    fill: int | float
+    dtype: str
+
+
 @_node
 class Let(Expr):
     """``body`` with each variable ``(name, form)`` standing for ``form``.
@@ -171,7 +188,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
         return e.operands
     if isinstance(e, Switch):
         return tuple(body for _, _, body in e.cases)
-    if isinstance(e, (Sum, Extreme, Let, ByteOf, FromBytes)):
+    if isinstance(e, (Sum, Extreme, Guarded, Let, ByteOf, FromBytes)):
         return (e.body,)
     return ()
 
@@ -182,6 +199,8 @@ def forms(e: Expr) -> tuple[Affine, ...]:
         return (e.index,)
     if isinstance(e, Switch):
         return (e.form,)
+    if isinstance(e, Guarded):
+        return tuple(form for form, _, _ in e.constraints)
     if isinstance(e, Let):
         return tuple(form for _, form in e.variables)
     return (e.byte,) if isinstance(e, ByteOf) else ()
@@ -199,6 +218,34 @@ def bound_ranges(e: Expr) -> dict[str, Range]:
     if isinstance(e, (Sum, Extreme)):
         return {name: (0, extent - 1) for name, extent in e.variables}
     return {e.variable: (0, width(e.dtype) - 1)} if isinstance(e, FromBytes) else {}
+
+
+def remake(e: Expr, own: Sequence[Affine], parts: Sequence[Expr]) -> Expr:
+    """The same node with other forms and sub-expressions, in the order of :func:`forms` and :func:`children`."""
+    if isinstance(e, (Leaf, Index)):
+        return replace(e, index=own[0])
+    if isinstance(e, Map):
+        return replace(e, operands=tuple(parts))
+    if isinstance(e, Switch):
+        return replace(e, form=own[0], cases=tuple((*c[:2], x) for c, x in zip(e.cases, parts, strict=True)))
+    if isinstance(e, Guarded):
+        bounds = zip(own, e.constraints, strict=True)
+        return replace(e, body=parts[0], constraints=tuple((form, *c[1:]) for form, c in bounds))
+    if isinstance(e, Let):
+        variables = tuple((v[0], form) for v, form in zip(e.variables, own, strict=True))
+        return replace(e, body=parts[0], variables=variables)
+    if isinstance(e, ByteOf):
+        return replace(e, body=parts[0], byte=own[0])
+    return replace(e, body=parts[0]) if isinstance(e, (Sum, Extreme, FromBytes)) else e
+
+
+def same_kind(a: Expr, b: Expr) -> bool:
+    """Whether two nodes differ in nothing but forms and sub-expressions (nor in the cases of a switch)."""
+    if type(a) is not type(b) or a.dtype != b.dtype or len(children(a)) != len(children(b)):
+        return False
+    if len(forms(a)) != len(forms(b)):
+        return False
+    return remake(a, forms(b), children(b)) == b
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -249,12 +296,10 @@ def switched(e: Expr) -> frozenset[str]:
 
 
 def canonical_order(names: list[tuple[str, int]], body: Expr) -> list[tuple[str, int]]:
-    """The bound variables sorted by how they occur in ``body``, whatever their names."""
-    def signature(item: tuple[str, int]) -> tuple[tuple[int, ...], int]:
-        name, extent = item
-        return tuple(_weight(form, name) for node in walk(body) for form in forms(node)), extent
-
-    return sorted(names, key=signature, reverse=True)
+    """The bound variables sorted by how they occur in ``body``, in its leaves first, whatever their names."""
+    nodes = sorted(walk(body), key=lambda node: not isinstance(node, (Leaf, Index)))
+    every = [form for node in nodes for form in forms(node)]
+    return sorted(names, key=lambda item: (tuple(_weight(form, item[0]) for form in every), item[1]), reverse=True)
 
 
 def _weight(form: Affine, name: str) -> int:
@@ -266,3 +311,8 @@ def _weight(form: Affine, name: str) -> int:
             inner = _weight(atom.numerator, name)
             total += coefficient * (inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor)
     return total
+
+
+def is_axis(form: Affine) -> bool:
+    """Whether the form is one variable, up to a constant."""
+    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1

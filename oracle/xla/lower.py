@@ -11,7 +11,8 @@ from typing import Any
 from oracle.affine import Affine
 from oracle.xla.build import reach, substitute
 from oracle.xla.expr import (
-    ByteOf, Const, Expr, Extreme, FromBytes, Index, Leaf, Let, Map, Ranges, Sum, Switch, forms, free, walk, width,
+    ByteOf, Const, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch, children, forms, free,
+    is_axis, remake, walk, width,
 )
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import bitcast, elementwise, jax_dtype
@@ -67,6 +68,8 @@ class Lowering:
             return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype), names)
         if isinstance(e, Switch):
             return self._switch(e, ranges)
+        if isinstance(e, Guarded):
+            return self._guarded(e, ranges)
         if isinstance(e, Sum):
             return self._sum(e, ranges)
         if isinstance(e, Extreme):
@@ -107,7 +110,7 @@ class Lowering:
 
         names = _names(e, ranges)
         shape = {n: extent(ranges[n]) for n in names}
-        if _is_axis(e.form):
+        if is_axis(e.form):
             name = str(e.form.terms[0][0])
             low, high = ranges[name]
             parts = []
@@ -121,6 +124,41 @@ class Lowering:
         result = self.spread(e.cases[-1][2], ranges).expand(names)
         for _, last, body in reversed(e.cases[:-1]):
             result = jnp.where(form <= last, self.spread(body, ranges).expand(names), result)
+        return Spread(result, names)
+
+    def _guarded(self, e: Guarded, ranges: Ranges) -> Spread:
+        """Pad along the axes that the constraints run along; forms of several variables become axes for that."""
+        import jax.numpy as jnp
+
+        core: Expr | None = e.body
+        inner, full, named = dict(ranges), dict(ranges), {}
+        for number, (form, low, high) in enumerate(e.constraints):
+            axis = str(form.terms[0][0]) if is_axis(form) else f"#{number}"
+            if axis.startswith("#"):
+                named[axis] = form
+                full[axis] = form.range(ranges)
+                core = core and _renamed(core, form, axis)
+            a, b = full[axis]
+            inner[axis] = (a if low is None else max(a, low), b if high is None else min(b, high))
+        if core is None or any(not free(core).isdisjoint(form.variables()) for form in named.values()):
+            return self._masked(e, ranges)
+        found = self.spread(core, inner)
+        names = tuple(n for n in inner if n in found.names or (inner[n] != full[n]))
+        array = jnp.broadcast_to(found.expand(names), tuple(extent(inner[n]) for n in names))
+        pads = [(inner[n][0] - full[n][0], full[n][1] - inner[n][1]) for n in names]
+        array = jnp.pad(array, pads, constant_values=e.fill)
+        index = tuple(named.get(n, Affine.variable(n)) - full[n][0] for n in names)
+        return view(array, index, ranges)
+
+    def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        result = self.spread(e.body, ranges).expand(names)
+        for form, low, high in e.constraints:
+            values = grid(form, ranges, names)
+            for fails in ([values < low] if low is not None else []) + ([values > high] if high is not None else []):
+                result = jnp.where(fails, jnp.asarray(e.fill, result.dtype), result)
         return Spread(result, names)
 
     def _let(self, e: Let, ranges: Ranges) -> Spread:
@@ -223,8 +261,21 @@ def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
     return tuple(Affine.variable(n) - ranges[n][0] for n in names)
 
 
-def _is_axis(form: Affine) -> bool:
-    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
+def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
+    """``e`` with ``axis`` for ``form`` wherever its variables occur; None where they occur in another way."""
+    if isinstance(e, (Sum, Extreme, Let, FromBytes)):
+        return e if free(e).isdisjoint(form.variables()) else None
+    own = []
+    for f in forms(e):
+        if not f.variables().isdisjoint(form.variables()):
+            atom, unit = form.terms[0]
+            times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
+            f = f - form * times + Affine.variable(axis) * times
+            if left or not f.variables().isdisjoint(form.variables()):
+                return None
+        own.append(f)
+    parts = [_renamed(c, form, axis) for c in children(e)]
+    return None if None in parts else remake(e, own, [p for p in parts if p is not None])
 
 
 def _narrow(e: Expr) -> bool:

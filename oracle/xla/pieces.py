@@ -1,0 +1,162 @@
+"""Gluing pieces together: two expressions on neighbouring ranges of a form as one expression on both.
+
+Loops are peeled where tiles end, where a reduction begins, where padding begins; the pieces are the same function of
+the absolute index. A candidate for that function counts only if its restriction to each piece *is* the piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from oracle.affine import Affine
+from oracle.xla.build import conjunction, narrow, substitute
+from oracle.xla.expr import (
+    Const, Constraint, Expr, Guarded, Leaf, Ranges, Sum, Switch, children, forms, is_axis, remake, same_kind, walk,
+)
+
+Piece = tuple[int, int, Expr]
+
+
+def one_function(form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr | None:
+    """The expression that is ``a``'s where form is in a's range and ``b``'s in b's, or None if none is found."""
+    if a[2] == b[2]:
+        return a[2]
+    if not is_axis(form) or isinstance(a[2], Const) or isinstance(b[2], Const):
+        return None
+    in_a, in_b = narrow(form, a[0], a[1], ranges), narrow(form, b[0], b[1], ranges)
+    if substitute(a[2], {}, in_b) == b[2]:
+        return a[2]
+    if substitute(b[2], {}, in_a) == a[2]:
+        return b[2]
+    if a[0] == a[1] and b[0] == b[1] == a[0] + 1:
+        between = _between(a[2], b[2], form - a[0])
+        whole = between and _verified(between, form, a, b, ranges)
+        if whole:
+            return whole
+    joined = _Join(str(form.terms[0][0]), in_a, in_b).join(a[2], b[2])
+    return joined and _verified(joined, form, a, b, ranges)
+
+
+def _verified(e: Expr, form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr | None:
+    """``e`` in normal form if its restrictions are the pieces."""
+    e = substitute(e, {}, narrow(form, a[0], b[1], ranges))
+    fits = all(substitute(e, {}, narrow(form, first, last, ranges)) == piece for first, last, piece in (a, b))
+    return e if fits else None
+
+
+def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
+    """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where only constants in forms differ."""
+    if a == b:
+        return a
+    if isinstance(a, Switch) or not same_kind(a, b):
+        return None
+    own = []
+    for f, g in zip(forms(a), forms(b), strict=True):
+        if not (g - f).is_constant:
+            return None
+        own.append(f + x * int(g - f))
+    parts = [_between(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
+    return None if None in parts else remake(a, own, [p for p in parts if p is not None])
+
+
+@dataclass(frozen=True)
+class _Join:
+    """Looks for a function of which two expressions are restrictions; ``in_a`` and ``in_b`` are their ranges."""
+
+    variable: str
+    in_a: Ranges
+    in_b: Ranges
+
+    def join(self, a: Expr, b: Expr) -> Expr | None:
+        if a == b:
+            return a
+        if isinstance(a, Guarded) or isinstance(b, Guarded):
+            return self._guards(a, b)
+        if isinstance(a, Sum) and isinstance(b, Sum) and a.variables != b.variables:
+            refined = _refine(a, b)
+            return refined and self.join(*refined)
+        if isinstance(a, Switch) or not same_kind(a, b):
+            return None
+        own = [self._form(f, g) for f, g in zip(forms(a), forms(b), strict=True)]
+        if None in own:
+            return None
+        parts = [self.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
+        return None if None in parts else remake(a, [f for f in own if f], [p for p in parts if p is not None])
+
+    def _form(self, f: Affine, g: Affine) -> Affine | None:
+        """A form that is ``f`` in a's range and ``g`` in b's; the variable is missing where it has one value."""
+        for one in (f, g, self._extended(f, g), self._extended(g, f)):
+            if one.substitute({}).simplify({**self.in_a}) == f.simplify({**self.in_a}) and (
+                    one.simplify({**self.in_b}) == g.simplify({**self.in_b})):
+                return one
+        return None
+
+    def _extended(self, f: Affine, g: Affine) -> Affine:
+        """``f`` plus the variable's term in ``g``, adjusted to vanish at the variable's only value."""
+        for at in (self.in_a[self.variable], self.in_b[self.variable]):
+            if at[0] == at[1] and self.variable not in f.variables():
+                return f + (Affine.variable(self.variable) - at[0]) * g.coefficient(self.variable)
+        return f
+
+    def _guards(self, a: Expr, b: Expr) -> Expr | None:
+        """Both guards around the joined cores: a constraint that one piece lacks holds in all of it."""
+        core = self.join(a.body if isinstance(a, Guarded) else a, b.body if isinstance(b, Guarded) else b)
+        fills = {e.fill for e in (a, b) if isinstance(e, Guarded)}
+        if core is None or len(fills) != 1:
+            return None
+        found: list[Constraint] = []
+        for e, other, here in ((a, b, self.in_a), (b, a, self.in_b)):
+            if isinstance(e, Guarded):
+                known = forms(other) if isinstance(other, Guarded) else ()
+                found += [c if c[0] in known else self._absolute(c, core, here) for c in e.constraints]
+        return Guarded(core, conjunction(tuple(found), {}), fills.pop(), core.dtype)
+
+    def _absolute(self, c: Constraint, core: Expr, here: Ranges) -> Constraint:
+        """A constraint of a piece in which the variable has one value, with the variable put back.
+
+        ``u`` in the constraint stands for the axis that ``k*u`` runs along in a leaf; so does ``m/k`` times a variable
+        of stride m in the same leaf.
+        """
+        form, low, high = c
+        value, end = here[self.variable]
+        if value != end or self.variable in form.variables():
+            return c
+        for times in _strides(form, core, self.variable):
+            shift = times * value
+            return (form + Affine.variable(self.variable) * times,
+                    None if low is None else low + shift, None if high is None else high + shift)
+        return c
+
+
+def _strides(form: Affine, core: Expr, variable: str) -> Iterator[int]:
+    for leaf in walk(core):
+        if isinstance(leaf, Leaf):
+            for atom, unit in form.terms:
+                stride = leaf.index.coefficient(atom) if isinstance(atom, str) else 0
+                other = leaf.index.coefficient(variable) * unit
+                if stride and other and other % stride == 0:
+                    yield other // stride
+
+
+def _refine(a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
+    """The two sums over the same variables, where one has several for a mixed-radix one of the other."""
+    fine, coarse = (a, b) if len(a.variables) > len(b.variables) else (b, a)
+    rest, mapping = list(fine.variables), {}
+    for name, extent in coarse.variables:
+        form, size = Affine(0), 1
+        while size < extent and rest:
+            inner, count = rest.pop(0)
+            form, size = form * count + Affine.variable(inner), size * count
+        if size != extent:
+            return None
+        mapping[name] = form
+    if rest:
+        return None
+    # only forms are rewritten: normalizing would merge the variables again
+    split = replace(coarse, variables=fine.variables, body=_rewritten(coarse.body, mapping))
+    return (fine, split) if fine is a else (split, fine)
+
+
+def _rewritten(e: Expr, mapping: dict[str, Affine]) -> Expr:
+    return remake(e, [f.substitute(mapping) for f in forms(e)], [_rewritten(c, mapping) for c in children(e)])
