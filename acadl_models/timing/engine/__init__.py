@@ -28,3 +28,10 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     from acadl_models.timing.machine import bind
 
     return run(lower(bind(graph, resolved)), skip=skip)
+
+
+def warmup() -> None:
+    """Compile the engine, or load it from the cache on disk: an installer calls this, so that no user waits for it."""
+    from acadl_models.timing.engine.core import compile_all
+
+    compile_all()

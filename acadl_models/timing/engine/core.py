@@ -9,7 +9,7 @@ from acadl_models.timing.engine.program import advance
 from acadl_models.timing.engine.steady import look_back
 
 
-@entry()
+@entry
 def run(t, m, h):
     """Simulate until every instruction is finished, or until the status says why not.
 
@@ -37,3 +37,8 @@ def run(t, m, h):
             return
         count_cycles(t, m, after - m[M_TIME])
         m[M_TIME] = after
+
+
+def compile_all() -> None:
+    """Compile :func:`run`, or load it from the cache on disk."""
+    run.compile("void(int64[::1], int64[::1], int64[::1])")
