@@ -134,6 +134,9 @@ def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
     """Cases out of range are dropped; neighbours that are one function are merged; constant ends become a guard."""
     from oracle.xla.pieces import one_function
 
+    if form.constant:
+        shifted = tuple((first - form.constant, last - form.constant, body) for first, last, body in cases)
+        return switch_of(form - form.constant, shifted, ranges)
     kept: list[tuple[int, int, Expr]] = []
     for piece in reach(_flat(form, cases), *form.range(ranges)):
         merged = one_function(form, kept[-1], piece, ranges) if kept else None
@@ -155,13 +158,21 @@ def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
 
 
 def _flat(form: Affine, cases: Cases) -> Cases:
-    """Cases that distinguish by the same form again are cases of this one."""
+    """Cases that distinguish by the same form again, or guard it, are cases of this one."""
     found: list[tuple[int, int, Expr]] = []
     for first, last, body in cases:
         if first > last:
             continue
+        own = [c for c in body.constraints if c[0] == form] if isinstance(body, Guarded) else []
         if isinstance(body, Switch) and body.form == form:
             found += reach(_flat(form, body.cases), first, last)
+        elif isinstance(body, Guarded) and own:
+            rest = tuple(c for c in body.constraints if c not in own)
+            core = replace(body, constraints=rest) if rest else body.body
+            fill = Const(body.fill, body.dtype)
+            low, high = (first if own[0][1] is None else own[0][1], last if own[0][2] is None else own[0][2])
+            inside = ((first, low - 1, fill), (low, high, core), (high + 1, last, fill))
+            found += reach(tuple(c for c in inside if c[0] <= c[1]), first, last)
         else:
             found.append((first, last, body))
     return tuple(found)

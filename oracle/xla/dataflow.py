@@ -211,6 +211,9 @@ class Dataflow:
         names = sorted(c.form.variables())
         if len(names) == 1:
             return self._split_variable(q, c, names[0], find)
+        cuts = _leading_cuts(c, q.ranges)
+        if cuts is not None:
+            return self._split_at(q, *cuts, find)
         return self._split_digit(q, c.form, find)
 
     def _split_variable(self, q: Query, c: Constraint, name: str, find: Find) -> Expr:
@@ -230,8 +233,12 @@ class Dataflow:
             cuts = sorted({low, whole_low, whole_high, high + 1})
             if len(cuts) == 2 or cuts[0] < low or cuts[-1] > high + 1:
                 raise Unraisable(f"cannot bound {c.form}")
+        return self._split_at(q, name, cuts, find)
+
+    def _split_at(self, q: Query, name: str, cuts: list[int], find: Find) -> Expr:
+        """The ranges between the cuts (first value of each, and the end) one by one."""
         cases = []
-        for a, b in zip(cuts, cuts[1:]):
+        for a, b in zip(cuts, cuts[1:], strict=False):
             part = replace(q, ranges={**q.ranges, name: (a, b - 1)})
             cases.append((a, b - 1, find(replace(
                 part, address=tuple(form.simplify(part.ranges) for form in part.address)), {})))
@@ -304,6 +311,25 @@ def _is_monotone(form: Affine) -> bool:
         if coefficient < 0 or isinstance(atom, Mod) or (isinstance(atom, Div) and not _is_monotone(atom.numerator)):
             return False
     return True
+
+
+def _leading_cuts(c: Constraint, ranges: Ranges) -> tuple[str, list[int]] | None:
+    """Where ``c`` turns from false to undecided to true along the variable that leads its form, if one does."""
+    linear = [(abs(n), n, a) for a, n in c.form.terms if isinstance(a, str)]
+    if not linear:
+        return None
+    step, factor, name = max(linear)
+    rest = c.form - Affine.variable(name) * factor
+    if factor < 0 or name in rest.variables():
+        return None
+    a, b = rest.range(ranges)
+    if b - a >= step:
+        return None
+    low, high = ranges[name]
+    # undecided from the first value that can hold to the first that must, and so at the other end
+    edges = [-(-(c.low - b) // step), -(-(c.low - a) // step), (c.high - b) // step + 1, (c.high - a) // step + 1]
+    cuts = sorted({low, high + 1, *(e for e in edges if low < e <= high)})
+    return (name, cuts) if len(cuts) > 2 else None
 
 
 def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
