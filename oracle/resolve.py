@@ -233,6 +233,7 @@ class _Resolver:
         self.left = max_instructions
         self.buffers: dict[str, Buffer] = {b.name: b for b in (isa.buffer(HBM, stream.hbm_bytes), *isa.buffers)}
         self.names: dict[str, int] = {}
+        self.reason = ""
         self.fresh = 0
         self.owners: dict[str, tuple[str, str]] = {}
         self.registers = tuple(isa.initial_registers())
@@ -323,16 +324,20 @@ class _Resolver:
         return result
 
     def unrolled(self, node: _Loop, state: State, scope: _Scope, r: _Range, what: str) -> list[ResolvedNode]:
+        self.reason = (
+            f"{node.path}: its {r.count} iterations of {node.size} instructions would have to be unrolled, since "
+            f"{what} has no form that is affine in its variable"
+        )
         if r.count * node.size > self.left:
-            raise StreamError(
-                f"{node.path}: its {r.count} iterations of {node.size} instructions would have to be unrolled, since "
-                f"{what} has no form that is affine in its variable; expected at most {self.limit} resolved "
-                "instructions (max_instructions)"
-            )
+            raise self.too_many()
         result: list[ResolvedNode] = []
         for i in range(r.first, r.first + r.count):
             result += self.loop(node, state, scope, _Range(i, 1))
         return result
+
+    def too_many(self) -> StreamError:
+        reason = self.reason or f"the stream has more than {self.limit} instructions"
+        return StreamError(f"{reason}; expected at most {self.limit} resolved instructions (max_instructions)")
 
     def name(self, variable: str) -> str:
         """A name for a resolved loop's variable that no other has."""
@@ -469,7 +474,7 @@ class _Resolver:
 
     def instr(self, node: _Instr, state: State, scope: _Scope) -> ResolvedInstr:
         if not self.left:
-            raise StreamError(f"{node.path}: expected at most {self.limit} resolved instructions (max_instructions)")
+            raise self.too_many()
         self.left -= 1
         place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         values = self.values(node, state, scope)

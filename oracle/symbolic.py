@@ -247,7 +247,7 @@ def evaluate_grid(e: ast.Expr, names: Callable[[str], Any]) -> Any:
             return np.select([at == i for i in chosen], [names(register_key(name, int(i))) for i in chosen])
         case ast.Unary(operator, operand):
             x = evaluate_grid(operand, names)
-            return np.logical_not(x) if operator == "!" else -x
+            return np.logical_not(x) if operator == "!" else -_number(x)
         case ast.Binary(operator, left, right):
             return _GRID[operator](_number(evaluate_grid(left, names)), _number(evaluate_grid(right, names)))
     values = [_number(evaluate_grid(a, names)) for a in e.arguments]

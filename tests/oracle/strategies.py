@@ -1,4 +1,7 @@
-"""Hypothesis strategies: affine expressions and arbitrary well-formed streams (for text and binary forms)."""
+"""Hypothesis strategies: affine expressions and arbitrary well-formed streams (for text and binary forms).
+
+For Gemmini, :func:`gemmini_streams` draws valid streams of arbitrary instructions, :func:`gemms` tiled matrix products.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from hypothesis import strategies as st
 
 from oracle.affine import Affine, Bounds
 from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
+from tests.oracle.gemmini_random import Gemm, gemmini_streams, gemms
+
+__all__ = ["Gemm", "VARIABLES", "affines", "arbitrary_streams", "bounded_values", "gemmini_streams", "gemms"]
 
 VARIABLES = ("i", "j", "k")
 
