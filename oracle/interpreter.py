@@ -1,7 +1,8 @@
 """The reference interpreter: executes a stream's flat trace in NumPy, straight from the TAIDL statements.
 
 It is the definition of right that every fast path is tested against. Each instruction instance runs its statements in
-order; every assertion, every type and the bounds of every access are checked each time.
+order, with every assertion, every type and the bounds of every access checked; an instance whose attributes and
+registers equal those of an earlier one repeats what that one did (:mod:`oracle.taidl.replay`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oracle.errors import InputError, StreamError, suggest
 from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from oracle.taidl.isa import HBM, Isa
 from oracle.taidl.kernels import Array, numpy_dtype
-from oracle.taidl.machine import Machine
+from oracle.taidl.machine import Machine, Unit
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,7 @@ def run_state(
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"):
-        for mnemonic, attributes, loops in _instances(stream.body, {}):
-            machine.step(mnemonic, attributes, loops)
+        _execute(tuple(_prepare(node, machine) for node in stream.body), {})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
 
@@ -129,33 +129,47 @@ def _check_place(stream: Stream, tensor: HbmTensor, what: str) -> None:
 _Values = dict[str, int]
 
 
-def _instances(nodes: tuple[Node, ...], values: _Values) -> Iterator[tuple[str, tuple[tuple[str, int], ...], _Values]]:
-    """Mnemonic, attributes and loop values (shared, do not keep) of every instruction instance in program order."""
-    yield from _walk([_prepare(node) for node in nodes], values)
+@dataclass(frozen=True)
+class _Instance:
+    """An instruction of the stream with what executes it and its attributes as functions of the loop values."""
+
+    unit: Unit
+    attributes: tuple[Callable[[_Values], int], ...]
 
 
-def _prepare(node: Node) -> Any:
+@dataclass(frozen=True)
+class _Nest:
+    """A loop of the stream."""
+
+    variable: str
+    values: range
+    body: tuple[_Instance | _Nest, ...]
+
+
+def _prepare(node: Node, machine: Machine) -> _Instance | _Nest:
     if isinstance(node, Parallel):
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
-        return node.mnemonic, tuple((name, _closure(value)) for name, value in node.attributes)
-    return node.var, range(node.start, node.stop, node.step), [_prepare(n) for n in node.body]
+        unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
+        return _Instance(unit, tuple(_closure(value) for _, value in node.attributes))
+    values = range(node.start, node.stop, node.step)
+    return _Nest(node.var, values, tuple(_prepare(n, machine) for n in node.body))
 
 
-def _walk(nodes: list[Any], values: _Values) -> Iterator[tuple[str, tuple[tuple[str, int], ...], _Values]]:
+def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
+    """All instances in program order; ``loops`` holds the values of the enclosing loops."""
     for node in nodes:
-        if len(node) == 2:
-            yield node[0], tuple([(name, f(values)) for name, f in node[1]]), values
+        if isinstance(node, _Instance):
+            node.unit.run(tuple([f(loops) for f in node.attributes]), loops)
             continue
-        variable, extent, body = node
-        outer = values.get(variable)
-        for i in extent:
-            values[variable] = i
-            yield from _walk(body, values)
+        outer = loops.get(node.variable)
+        for i in node.values:
+            loops[node.variable] = i
+            _execute(node.body, loops)
         if outer is None:
-            values.pop(variable, None)
+            loops.pop(node.variable, None)
         else:
-            values[variable] = outer
+            loops[node.variable] = outer
 
 
 def _closure(expr: Affine) -> Callable[[_Values], int]:

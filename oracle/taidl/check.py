@@ -15,6 +15,7 @@ from oracle.errors import TaidlError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast
 from oracle.taidl.evaluate import COMPARISONS, names
+from oracle.taidl.inline import plain
 from oracle.taidl.opcodes import OPCODES, Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
 from oracle.taidl.printer import print_expr, print_slice
 
@@ -75,11 +76,12 @@ def _blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:
 
 def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
     """The integer names that a statement itself uses (not those of the blocks within it)."""
-    for expr in _expressions(s):
+    for expr in statement_expressions(s):
         yield from names(expr)
 
 
-def _expressions(s: ast.Statement) -> Iterator[ast.Expr]:
+def statement_expressions(s: ast.Statement) -> Iterator[ast.Expr]:
+    """The integer expressions and conditions of a statement itself."""
     match s:
         case ast.Read(_, kind, piece) | ast.Write(_, kind, piece):
             yield from kind.dims if kind else ()
@@ -152,21 +154,21 @@ class BodyChecker:
 
     def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
         for statement in body:
-            for expr in _expressions(statement):
+            for expr in statement_expressions(statement):
                 self.resolve(expr, scope)
             self.statement(statement, scope)
 
     def statement(self, s: ast.Statement, scope: _Scope) -> None:
         match s:
             case ast.Read():
-                self.integers(_expressions(s))
+                self.integers(statement_expressions(s))
                 self.moved(s.dst, self.type(s.type), s.source, s)
                 self.define(s.dst, self.type(s.type), s, scope)
             case ast.Write():
-                self.integers(_expressions(s))
+                self.integers(statement_expressions(s))
                 kind = self.tensor(s.src, s, scope)
                 if s.type is not None and _differ(kind, self.type(s.type)):
-                    raise self.error(f"%{_plain(s.src)} is {kind}, but is written as {self.type(s.type)}", s)
+                    raise self.error(f"%{plain(s.src)} is {kind}, but is written as {self.type(s.type)}", s)
                 self.moved(s.src, kind, s.target, s)
             case ast.Op():
                 self.operation(s, scope)
@@ -175,7 +177,7 @@ class BodyChecker:
             case ast.Let():
                 self.integers([s.value])
                 if s.name in scope.integers:
-                    raise self.error(f"{_plain(s.name)!r} is already defined", s)
+                    raise self.error(f"{plain(s.name)!r} is already defined", s)
                 scope.integers.add(s.name)
             case ast.Assert():
                 self.condition(s.condition)
@@ -205,7 +207,7 @@ class BodyChecker:
             if name in then.tensors and name in otherwise.tensors:
                 a, b = then.tensors[name], otherwise.tensors[name]
                 if _differ(a, b):
-                    raise self.error(f"%{_plain(name)} is {a} in one branch of this IF and {b} in the other", s)
+                    raise self.error(f"%{plain(name)} is {a} in one branch of this IF and {b} in the other", s)
                 scope.tensors[name] = a
             else:
                 scope.lost.add(name)
@@ -227,8 +229,8 @@ class BodyChecker:
 
     def unknown(self, what: str, name: str, choices: list[str], scope: _Scope) -> str:
         if name.lstrip("%") in scope.lost:
-            return f"{what} {_plain(name)!r} is defined on some of the paths to here only"
-        return f"unknown {what} {_plain(name)!r}{suggest(_plain(name), [c for c in choices if '~' not in c])}"
+            return f"{what} {plain(name)!r} is defined on some of the paths to here only"
+        return f"unknown {what} {plain(name)!r}{suggest(plain(name), [c for c in choices if '~' not in c])}"
 
     def element(self, name: str, index: ast.Expr, node: ast.Node) -> None:
         if name not in self.registers:
@@ -280,7 +282,7 @@ class BodyChecker:
             case ast.Number(value) if isinstance(value, float):
                 found = "a float"
         if found != wanted:
-            raise self.error(f"expected {wanted}, found {found}: {_plain(print_expr(expr))}", expr)
+            raise self.error(f"expected {wanted}, found {found}: {plain(print_expr(expr))}", expr)
 
     def symbolic(self, expr: ast.Expr) -> int | None:
         """The value where parameters and constants decide it."""
@@ -288,7 +290,7 @@ class BodyChecker:
         return value.constant if value.is_constant else None
 
     def dim(self, value: Affine) -> Dim:
-        return value.constant if value.is_constant else _plain(str(value))
+        return value.constant if value.is_constant else plain(str(value))
 
     # --- tensors ---
 
@@ -302,7 +304,7 @@ class BodyChecker:
 
     def define(self, name: str, kind: Shaped, s: ast.Node, scope: _Scope) -> None:
         if name in scope.tensors:
-            raise self.error(f"%{_plain(name)} is already defined", s)
+            raise self.error(f"%{plain(name)} is already defined", s)
         scope.tensors[name] = kind
 
     def tensor(self, name: str, node: ast.Node, scope: _Scope) -> Shaped:
@@ -313,7 +315,7 @@ class BodyChecker:
     def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
         window = self.window(piece)
         if _differ(kind, window):
-            raise self.error(f"%{_plain(name)} is {kind}, but {_plain(print_slice(piece))} is {window}", node)
+            raise self.error(f"%{plain(name)} is {kind}, but {plain(print_slice(piece))} is {window}", node)
 
     def window(self, piece: ast.Slice) -> Shaped:
         """The type of what a slice names."""
@@ -343,26 +345,26 @@ class BodyChecker:
         last = base
         for extent, stride in entries:
             if (extent.is_constant and extent.constant < 1) or (stride.is_constant and stride.constant < 0):
-                raise self.error(f"extent {extent} and stride {stride} of {_plain(print_slice(piece))}: an extent is "
+                raise self.error(f"extent {extent} and stride {stride} of {plain(print_slice(piece))}: an extent is "
                                  "at least 1, a stride at least 0", piece)
             last = last + (extent - 1) * stride if extent.is_constant or stride.is_constant else Affine.variable("?")
         low = base.constant if base.is_constant else 0
         high = last.constant if last.is_constant else 0
         if low < 0 or (size is not None and high >= size):
-            raise self.error(f"{_plain(print_slice(piece))} spans {base}..{last}, outside of an axis of extent {size}",
+            raise self.error(f"{plain(print_slice(piece))} spans {base}..{last}, outside of an axis of extent {size}",
                              piece)
         return [self.dim(extent) for extent, _ in entries]
 
     def range(self, axis: ast.Range, size: int | None, piece: ast.Slice) -> tuple[Affine, list[tuple[Affine, Affine]]]:
         if size is None and axis.stop is None:
-            raise self.error(f"{_plain(print_slice(piece))} needs an end: the size of HBM is not known here", piece)
+            raise self.error(f"{plain(print_slice(piece))} needs an end: the size of HBM is not known here", piece)
         start = canonical(axis.start, self.known) if axis.start is not None else Affine(0)
         stop = canonical(axis.stop, self.known) if axis.stop is not None else Affine(size or 0)
         step = canonical(axis.step, self.known) if axis.step is not None else Affine(1)
         if not step.is_constant:
             return start, [(Affine.variable("?"), step)]
         if step.constant < 1:
-            raise self.error(f"the step of {_plain(print_slice(piece))} must be at least 1", piece)
+            raise self.error(f"the step of {plain(print_slice(piece))} must be at least 1", piece)
         return start, [(-((start - stop) // step.constant), step)]
 
     def operation(self, s: ast.Op, scope: _Scope) -> None:
@@ -385,7 +387,7 @@ class BodyChecker:
         kind = self.type(s.type)
         complaint = fault(s.opcode, kind, tensors, attributes)
         if complaint:
-            raise self.error(f"%{_plain(s.dst)}{complaint}", s)
+            raise self.error(f"%{plain(s.dst)}{complaint}", s)
         self.define(s.dst, kind, s, scope)
 
     def number(self, value: ast.Expr) -> None:
@@ -476,10 +478,3 @@ def _differ(a: Shaped, b: Shaped) -> bool:
     if a.dtype != b.dtype or len(a.shape) != len(b.shape):
         return True
     return any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape, strict=True))
-
-
-def _plain(name: str) -> str:
-    """A name without the mark of its inlining."""
-    import re
-
-    return re.sub(r"~\d+", "", name)

@@ -7,6 +7,7 @@ bound once, before the block, so that a register updated within the block does n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +35,11 @@ def rename(expr: ast.Expr, names: Mapping[str, ast.Expr]) -> ast.Expr:
         case ast.Call(_, arguments):
             return replace(expr, arguments=tuple(rename(a, names) for a in arguments))
     return expr
+
+
+def plain(text: str) -> str:
+    """A text without the marks of the inlining, for messages."""
+    return re.sub(r"~\d+", "", text)
 
 
 @dataclass

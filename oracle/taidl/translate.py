@@ -1,0 +1,323 @@
+"""From the body of an instruction to closures that execute it on NumPy buffers.
+
+A closure works on two frames: integers (registers, attributes, locals, by slot) and tensors (by name). It keeps every
+check of the language: assertions, bounds, types. On request it also notes what it did on a tape, from which
+:mod:`oracle.taidl.replay` repeats the instruction for equal integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.taidl import ast
+from oracle.taidl.evaluate import Compiled, Compiler, Frame, evaluate, names, register_key
+from oracle.taidl.inline import plain
+from oracle.taidl.isa import HBM, Isa
+from oracle.taidl.kernels import KERNELS, Array, numpy_dtype
+from oracle.taidl.opcodes import DTYPES, OPCODES, Shaped, fault, word
+from oracle.taidl.printer import print_expr, print_slice
+from oracle.taidl.replay import Place, Tape
+
+Tensors: TypeAlias = dict[str, Any]
+Step: TypeAlias = Callable[[Frame, Tensors], None]
+
+
+class Violation(Exception):
+    """A rule broken by an instruction instance; the machine adds which one."""
+
+
+@dataclass(frozen=True)
+class _AxisWindow:
+    """Along one axis of a buffer: where it begins, and (extent, stride) for each axis of the tensor."""
+
+    base: Compiled
+    entries: tuple[tuple[Compiled, Compiled], ...]
+
+
+class Translator:
+    """Translates one instruction; locals get slots at the end of the frame."""
+
+    def __init__(
+        self, isa: Isa, buffers: Mapping[str, Array], registers: Mapping[str, int], frame: Frame, tape: Tape
+    ) -> None:
+        self.isa = isa
+        self.buffers = buffers
+        self.frame = frame
+        self.tape = tape
+        self.slots = dict(registers)
+        self.compiler = Compiler(isa.scope, self.slots)
+        self.sizes = {r.name: r.size for r in isa.registers}
+
+    def slot(self, name: str) -> int:
+        """The slot of a local; both branches of an IF share it."""
+        if name not in self.slots:
+            self.frame.append(0)
+            self.slots[name] = len(self.frame) - 1
+        return self.slots[name]
+
+    def block(self, body: Sequence[ast.Statement]) -> list[Step]:
+        """A closure for each statement."""
+        return [self.statement(s) for s in body]
+
+    def statement(self, s: ast.Statement) -> Step:
+        match s:
+            case ast.Read():
+                return self.read(s)
+            case ast.Write():
+                return self.write(s)
+            case ast.Op():
+                return self.operation(s)
+            case ast.Assign():
+                return self.assign(s)
+            case ast.Let():
+                return _let(self.compiler.compile(s.value), self.slot(s.name))
+            case ast.Assert():
+                return self.assertion(s)
+            case ast.If():
+                return self.branch(s)
+            case ast.Repeat():
+                return self.repeat(s)
+        raise AssertionError(s)
+
+    # --- control ---
+
+    def assign(self, s: ast.Assign) -> Step:
+        value, tape = self.compiler.compile(s.value), self.tape
+        if s.index is None:
+            slot = self.slots[s.register]
+
+            def single(v: Frame, t: Tensors) -> None:
+                v[slot] = value(v)
+                tape.update(slot, v[slot])
+
+            return single
+        index, base, register = self.compiler.compile(s.index), self.slots[f"{s.register}[0]"], s.register
+        size = self.sizes[register] or 0
+
+        def element(v: Frame, t: Tensors) -> None:
+            i = index(v)
+            if not 0 <= i < size:
+                raise Violation(f"{register_key(register, i)} is not one of the {size} elements")
+            v[base + i] = value(v)
+            tape.update(base + i, v[base + i])
+
+        return element
+
+    def assertion(self, s: ast.Assert) -> Step:
+        condition, expr = self.compiler.compile(s.condition), s.condition
+        slots, known = self.slots, self.isa.scope
+
+        def step(v: Frame, t: Tensors) -> None:
+            if not condition(v):
+                scope = {**known, **{name: v[i] for name, i in slots.items()}}
+                raise Violation(f"assert({plain(print_expr(expr))}) fails: {_values(expr, scope)}")
+
+        return step
+
+    def branch(self, s: ast.If) -> Step:
+        condition = self.compiler.compile(s.condition)
+        then, otherwise = self.block(s.then), self.block(s.otherwise)
+
+        def step(v: Frame, t: Tensors) -> None:
+            for run in then if condition(v) else otherwise:
+                run(v, t)
+
+        return step
+
+    def repeat(self, s: ast.Repeat) -> Step:
+        count = self.compiler.compile(s.count)
+        slot = self.slot(s.variable)
+        body = self.block(s.body)
+
+        def step(v: Frame, t: Tensors) -> None:
+            for i in range(count(v)):
+                v[slot] = i
+                for run in body:
+                    run(v, t)
+
+        return step
+
+    # --- buffers ---
+
+    def read(self, s: ast.Read) -> Step:
+        place, shape, dst = self.window(s.source), self.shape(s.type), s.dst
+        dtype, tape = numpy_dtype(s.type.dtype), self.tape
+
+        def step(v: Frame, t: Tensors) -> None:
+            where = place(v)
+            if where.dtype != dtype or where.shape != shape(v):
+                raise Violation(_declared(s, shape(v), s.type.dtype, where))
+            t[dst] = where.view().copy()
+            tape.read(dst, where)
+
+        return step
+
+    def write(self, s: ast.Write) -> Step:
+        place, src, tape = self.window(s.target), s.src, self.tape
+        shape = self.shape(s.type) if s.type else None
+        dtype = numpy_dtype(s.type.dtype) if s.type else None
+
+        def step(v: Frame, t: Tensors) -> None:
+            where, value = place(v), t[src]
+            if where.dtype != value.dtype or where.shape != value.shape:
+                raise Violation(_declared(s, value.shape, _name(value.dtype), where))
+            if shape is not None and (value.dtype != dtype or value.shape != shape(v)):
+                raise Violation(f"{s.position}: %{plain(src)} is {Shaped(value.shape, _name(value.dtype))}, but is "
+                                f"written as {Shaped(shape(v), s.type.dtype if s.type else '')}")
+            where.view()[...] = value
+            tape.write(src, where)
+
+        return step
+
+    def shape(self, kind: ast.Type) -> Callable[[Frame], tuple[int, ...]]:
+        dims = [self.compiler.compile(d) for d in kind.dims]
+        fixed = [self.compiler.fold(d) for d in kind.dims]
+        if None not in fixed:
+            return _fixed(tuple(fixed))
+        return lambda v: tuple([d(v) for d in dims])
+
+    def window(self, piece: ast.Slice) -> Callable[[Frame], Place]:
+        """A closure that gives the place that a slice names, its bounds checked."""
+        buffer = self.buffers[piece.buffer]
+        axes = [self.axis(a, n) for a, n in zip(piece.axes, buffer.shape, strict=False)]
+        axes += [_whole(n) for n in buffer.shape[len(axes):]]
+        walks = list(zip(axes, buffer.shape, buffer.strides, strict=True))
+        moves = piece.buffer == HBM
+
+        def place(v: Frame) -> Place:
+            offset = last = 0
+            shape: list[int] = []
+            strides: list[int] = []
+            for axis, size, step in walks:
+                first = last = axis.base(v)
+                for extent_of, stride_of in axis.entries:
+                    extent, stride = extent_of(v), stride_of(v)
+                    shape.append(extent)
+                    strides.append(stride * step)
+                    if extent < 1 or stride < 0:
+                        raise Violation(_bad_extent(piece, extent, stride))
+                    last += (extent - 1) * stride
+                if first < 0 or last >= size:
+                    raise Violation(_outside(piece, first, last, size))
+                offset += first * step
+            return Place(buffer, tuple(shape), offset, tuple(strides), last if moves else None)
+
+        return place
+
+    def axis(self, axis: ast.Axis, size: int) -> _AxisWindow:
+        compile_ = self.compiler.compile
+        if isinstance(axis, ast.At):
+            return _AxisWindow(compile_(axis.index), ((_fixed(1), _fixed(1)),))
+        if isinstance(axis, ast.Walk):
+            return _AxisWindow(compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries))
+        start = compile_(axis.start) if axis.start is not None else _fixed(0)
+        stop = compile_(axis.stop) if axis.stop is not None else _fixed(size)
+        step = compile_(axis.step) if axis.step is not None else _fixed(1)
+        if axis.step is None:
+            return _AxisWindow(start, ((lambda v: stop(v) - start(v), step),))
+        return _AxisWindow(start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),))
+
+    # --- operators ---
+
+    def operation(self, s: ast.Op) -> Step:
+        shape, attributes = self.shape(s.type), self.attributes(s)
+        kernel, dtype, dst, tape = KERNELS[s.opcode], numpy_dtype(s.type.dtype), s.dst, self.tape
+        sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
+        seen: set[Any] = set()
+
+        def step(v: Frame, t: Tensors) -> None:
+            declared = shape(v)
+            operands = [t[name] for name in sources]
+            values = {name: f(v) for name, f in attributes}
+            key = (declared, *[(x.shape, x.dtype) for x in operands], *values.values())
+            if key not in seen:
+                _check_types(s, Shaped(declared, s.type.dtype), operands, values)
+                seen.add(key)
+            t[dst] = kernel(declared, dtype, operands, values)
+            tape.operation(dst, sources, kernel, declared, dtype, values, t[dst])
+
+        return step
+
+    def attributes(self, s: ast.Op) -> list[tuple[str, Callable[[Frame], Any]]]:
+        """A closure for each attribute of the operator, defaults included; ``value`` is that of a constant."""
+        given: dict[str, ast.Expr | ast.Group] = dict(s.attributes)
+        compiled: list[tuple[str, Callable[[Frame], Any]]] = []
+        if OPCODES[s.opcode].value:
+            (value,) = [o for o in s.operands if not isinstance(o, ast.Tensor)]
+            compiled.append(("value", self.number(value)))
+        for attribute in OPCODES[s.opcode].attributes:
+            written = given.get(attribute.name)
+            if written is None:
+                compiled.append((attribute.name, _fixed(attribute.default)))
+            elif isinstance(written, ast.Group):
+                compiled.append((attribute.name, self.group(written)))
+            elif attribute.kind == "word":
+                compiled.append((attribute.name, _fixed(word(written))))
+            else:
+                compiled.append((attribute.name, self.number(written)))
+        return compiled
+
+    def number(self, value: ast.Expr) -> Callable[[Frame], Any]:
+        negative = isinstance(value, ast.Unary) and value.operator == "-"
+        literal = value.operand if isinstance(value, ast.Unary) else value
+        if isinstance(literal, ast.Number) and isinstance(literal.value, float):
+            return _fixed(-literal.value if negative else literal.value)
+        return self.compiler.compile(value)
+
+    def group(self, value: ast.Group) -> Callable[[Frame], tuple[int, ...]]:
+        items = [self.compiler.compile(i) for i in value.items]
+        fixed = [self.compiler.fold(i) for i in value.items]
+        return _fixed(tuple(fixed)) if None not in fixed else lambda v: tuple([i(v) for i in items])
+
+
+def _fixed(value: Any) -> Callable[[Frame], Any]:
+    return lambda v: value
+
+
+def _let(value: Compiled, slot: int) -> Step:
+    def step(v: Frame, t: Tensors) -> None:
+        v[slot] = value(v)
+
+    return step
+
+
+def _whole(size: int) -> _AxisWindow:
+    return _AxisWindow(_fixed(0), ((_fixed(size), _fixed(1)),))
+
+
+# --- messages -----------------------------------------------------------------------------------------------------
+
+
+def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
+    shown = {plain(print_expr(node)): evaluate(node, scope) for node in names(expr)}
+    return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
+
+
+def _check_types(s: ast.Op, declared: Shaped, operands: list[Any], values: Mapping[str, Any]) -> None:
+    types = [Shaped(x.shape, _name(x.dtype)) for x in operands]
+    complaint = fault(s.opcode, declared, types, values)
+    if complaint:
+        raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return next(name for name in DTYPES if numpy_dtype(name) == dtype)
+
+
+def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
+    tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
+    found = Shaped(where.shape, _name(where.dtype))
+    return f"{s.position}: %{plain(tensor)} is {Shaped(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
+
+
+def _bad_extent(piece: ast.Slice, extent: int, stride: int) -> str:
+    what = f"extent {extent}" if extent < 1 else f"stride {stride}"
+    return f"{piece.position}: {plain(print_slice(piece))} has an axis of {what}"
+
+
+def _outside(piece: ast.Slice, first: int, last: int, size: int) -> str:
+    return f"{piece.position}: {plain(print_slice(piece))} spans {first}..{last}, outside of an axis of extent {size}"
