@@ -13,7 +13,7 @@ from acadl_models.timing.engine.steady import look_back
 def run(t, m, h):
     """Simulate until every instruction is finished, or until the status says why not.
 
-    ``h`` is room for snapshots; if it has none, nothing is skipped.
+    ``h`` is room for what is remembered; if it has none, nothing is skipped.
     """
     m[M_PC] = -1
     advance(t, m)
@@ -29,7 +29,7 @@ def run(t, m, h):
         fetch(t, m)
         if m[M_STATUS] != RUNNING:
             return
-        if m[M_CROSSED] == 1 and len(h) > 0:
+        if m[M_EVENT] == 1 and len(h) > 0:
             look_back(t, m, h)
         after = next_time(t, m)
         if after == FOREVER:

@@ -32,7 +32,7 @@ NONE = -1
     H_MET, H_MET_SIZE,  # [access, access]: whether the two can touch a common element at all
     H_FETCH_WIDTH, H_FETCH_LATENCY, H_ISSUE_SIZE,
     H_HISTORIES,  # loops that may repeat
-    H_SNAPSHOT_SIZE,
+    H_PLACES,  # records of all accesses, by order
     H_TOTAL,  # instruction instances in the whole run
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
@@ -100,12 +100,16 @@ TX_CONSTANT, TX_TERMS, TX_LIST = range(3)
     TL_START, TL_STEP, TL_EXTENT, TL_BODY, TL_END,  # BODY, END: program positions of its first operation and its back edge
     TL_ATOMS, TL_ATOM_COUNT,  # the atoms to evaluate when its variable changes
     TL_PERIOD,  # after so many iterations every address below it has moved by a constant (0: never)
-    TL_SHIFTS,  # those constants: for each access one for each axis
+    TL_REPEATS,  # the same, whatever the number of iterations (0: never)
+    TL_SHIFTS,  # those constants: for each access one for each axis, and one for its word
     TL_CLASHES, TL_CLASH_COUNT,  # pairs of records of accesses below it that may meet and do not move together
     TL_MOVING, TL_MOVING_COUNT,  # records of accesses below it that move through banks
-    TL_HISTORY,  # number of its history of snapshots
+    TL_HISTORY,  # number of its ring of snapshots
+    TL_PARENT,  # the loop around it or NONE
+    TL_WATCHED,  # whether its iterations are long enough to be remembered
+    TL_FIRST_ACCESS, TL_ACCESS_COUNT,  # the accesses below it, by order
     TL_SIZE,
-) = range(15)
+) = range(20)
 """Loop."""
 
 TQ_IS_MODULO, TQ_DIVISOR, TQ_EXPRESSION, TQ_SIZE = range(4)
@@ -121,7 +125,7 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
 (
     M_TIME,
     M_STATUS,
-    M_CROSSED,  # a back edge was passed in this cycle
+    M_EVENT,  # a watched loop was entered or left, or its back edge was passed, in this cycle
     M_OBJECT, M_VALUE,  # what an error is about
     M_PC,
     M_FETCH_END, M_FETCH_COUNT,
@@ -138,9 +142,9 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_STEPPED,  # instances that were simulated one by one
     M_SKIPS,
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK, M_LOW, M_HIGH, M_MOVING, M_SLOTS,
+    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK, M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
     M_SIZE,
-) = range(37)
+) = range(39)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -151,16 +155,10 @@ DIVIDES_BY_ZERO = -(1 << 62)
 RUNNING, DONE, DEADLOCK, POOL_FULL, BAD_LATENCY = range(5)
 
 # --- m: records ------------------------------------------------------------------------------------------------
-(
-    L_ITERATION,
-    L_ENTRY_SEQ,  # sequence number at its entry
-    L_CROSSED,  # its back edge was passed in this cycle
-    L_SNAPSHOTS,  # taken since its entry
-    L_MISSES,  # snapshots without a match, over the whole run
-    L_SAMPLED,  # instances stepped when the last snapshot was taken
-    L_SIZE,
-) = range(7)
-"""Loop."""
+L_ITERATION, L_ENTRY_SEQ, L_EVENT, L_SIZE = range(4)
+"""Loop: iteration number, sequence number at its entry, what happened to it in this cycle (``EVENT_*``)."""
+
+EVENT_ENTERED, EVENT_CROSSED, EVENT_LEFT = 1, 2, 4
 
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
@@ -209,13 +207,40 @@ A_OLDER, A_YOUNGER, A_OWNER, A_ACCESS, A_OFFSETS = range(5)
 C_FIRST, C_LAST, C_SIZE = range(3)
 """Ends of a list of accesses of one conflict class and one kind."""
 
-# --- history of snapshots --------------------------------------------------------------------------------------
+# --- h: what is remembered of the run --------------------------------------------------------------------------
 SNAPSHOTS = 16
-"""Snapshots that a loop remembers."""
+"""Snapshots of each loop that are compared with the present state."""
+
+TRANSITIONS = 96
+"""Transitions from one loop event to the next that are remembered."""
+
+LEAST_BODY = 48
+"""A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
 
 STATE_WORDS = 8192
-"""Longest relative state that a snapshot holds; a larger one is not compared."""
+"""Longest relative state that is compared."""
+
+MOST_MACHINE_WORDS = 65536
+"""Largest machine that is remembered as the end of a transition."""
+
+(
+    HM_LOOPS,  # HL records
+    HM_SCRATCH,  # the state at hand
+    HM_RINGS, HM_SNAPSHOT_SIZE,
+    HM_INDEX,  # HT records
+    HM_TRANSITIONS, HM_TRANSITION_SIZE, HM_NEXT,
+    HM_MACHINE,  # a copy of the machine up to its slots
+    HM_SIZE,
+) = range(10)
+
+HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(6)
+"""Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped at
+the last one, the transition that begins at its last event."""
+
+HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_END_WORDS, HT_SIZE = range(7)
+"""Transition: complete or not, of which loop, its first state, and the size of the machine at its end."""
 
 K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_MACHINE = range(5)
 """Snapshot: hash and length of the relative state, number of offsets after it, iteration; then the machine up to its
-slots, then the state, then the offsets of the accesses in flight."""
+slots, then the state, then the offsets of the accesses in flight. A transition holds the machine up to its slots,
+``STATE_WORDS`` for state and offsets, and the whole machine at its end."""

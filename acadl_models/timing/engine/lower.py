@@ -60,6 +60,7 @@ class _Lowering:
         self.storages = tuple(s for s in graph.storages if s.name in placed and isinstance(s, MemoryInterface))
         self.data: list[int] = [0] * H_SIZE
         self.loops: list[StaticLoop] = []
+        self.loops_around: list[tuple[str, ...]] = []
         self.statics: list[StaticInstruction] = []
         self.around: list[tuple[str, ...]] = []
         self.code: list[int] = []
@@ -86,11 +87,12 @@ class _Lowering:
                 continue
             number, begin = len(self.loops), len(self.code)
             self.loops.append(node)
+            self.loops_around.append(around)
             self.code += [OP_LOOP, number]
             if len(node.values) and self._walk(node.body, (*around, node.var)):
                 self.code += [OP_BACK, number]
             else:
-                del self.loops[number:], self.code[begin:]
+                del self.loops[number:], self.loops_around[number:], self.code[begin:]
         return len(self.statics) > before
 
     def lowered(self) -> Lowered:
@@ -307,17 +309,24 @@ class _Lowering:
             clashes = [(places[a], places[b]) for a, b in _clashes(below, met, shifts)] if period else []
             moving = [places[e.order] for e in below if len(e.plan.banks) > 1 and shifts[e.order, last]]
             dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
+            around = self.loops_around[number]
             record = [0] * TL_SIZE
             record[TL_START], record[TL_STEP], record[TL_EXTENT] = loop.values.start, loop.values.step, len(loop.values)
             record[TL_BODY], record[TL_END] = self._body(number)
             record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
-            record[TL_PERIOD], record[TL_SHIFTS] = period, self._put(shifts[:, :last].reshape(-1).tolist())
+            record[TL_PERIOD] = period if 2 * period < len(loop.values) else 0
+            record[TL_REPEATS], record[TL_SHIFTS] = period, self._put(shifts.reshape(-1).tolist())
+            record[TL_PARENT] = self.values[around[-1]] if around else NONE
+            record[TL_WATCHED] = int(_size(loop) >= LEAST_BODY * len(loop.values))
+            record[TL_FIRST_ACCESS] = below[0].order if below else 0
+            record[TL_ACCESS_COUNT] = len(below)
             record[TL_HISTORY] = self.data[H_HISTORIES]
-            self.data[H_HISTORIES] += int(period > 0)
+            self.data[H_HISTORIES] += int(record[TL_PERIOD] > 0)
             record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(v for pair in clashes for v in pair), len(clashes)
             record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
             records += record
         self.data[H_LOOP_TABLE] = self._put(records)
+        self.data[H_PLACES] = self._put(self.places)
 
     def _body(self, number: int) -> tuple[int, int]:
         """Program positions of the first operation and of the back edge of a loop."""
@@ -327,7 +336,7 @@ class _Lowering:
     def _shifts(self, loop: StaticLoop, below: list[Entry], periods: Periods, count: int) -> tuple[int, Array]:
         """The smallest period of everything below a loop, and how far each axis and word moves in it.
 
-        The period is 0 where a latency below the loop never repeats, or where the loop is too short to repeat.
+        The period is 0 where a latency below the loop never repeats.
         """
         last = self.data[H_MAX_AXES]
         found = []
@@ -340,8 +349,7 @@ class _Lowering:
         table = np.zeros((count, last + 1), np.int64)
         for order, column, p in found:
             table[order, column] = p.shift * (period // p.iterations)
-        repeats = 2 * period < len(loop.values) and not any(p.shift for p in latencies)
-        return (period if repeats else 0), table
+        return (0 if any(p.shift for p in latencies) else period), table
 
 
 def fetch_cycles(program: Program) -> int:
@@ -358,6 +366,11 @@ def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError
     """The error about a latency without a legal value."""
     fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
     return GraphError(program.graph.name, [fault])
+
+
+def _size(node: StaticNode) -> int:
+    """Instances of a node."""
+    return len(node.values) * sum(map(_size, node.body)) if isinstance(node, StaticLoop) else 1
 
 
 def _clashes(below: list[Entry], met: Array, shifts: Array) -> list[tuple[int, int]]:

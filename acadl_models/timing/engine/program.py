@@ -47,17 +47,18 @@ def advance(t, m):
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
         if operation == OP_LOOP:
             m[state + L_ENTRY_SEQ] = m[M_SEQ]
-            m[state + L_CROSSED] = 0
-            m[state + L_SNAPSHOTS] = 0
+            m[state + L_EVENT] |= EVENT_ENTERED
+            m[M_EVENT] |= t[record + TL_WATCHED]
             set_iteration(t, m, loop, 0)
             pc += 1
         elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
-            m[state + L_CROSSED] = 1
-            m[M_CROSSED] = 1
+            m[state + L_EVENT] |= EVENT_CROSSED
+            m[M_EVENT] = 1
             set_iteration(t, m, loop, m[state + L_ITERATION] + 1)
             pc = t[record + TL_BODY]
         else:
-            m[state + L_CROSSED] = 0
+            m[state + L_EVENT] = EVENT_LEFT
+            m[M_EVENT] |= t[record + TL_WATCHED]
             pc += 1
     m[M_PC] = pc
 

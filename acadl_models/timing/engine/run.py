@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,7 +27,7 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
     while True:
         lowered.tables[H_POOL] = pool
         machine = new_machine(lowered.tables)
-        core.run(lowered.tables, machine, _history(lowered.tables, machine, skip))
+        core.run(lowered.tables, machine, new_memory(lowered.tables, machine, skip))
         if machine[M_STATUS] != POOL_FULL:
             break
         pool *= 8
@@ -53,6 +54,8 @@ def new_machine(t: Array) -> Array:
         M_WORK: 5 * MAX_DIMS,
         M_LOW: t[H_VALUES],
         M_HIGH: t[H_VALUES],
+        M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
+        M_SHIFTED: t[H_CLASSES],
         M_MOVING: t[H_POOL],
         M_SLOTS: t[H_POOL] * t[H_SLOT_SIZE],
     }
@@ -79,10 +82,42 @@ def new_machine(t: Array) -> Array:
     return m
 
 
-def _history(t: Array, m: Array, skip: bool) -> Array:
-    """Room for the snapshots of the loops that may repeat; none without skipping."""
-    t[H_SNAPSHOT_SIZE] = K_MACHINE + m[M_SLOTS] + STATE_WORDS
-    return np.empty(int(t[H_HISTORIES] * SNAPSHOTS * t[H_SNAPSHOT_SIZE]) if skip else 0, np.int64)
+def new_memory(t: Array, m: Array, skip: bool) -> Array:
+    """Room for what is remembered of a run; none without skipping."""
+    if not skip:
+        return np.empty(0, np.int64)
+    machine = int(m[M_SLOTS])
+    snapshot = K_MACHINE + machine + STATE_WORDS
+    transition = machine + STATE_WORDS + min(len(m), MOST_MACHINE_WORDS)
+    sizes = {
+        HM_LOOPS: int(t[H_LOOPS]) * HL_SIZE,
+        HM_INDEX: TRANSITIONS * HT_SIZE,
+        HM_SCRATCH: STATE_WORDS,
+        HM_MACHINE: machine,
+        HM_RINGS: int(t[H_HISTORIES]) * SNAPSHOTS * snapshot,
+        HM_TRANSITIONS: TRANSITIONS * transition,
+    }
+    h = _room(HM_SIZE + sum(sizes.values()))
+    h[:HM_SIZE] = 0
+    h[HM_SNAPSHOT_SIZE], h[HM_TRANSITION_SIZE] = snapshot, transition
+    position = HM_SIZE
+    for part, size in sizes.items():
+        h[part] = position
+        position += size
+    h[h[HM_LOOPS] : h[HM_SCRATCH]] = 0
+    h[h[HM_LOOPS] : h[HM_INDEX]].reshape(-1, HL_SIZE)[:, HL_PENDING] = NONE
+    return h
+
+
+_rooms = threading.local()
+"""Each thread keeps its room between runs: fresh pages would cost as much as a short run."""
+
+
+def _room(words: int) -> Array:
+    room: Array | None = getattr(_rooms, "room", None)
+    if room is None or len(room) < words:
+        room = _rooms.room = np.empty(words, np.int64)
+    return room
 
 
 def _records(m: Array, part: int, count: int, size: int) -> Array:

@@ -14,7 +14,7 @@ END = -1
 
 
 @jit
-def describe(t, m, h, loop, base):
+def describe(t, m, h, base):
     """Write the relative state to ``h`` from ``base`` on; returns its length and the number of offsets after it.
 
     Both are 0 if the state is too long.
@@ -22,7 +22,7 @@ def describe(t, m, h, loop, base):
     if not fits(t, m):
         return 0, 0
     now = m[M_TIME]
-    at = describe_position(t, m, h, loop, base, now)
+    at = describe_position(t, m, h, base, now)
     slot = m[M_OLDEST]
     while slot != NONE:
         at = describe_instance(t, m, h, slot, at)
@@ -44,7 +44,7 @@ def fits(t, m):
         count += 1
         slot = m[slot + I_YOUNGER]
     each = 6 + 5 * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
-    fixed = 4 + t[H_LOOPS] + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
+    fixed = 4 + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
     return fixed + count * each <= STATE_WORDS
 
 
@@ -65,20 +65,13 @@ def describe_offsets(t, m, h, at):
 
 
 @jit
-def describe_position(t, m, h, loop, base, now):
-    """Program position without the loop's own iteration, fetch, and what is pending for the next cycle."""
-    pc = m[M_PC]
-    h[base] = pc
+def describe_position(t, m, h, base, now):
+    """Program position (the iterations of the loops are compared apart), fetch, and what is due in the next cycle."""
+    h[base] = m[M_PC]
     h[base + 1] = m[M_FETCH_END] - now if m[M_FETCH_END] != NONE else END
     h[base + 2] = m[M_FETCH_COUNT]
     h[base + 3] = m[M_AGAIN]
-    at = base + 4
-    for other in range(t[H_LOOPS]):
-        record = t[H_LOOP_TABLE] + other * TL_SIZE
-        if other != loop and t[record + TL_BODY] <= pc <= t[record + TL_END]:
-            h[at] = m[m[M_LOOPS] + other * L_SIZE + L_ITERATION]
-            at += 1
-    return at
+    return base + 4
 
 
 @jit

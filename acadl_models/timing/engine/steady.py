@@ -14,80 +14,121 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.moving import copy, equal, is_active, is_inside, move_instance, move_machine, remember_machine
 from acadl_models.timing.engine.program import set_iteration
+from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of
 
 PATIENCE = 4
-"""After so many snapshots without a match, one more instance is stepped before the next."""
+"""After so many states without a match, one more instance is stepped before the next is compared."""
 
 LONGEST_WAIT = 256
-"""Most instances that are stepped between two snapshots of a loop."""
+"""Most instances that are stepped between two comparisons at a loop."""
 
 
 @jit
 def look_back(t, m, h):
-    """At a passed back edge: compare with earlier passes, and skip as many periods as are proven to repeat."""
-    m[M_CROSSED] = 0
-    skipped = False
+    """At loop events: compare with earlier states, and skip what is proven to repeat as long as anything is."""
+    while skip_one(t, m, h):
+        pass
+    m[M_EVENT] = 0
     for loop in range(t[H_LOOPS]):
-        state = m[M_LOOPS] + loop * L_SIZE
-        if m[state + L_CROSSED] == 0:
-            continue
-        m[state + L_CROSSED] = 0
-        record = t[H_LOOP_TABLE] + loop * TL_SIZE
-        period = t[record + TL_PERIOD]
-        if skipped or period == 0 or m[state + L_ITERATION] % period != 0:
-            continue
-        if m[M_STEPPED] - m[state + L_SAMPLED] < min(m[state + L_MISSES] // PATIENCE, LONGEST_WAIT):
-            continue
-        m[state + L_SAMPLED] = m[M_STEPPED]
-        skipped = compare(t, m, h, loop, record, state)
+        m[m[M_LOOPS] + loop * L_SIZE + L_EVENT] = 0
 
 
 @jit
-def compare(t, m, h, loop, record, state):
-    """Take a snapshot, look for an equal one and skip; returns whether anything was skipped."""
-    size = t[H_SNAPSHOT_SIZE]
-    first = t[record + TL_HISTORY] * SNAPSHOTS * size
-    count = m[state + L_SNAPSHOTS]
-    new = first + (count % SNAPSHOTS) * size
-    machine_size = m[M_SLOTS]
-    words = new + K_MACHINE + machine_size
-    length, offsets = describe(t, m, h, loop, words)
-    if length == 0:
-        m[state + L_MISSES] += 1
-        return False
-    hashed = hash_of(h, words, length)
-    for back in range(1, min(count, SNAPSHOTS - 1) + 1):
-        old = first + ((count - back) % SNAPSHOTS) * size
-        if h[old + K_HASH] != hashed or h[old + K_LENGTH] != length or h[old + K_OFFSETS] != offsets:
+def skip_one(t, m, h):
+    """Skip periods of one loop, or one transition; returns whether there may be more to skip at once."""
+    described = False
+    length = offsets = hashed = 0
+    state = h[HM_SCRATCH]
+    for loop in range(t[H_LOOPS]):
+        if m[m[M_LOOPS] + loop * L_SIZE + L_EVENT] != 0 and h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] != NONE:
+            complete_transition(t, m, h, loop)
+    for loop in range(t[H_LOOPS]):  # outer loops come before inner ones
+        event = m[m[M_LOOPS] + loop * L_SIZE + L_EVENT]
+        if event == 0 or event == EVENT_LEFT or not is_due(t, m, h, loop, event):
             continue
-        old_words = old + K_MACHINE + machine_size
-        distance = m[state + L_ITERATION] - h[old + K_ITERATION]
-        if not equal(h, words, old_words, length):
+        if not described:
+            described = True
+            length, offsets = describe(t, m, h, state)
+            hashed = hash_of(h, state, length)
+        if length == 0:
+            h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] += 1
             continue
-        if not moved_along(t, m, h, record, distance, words + length, old_words + length):
-            continue
-        times = most_periods(t, m, record, state, h[old + K_MACHINE + M_FETCHED], distance)
-        if times > 0 and proven(t, m, loop, record, state):
-            multiply(t, m, h, old + K_MACHINE, loop, record, distance, times)
-            m[state + L_MISSES] = 0
-            return True
-        break
-    m[state + L_MISSES] += 1
-    h[new + K_HASH], h[new + K_LENGTH], h[new + K_OFFSETS] = hashed, length, offsets
-    h[new + K_ITERATION] = m[state + L_ITERATION]
-    for k in range(machine_size):
-        h[new + K_MACHINE + k] = m[k]
-    m[state + L_SNAPSHOTS] += 1
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        if event & EVENT_CROSSED and t[record + TL_PERIOD] > 0:
+            if skip_periods(t, m, h, loop, length, offsets, hashed):
+                return False
+        if t[record + TL_WATCHED] == 1:
+            if recall(t, m, h, loop, length, offsets, hashed):
+                return True
+            begin_transition(t, m, h, loop, length, offsets, hashed)
+        h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] += 1
     return False
 
 
 @jit
-def equal(h, a, b, length):
-    for k in range(length):
-        if h[a + k] != h[b + k]:
-            return False
+def is_due(t, m, h, loop, event):
+    """Whether the state is compared at this event: the less often, the longer in vain."""
+    record = t[H_LOOP_TABLE] + loop * TL_SIZE
+    period = t[record + TL_PERIOD]
+    repeats = event & EVENT_CROSSED and period > 0 and m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION] % period == 0
+    if not repeats and t[record + TL_WATCHED] == 0:
+        return False
+    memory = h[HM_LOOPS] + loop * HL_SIZE
+    if m[M_STEPPED] - h[memory + HL_SAMPLED] < min(h[memory + HL_MISSES] // PATIENCE, LONGEST_WAIT):
+        return False
+    h[memory + HL_SAMPLED] = m[M_STEPPED]
+    return True
+
+
+@jit
+def skip_periods(t, m, h, loop, length, offsets, hashed):
+    """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
+    record, state, memory = t[H_LOOP_TABLE] + loop * TL_SIZE, m[M_LOOPS] + loop * L_SIZE, h[HM_LOOPS] + loop * HL_SIZE
+    if m[state + L_ITERATION] % t[record + TL_PERIOD] != 0:
+        return False
+    if h[memory + HL_ACTIVATION] != m[state + L_ENTRY_SEQ]:
+        h[memory + HL_ACTIVATION] = m[state + L_ENTRY_SEQ]
+        h[memory + HL_SNAPSHOTS] = 0
+    first = h[HM_RINGS] + t[record + TL_HISTORY] * SNAPSHOTS * h[HM_SNAPSHOT_SIZE]
+    count = h[memory + HL_SNAPSHOTS]
+    words, machine = h[HM_SCRATCH], m[M_SLOTS]
+    for back in range(1, min(count, SNAPSHOTS) + 1):
+        old = first + ((count - back) % SNAPSHOTS) * h[HM_SNAPSHOT_SIZE]
+        if h[old + K_HASH] != hashed or h[old + K_LENGTH] != length or h[old + K_OFFSETS] != offsets:
+            continue
+        old_words = old + K_MACHINE + machine
+        distance = m[state + L_ITERATION] - h[old + K_ITERATION]
+        if not equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old + K_MACHINE):
+            continue
+        if not moved_along(t, m, h, record, distance, words + length, old_words + length):
+            continue
+        times = most_periods(t, m, record, state, h[old + K_MACHINE + M_FETCHED], distance)
+        if times > 0 and proven(t, m, record):
+            multiply(t, m, h, old + K_MACHINE, loop, record, distance, times)
+            h[memory + HL_MISSES] = 0
+            return True
+        break
+    new = first + (count % SNAPSHOTS) * h[HM_SNAPSHOT_SIZE]
+    h[new + K_HASH], h[new + K_LENGTH], h[new + K_OFFSETS] = hashed, length, offsets
+    h[new + K_ITERATION] = m[state + L_ITERATION]
+    remember_machine(m, h, new + K_MACHINE, machine)
+    copy(h, words, new + K_MACHINE + machine, length + offsets)
+    h[memory + HL_SNAPSHOTS] += 1
+    return False
+
+
+@jit
+def same_iterations(t, m, h, record, old):
+    """Whether the loops inside of a loop stand at the same iterations as in an earlier machine."""
+    for other in range(t[H_LOOPS]):
+        inner = t[H_LOOP_TABLE] + other * TL_SIZE
+        if is_inside(t, inner, record) and is_active(t, inner, m[M_PC]):
+            at = m[M_LOOPS] + other * L_SIZE + L_ITERATION
+            if m[at] != h[old + at]:
+                return False
     return True
 
 
@@ -100,7 +141,7 @@ def moved_along(t, m, h, record, distance, new, old):
         static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
-            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * t[H_MAX_AXES]
+            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * (t[H_MAX_AXES] + 1)
             for axis in range(t[access + TA_AXES]):
                 if h[new] - h[old] != periods * t[shifts + axis]:
                     return False
@@ -122,7 +163,7 @@ def most_periods(t, m, record, state, old_fetched, distance):
 
 # --- proof -----------------------------------------------------------------------------------------------------
 @jit
-def proven(t, m, loop, record, state):
+def proven(t, m, record):
     """Whether no decision about where windows lie changes in any iteration of the loop."""
     if t[record + TL_CLASH_COUNT] == 0 and t[record + TL_MOVING_COUNT] == 0:
         return True
@@ -142,7 +183,7 @@ def value_ranges(t, m, record):
     low, high = m[M_LOW], m[M_HIGH]
     for other in range(t[H_LOOPS]):
         inner = t[H_LOOP_TABLE] + other * TL_SIZE
-        if t[inner + TL_BODY] < t[record + TL_BODY] and t[record + TL_END] < t[inner + TL_END]:
+        if is_inside(t, record, inner):
             m[low + other] = m[high + other] = m[m[M_VALUES] + other]
             continue
         first = t[inner + TL_START]
@@ -218,14 +259,12 @@ def multiply(t, m, h, old, loop, record, distance, times):
     m[M_SKIPS] += 1
     move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + TL_PERIOD]), cycles, instances)
-    state = m[M_LOOPS] + loop * L_SIZE
-    m[state + L_SNAPSHOTS] = 0
+    h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] = NONE
     for other in range(t[H_LOOPS]):
-        inner = t[H_LOOP_TABLE] + other * TL_SIZE
-        if t[record + TL_BODY] < t[inner + TL_BODY] and t[inner + TL_END] < t[record + TL_END]:
+        if is_inside(t, t[H_LOOP_TABLE] + other * TL_SIZE, record):
             m[m[M_LOOPS] + other * L_SIZE + L_ENTRY_SEQ] += instances
-            m[m[M_LOOPS] + other * L_SIZE + L_SNAPSHOTS] = 0
-    set_iteration(t, m, loop, m[state + L_ITERATION] + times * distance)
+            h[h[HM_LOOPS] + other * HL_SIZE + HL_PENDING] = NONE
+    set_iteration(t, m, loop, m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION] + times * distance)
 
 
 @jit
@@ -244,37 +283,16 @@ def multiply_counters(t, m, h, old, times):
 
 
 @jit
-def move_machine(t, m, cycles, instances):
-    """Times and sequence numbers of units and storages."""
-    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
-        m[unit + U_READY] += cycles
-        if m[unit + U_NEXT] != FOREVER:
-            m[unit + U_NEXT] += cycles
-        if m[unit + U_BLOCKER_SEQ] != NONE:
-            m[unit + U_BLOCKER_SEQ] += instances
-        if m[unit + U_LAST] != NONE:
-            m[unit + U_LAST] += instances
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        m[store + D_PORT_FREE] += cycles
-        if m[store + D_NEXT] != FOREVER:
-            m[store + D_NEXT] += cycles
-
-
-@jit
 def move_instances(t, m, record, periods, cycles, instances):
     """Times, sequence numbers and windows of the instances in flight."""
     slot = m[M_OLDEST]
     while slot != NONE:
-        m[slot + I_SEQ] += instances
-        m[slot + I_END] += cycles
-        m[slot + I_LEAVE] += cycles
-        for k in range(m[slot + I_REQUESTS]):
-            m[slot + t[H_SLOT_REQUESTS] + k * R_SIZE + R_FINISH] += cycles
+        move_instance(t, m, slot, cycles, instances)
         static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
         node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
-            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * t[H_MAX_AXES]
+            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * (t[H_MAX_AXES] + 1)
             for axis in range(t[access + TA_AXES]):
                 m[node + axis] += periods * t[shifts + axis]
             node += t[H_ACCESS_SIZE]

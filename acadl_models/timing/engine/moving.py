@@ -1,0 +1,65 @@
+"""Jitted: what skipping and recalling share: copies and comparisons, and moving the machine on in time."""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+
+
+@jit
+def remember_machine(m, h, position, words):
+    for k in range(words):
+        h[position + k] = m[k]
+
+
+@jit
+def copy(h, source, target, words):
+    for k in range(words):
+        h[target + k] = h[source + k]
+
+
+@jit
+def equal(h, a, b, length):
+    for k in range(length):
+        if h[a + k] != h[b + k]:
+            return False
+    return True
+
+
+@jit
+def is_inside(t, inner, outer):
+    """Whether a loop lies strictly inside of another."""
+    return t[outer + TL_BODY] < t[inner + TL_BODY] and t[inner + TL_END] < t[outer + TL_END]
+
+
+@jit
+def is_active(t, record, pc):
+    """Whether a program position lies in a loop."""
+    return t[record + TL_BODY] <= pc and pc <= t[record + TL_END]
+
+
+@jit
+def move_machine(t, m, cycles, instances):
+    """Times and sequence numbers of units and storages."""
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        m[unit + U_READY] += cycles
+        if m[unit + U_NEXT] != FOREVER:
+            m[unit + U_NEXT] += cycles
+        if m[unit + U_BLOCKER_SEQ] != NONE:
+            m[unit + U_BLOCKER_SEQ] += instances
+        if m[unit + U_LAST] != NONE:
+            m[unit + U_LAST] += instances
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        m[store + D_PORT_FREE] += cycles
+        if m[store + D_NEXT] != FOREVER:
+            m[store + D_NEXT] += cycles
+
+
+@jit
+def move_instance(t, m, slot, cycles, instances):
+    """Times and the sequence number of an instance."""
+    m[slot + I_SEQ] += instances
+    m[slot + I_END] += cycles
+    m[slot + I_LEAVE] += cycles
+    for k in range(m[slot + I_REQUESTS]):
+        m[slot + t[H_SLOT_REQUESTS] + k * R_SIZE + R_FINISH] += cycles

@@ -1,0 +1,267 @@
+"""Jitted: transitions of the machine from one event of a loop to the next, remembered and applied again.
+
+A transition leads from the begin of an iteration to the begin of the next one or to the end of the loop. It is applied
+to a machine in the same relative state, wherever the loops around stand, if nothing that it decided could come out
+differently:
+
+* the same instructions are fetched: every loop that it left stands at the same iteration, every loop that went on can go
+  on as far, and every fetch is a full one;
+* latencies repeat: each loop stands a multiple of its period away from where it stood;
+* the windows of a conflict class, in flight or still to be fetched, have all moved by one and the same distance, and the
+  words of banked accesses have not moved.
+
+The end of the transition is then the present, with times, program order, counters and windows moved on.
+"""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.moving import copy, equal, is_active, is_inside, move_instance, move_machine, remember_machine
+from acadl_models.timing.engine.program import set_iteration
+
+
+# --- remembering -----------------------------------------------------------------------------------------------
+@jit
+def begin_transition(t, m, h, loop, length, offsets, hashed):
+    """Remember the present as the first state of a transition of a loop."""
+    number = h[HM_NEXT]
+    h[HM_NEXT] = (number + 1) % TRANSITIONS
+    index = h[HM_INDEX] + number * HT_SIZE
+    forget_pending(t, h, number)
+    memory = h[HM_LOOPS] + loop * HL_SIZE
+    h[memory + HL_PENDING] = number
+    h[index + HT_VALID] = 0
+    h[index + HT_LOOP], h[index + HT_HASH] = loop, hashed
+    h[index + HT_LENGTH], h[index + HT_OFFSETS] = length, offsets
+    begin = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE]
+    remember_machine(m, h, begin, m[M_SLOTS])
+    copy(h, h[HM_SCRATCH], begin + m[M_SLOTS], length + offsets)
+
+
+@jit
+def forget_pending(t, h, number):
+    """The room of a transition is taken again: nobody completes it any more."""
+    for loop in range(t[H_LOOPS]):
+        memory = h[HM_LOOPS] + loop * HL_SIZE
+        if h[memory + HL_PENDING] == number:
+            h[memory + HL_PENDING] = NONE
+
+
+@jit
+def complete_transition(t, m, h, loop):
+    """The present is the end of the pending transition of a loop."""
+    memory = h[HM_LOOPS] + loop * HL_SIZE
+    number = h[memory + HL_PENDING]
+    h[memory + HL_PENDING] = NONE
+    words = m[M_SLOTS] + m[M_ACTIVE] * t[H_SLOT_SIZE]
+    if words > MOST_MACHINE_WORDS or t[H_TOTAL] - m[M_FETCHED] < t[H_FETCH_WIDTH]:
+        return
+    index = h[HM_INDEX] + number * HT_SIZE
+    h[index + HT_VALID] = 1
+    h[index + HT_END_WORDS] = words
+    end = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE] + m[M_SLOTS] + STATE_WORDS
+    remember_machine(m, h, end, words)
+
+
+# --- applying --------------------------------------------------------------------------------------------------
+@jit
+def recall(t, m, h, loop, length, offsets, hashed):
+    """Apply a transition that begins in the present state; returns whether there was one."""
+    for number in range(TRANSITIONS):
+        index = h[HM_INDEX] + number * HT_SIZE
+        if (
+            h[index + HT_VALID] == 0
+            or h[index + HT_HASH] != hashed
+            or h[index + HT_LOOP] != loop
+            or h[index + HT_LENGTH] != length
+            or h[index + HT_OFFSETS] != offsets
+        ):
+            continue
+        begin = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE]
+        state = begin + m[M_SLOTS]
+        end = state + STATE_WORDS
+        if (
+            equal(h, h[HM_SCRATCH], state, length)
+            and same_path(t, m, h, begin, end)
+            and windows_move_together(t, m, h, loop, begin, end, h[HM_SCRATCH] + length, state + length)
+        ):
+            apply(t, m, h, loop, begin, end, h[index + HT_END_WORDS])
+            return True
+    return False
+
+
+@jit
+def stays(t, m, h, loop, begin, end):
+    """Whether a loop that was active at the begin of a transition was never left up to its end."""
+    entry = m[M_LOOPS] + loop * L_SIZE + L_ENTRY_SEQ
+    record = t[H_LOOP_TABLE] + loop * TL_SIZE
+    return is_active(t, record, h[end + M_PC]) and h[begin + entry] == h[end + entry]
+
+
+@jit
+def same_path(t, m, h, begin, end):
+    """Whether the same instructions are fetched as in the transition, with the same latencies."""
+    fetched = m[M_FETCHED] + h[end + M_FETCHED] - h[begin + M_FETCHED]
+    if t[H_TOTAL] - fetched < t[H_FETCH_WIDTH]:
+        return False
+    for loop in range(t[H_LOOPS]):
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        if not is_active(t, record, m[M_PC]):
+            continue
+        iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
+        moved = m[iteration] - h[begin + iteration]
+        if stays(t, m, h, loop, begin, end):
+            if m[iteration] + h[end + iteration] - h[begin + iteration] >= t[record + TL_EXTENT]:
+                return False
+        elif moved != 0:
+            return False
+        if moved != 0 and (t[record + TL_REPEATS] == 0 or moved % t[record + TL_REPEATS] != 0):
+            return False
+    return True
+
+
+@jit
+def windows_move_together(t, m, h, loop, begin, end, new, old):
+    """Whether all windows of each conflict class are equally far from where they were in the transition.
+
+    The distances are left in ``M_SHIFTS``. Windows in flight are compared one by one; those to come lie below the
+    innermost loop that the transition did not leave.
+    """
+    for k in range(t[H_CLASSES]):
+        m[m[M_SHIFTED] + k] = 0
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        for k in range(t[static + TI_ACCESS_COUNT]):
+            access = t[static + TI_ACCESSES] + k * TA_SIZE
+            for axis in range(t[access + TA_AXES]):
+                m[m[M_WORK] + axis] = h[new] - h[old]
+                new += 1
+                old += 1
+            if not agrees(t, m, access):
+                return False
+        slot = m[slot + I_YOUNGER]
+    scope = loop
+    while scope != NONE and not stays(t, m, h, scope, begin, end):
+        scope = t[t[H_LOOP_TABLE] + scope * TL_SIZE + TL_PARENT]
+    first, count = 0, t[H_MET_SIZE]
+    if scope != NONE:
+        record = t[H_LOOP_TABLE] + scope * TL_SIZE
+        first, count = t[record + TL_FIRST_ACCESS], t[record + TL_ACCESS_COUNT]
+    for order in range(first, first + count):
+        if not window_agrees(t, m, h, order, begin):
+            return False
+    return True
+
+
+@jit
+def agrees(t, m, access):
+    """Whether the distances in the work space are those of the access's class so far."""
+    conflict_class = t[access + TA_CLASS]
+    if conflict_class == NONE:
+        return True
+    shifts = m[M_SHIFTS] + conflict_class * t[H_MAX_AXES]
+    known = m[m[M_SHIFTED] + conflict_class] == 1
+    m[m[M_SHIFTED] + conflict_class] = 1
+    for axis in range(t[access + TA_AXES]):
+        if known and m[shifts + axis] != m[m[M_WORK] + axis]:
+            return False
+        m[shifts + axis] = m[m[M_WORK] + axis]
+    return True
+
+
+@jit
+def window_agrees(t, m, h, order, begin):
+    """Whether the windows to come of an access move with its class, and its words stay in their banks."""
+    access = t[t[H_PLACES] + order]
+    width = t[H_MAX_AXES] + 1
+    for column in range(width):
+        m[m[M_WORK] + column] = 0
+    for loop in range(t[H_LOOPS]):
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
+        moved = m[iteration] - h[begin + iteration]
+        if moved != 0 and is_active(t, record, m[M_PC]):
+            periods = moved // t[record + TL_REPEATS]
+            shifts = t[record + TL_SHIFTS] + order * width
+            for column in range(width):
+                m[m[M_WORK] + column] += periods * t[shifts + column]
+    return m[m[M_WORK] + width - 1] == 0 and agrees(t, m, access)
+
+
+@jit
+def apply(t, m, h, loop, begin, end, words):
+    """Make the end of a transition the present."""
+    now = h[HM_MACHINE]
+    remember_machine(m, h, now, m[M_SLOTS])
+    for k in range(words):
+        m[k] = h[end + k]
+    cycles = h[now + M_TIME] - h[begin + M_TIME]
+    instances = h[now + M_SEQ] - h[begin + M_SEQ]
+    m[M_TIME] += cycles
+    m[M_LATEST] += cycles
+    m[M_SEQ] += instances
+    if m[M_FETCH_END] != NONE:
+        m[M_FETCH_END] += cycles
+    m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]
+    m[M_STEPPED] = h[now + M_STEPPED]
+    m[M_SKIPS] = h[now + M_SKIPS] + 1
+    add_counters(t, m, h, now, begin)
+    move_machine(t, m, cycles, instances)
+    shift_instances(t, m, h, now, cycles, instances)
+    restore_loops(t, m, h, loop, now, begin, end, instances)
+    h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] = 0
+
+
+@jit
+def add_counters(t, m, h, now, begin):
+    """Counters: those of the present, and what the transition added."""
+    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
+        m[field] += h[now + field] - h[begin + field]
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        for field in range(stage + S_STALL, stage + S_SIZE):
+            m[field] += h[now + field] - h[begin + field]
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        for field in range(unit + U_TAKEN, unit + U_SIZE):
+            m[field] += h[now + field] - h[begin + field]
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        for field in range(store + D_READS, store + D_SIZE):
+            m[field] += h[now + field] - h[begin + field]
+
+
+@jit
+def shift_instances(t, m, h, now, cycles, instances):
+    """The instances in flight at the end, moved in time, in program order and with their conflict class."""
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        move_instance(t, m, slot, cycles, instances)
+        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
+        for k in range(t[static + TI_ACCESS_COUNT]):
+            access = t[static + TI_ACCESSES] + k * TA_SIZE
+            if t[access + TA_CLASS] != NONE:
+                shifts = m[M_SHIFTS] + t[access + TA_CLASS] * t[H_MAX_AXES]
+                for axis in range(t[access + TA_AXES]):
+                    m[node + axis] += h[now + shifts + axis]
+            node += t[H_ACCESS_SIZE]
+        slot = m[slot + I_YOUNGER]
+
+
+@jit
+def restore_loops(t, m, h, recalled, now, begin, end, instances):
+    """Loops that go on stand as far on as in the transition; those entered in it stand where they stood."""
+    for loop in range(t[H_LOOPS]):
+        record = t[H_LOOP_TABLE] + loop * TL_SIZE
+        state = m[M_LOOPS] + loop * L_SIZE
+        was_active = is_active(t, record, h[now + M_PC])
+        if was_active and stays(t, m, h, loop, begin, end):
+            m[state + L_ITERATION] += h[now + state + L_ITERATION] - h[begin + state + L_ITERATION]
+            m[state + L_ENTRY_SEQ] = h[now + state + L_ENTRY_SEQ]
+        else:
+            m[state + L_ENTRY_SEQ] += instances
+        if not was_active or is_inside(t, record, t[H_LOOP_TABLE] + recalled * TL_SIZE):
+            h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] = NONE
+    for loop in range(t[H_LOOPS]):
+        if is_active(t, t[H_LOOP_TABLE] + loop * TL_SIZE, m[M_PC]):
+            set_iteration(t, m, loop, m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION])
