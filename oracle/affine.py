@@ -163,46 +163,55 @@ class Affine:
 
     def substitute(self, values: Mapping[str, "Affine | int"]) -> "Affine":
         """Replace variables by expressions, all at once; variables that are not named stay."""
-        if not self.terms or not values:
+        if not values:
             return self
-        result = Affine(self.constant)
-        kept: list[Term] = []
-        for atom, coefficient in self.terms:
+        constant = self.constant
+        terms: list[Term] = []
+        changed = False
+        for term in self.terms:
+            atom, coefficient = term
             if isinstance(atom, str):
-                if atom in values:
-                    result = result + Affine.of(values[atom]) * coefficient
-                else:
-                    kept.append((atom, coefficient))
+                if atom not in values:
+                    terms.append(term)
+                    continue
+                new = Affine.of(values[atom])
             else:
                 inner = atom.numerator.substitute(values)
-                if inner is atom.numerator or inner == atom.numerator:
-                    kept.append((atom, coefficient))
-                else:
-                    new = inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
-                    result = result + new * coefficient
-        if len(kept) == len(self.terms):
-            return self
-        return result + Affine(0, tuple(kept))
+                if inner is atom.numerator:
+                    terms.append(term)
+                    continue
+                new = inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
+            changed = True
+            constant += coefficient * new.constant
+            terms += [(a, c * coefficient) for a, c in new.terms]
+        return Affine.build(constant, terms) if changed else self
 
     def simplify(self, bounds: Bounds) -> "Affine":
         """Remove divisions and modulos that the ranges of the variables decide; pair up ``d*(x//d) + x%d``.
 
         The value is unchanged wherever every variable lies in its bounds; variables without bounds may have any value.
         """
-        if not self.terms:
-            return self
-        result = Affine(self.constant)
-        kept: list[Term] = []
-        for atom, coefficient in self.terms:
+        constant = self.constant
+        terms: list[Term] = []
+        changed = False
+        for term in self.terms:
+            atom, coefficient = term
             if isinstance(atom, str):
                 low, high = bounds.get(atom, (0, 1))
-                if low == high:
-                    result = result + low * coefficient
-                else:
-                    kept.append((atom, coefficient))
+                if low != high:
+                    terms.append(term)
+                    continue
+                new = Affine(low)
             else:
-                result = result + _simplify_atom(atom, bounds) * coefficient
-        return _pair(result + Affine(0, tuple(kept)))
+                new = _simplify_atom(atom, bounds)
+                if len(new.terms) == 1 and new.terms[0] == (atom, 1) and not new.constant:
+                    terms.append(term)
+                    continue
+            changed = True
+            constant += coefficient * new.constant
+            terms += [(a, c * coefficient) for a, c in new.terms]
+        result = Affine.build(constant, terms) if changed else self
+        return result if result.is_linear else _pair(result)
 
     def range(self, bounds: Bounds) -> tuple[int, int]:
         """Bounds of the value (inclusive): exact without ``//`` and ``%``, never too narrow with them.
@@ -236,7 +245,7 @@ class Affine:
     @property
     def is_linear(self) -> bool:
         """Whether no ``//`` or ``%`` is left."""
-        return all(isinstance(a, str) for a, _ in self.terms)
+        return all(isinstance(atom, str) for atom, _ in self.terms)
 
     def __str__(self) -> str:
         parts: list[str] = []

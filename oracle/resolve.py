@@ -359,7 +359,7 @@ class _Resolver:
         extent = r.count // r.factor
         first_fresh = self.fresh
         guess = {key: self.unknown(key, var) for key in node.written}
-        needed = node.written & node.live
+        needed = node.written & (node.live | (node.written - node.assigned))
         if not needed and not control:
             return guess, {}
         ending = self.pass_over(node, state, guess, scope, r, var)

@@ -55,6 +55,8 @@ def check(s: Stream) -> None:
         pytest.param("loop i in 4..4 {\nset v=i\n}\nput dram=0", "at", "put[0]", id="no iteration"),
         pytest.param("loop i in 0..3 {\nloop j in 0..0 {\nset v=9\n}\nput dram=0\n}", "at", "i<3(put[0])",
                      id="no inner iteration"),
+        pytest.param("set v=2\nloop i in 0..3 {\nwhen c=1, v=9\n}\nput dram=0", "at", "set[0] i<3(when[2]) put[2]",
+                     id="untouched"),
         pytest.param("loop i in 0..3 {\n}\nput dram=0", "at", "put[0]", id="empty"),
     ],
 )
