@@ -7,13 +7,16 @@ registers equal those of an earlier one repeats what that one did (:mod:`oracle.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from oracle.affine import Affine
+from oracle.affine import Affine, Atom, Div
 from oracle.errors import InputError, StreamError, suggest
 from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from oracle.taidl.isa import HBM, Isa
@@ -56,9 +59,21 @@ def run_state(
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _collector_paused():
         _execute(tuple(_prepare(node, machine) for node in stream.body), {})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Recordings are many, live until the end and hold no cycles: collecting would scan them over and over."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def start(
@@ -173,16 +188,23 @@ def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
 
 
 def _closure(expr: Affine) -> Callable[[_Values], int]:
-    """``expr.evaluate``, faster for the common forms."""
-    constant, terms = expr.constant, expr.terms
+    """``expr.evaluate``, faster."""
+    constant, terms = expr.constant, [(_atom(atom), factor) for atom, factor in expr.terms]
     if not terms:
         return lambda values: constant
-    if not expr.is_linear:
-        return expr.evaluate
-    linear = [(name, step) for name, step in terms if isinstance(name, str)]
-    if len(linear) == 1:
-        ((variable, factor),) = linear
-        return lambda values: constant + factor * values[variable]
-    return lambda values: constant + sum([step * values[name] for name, step in linear])
+    if len(terms) == 1:
+        ((only, factor),) = terms
+        return lambda values: constant + factor * only(values)
+    if len(terms) == 2:
+        (first, a), (second, b) = terms
+        return lambda values: constant + a * first(values) + b * second(values)
+    return lambda values: constant + sum([factor * atom(values) for atom, factor in terms])
 
 
+def _atom(atom: Atom) -> Callable[[_Values], int]:
+    if isinstance(atom, str):
+        return itemgetter(atom)
+    inner, divisor = _closure(atom.numerator), atom.divisor
+    if isinstance(atom, Div):
+        return lambda values: inner(values) // divisor
+    return lambda values: inner(values) % divisor
