@@ -348,10 +348,13 @@ def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) ->
     """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
     types = [r.ty for r in results]
     ty = types[0] if len(types) == 1 else relax.TupleType(types)
-    return relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
+    call = relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
+    relax.expr._update_type(call, ty)
+    return call
 
 
 def tuple_get(expr: Expr, index: int) -> Expr:
+    """Field ``index`` of a tuple."""
     return relax.TupleGetItem(expr, index)
 
 

@@ -11,7 +11,6 @@ from uma_targets import registry
 
 if TYPE_CHECKING:
     from mapper.search import Plan
-
     from tvm_backend.uma.backend import UMABackend
 
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from mapper.search import Plan
 
 __all__ = [
-    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Region", "Step", "TensorSpec", "Value",
+    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Region", "Step", "TensorSpec",
+    "Value",
 ]
 
 Layout: TypeAlias = Literal["row-major", "nhwc"]

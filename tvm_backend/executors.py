@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +14,11 @@ from tvm_backend.compiled import CompiledModel, Step
 if TYPE_CHECKING:
     from oracle.stream import Stream
     from oracle.taidl.isa import Isa
+    from oracle.xla import Oracle
+
+Progress = Callable[[str, int, int], None]
+COMPILING_AT_A_TIME = 2
+"""XLA's compiler runs on one core for each program."""
 
 
 class Executor(Protocol):
@@ -41,33 +47,46 @@ class InterpreterExecutor:
 
 
 class XlaExecutor:
-    """The functional oracle: each distinct stream is compiled once; constants stay on the device."""
+    """The functional oracle: each step's stream is compiled once, and its constants stay on the device."""
 
     def __init__(self, compiled: CompiledModel) -> None:
         self._compiled = compiled
         self._isas: dict[Any, Isa] = {}
-        self._oracles: dict[str, Any] = {}
+        self._oracles: dict[str, Oracle] = {}
+        self._programs: dict[str, Callable[..., Sequence[Any]]] = {}
         self._constants: dict[str, Mapping[str, Any]] = {}
 
-    def prepare(self, step: Step) -> None:
-        """Compile the step's stream and place its constants, if that has not been done."""
+    def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
+        """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
+        waiting = [step for step in steps if step.name not in self._programs]
+        with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
+            programs: dict[str, Future[Any]] = {}
+            for done, step in enumerate(waiting):
+                if progress is not None:
+                    progress(step.name, done, len(waiting))
+                programs[step.name] = pool.submit(self._oracle(step).compile)
+            for name, program in programs.items():
+                self._programs[name] = program.result()
+
+    def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
+        if step.name not in self._programs:
+            self.prepare([step])
+        oracle = self._oracles[step.name]
+        tensors = {**arguments, **self._constants[step.name]}
+        results = self._programs[step.name](*[tensors[a.name] for a in oracle.arguments])
+        return results[0]
+
+    def _oracle(self, step: Step) -> "Oracle":
         import jax
 
         from oracle.xla import compile_stream
 
-        if step.name in self._oracles:
-            return
         stream = self._compiled.plans[step.name].stream
         check_arguments(step, stream, {**dict.fromkeys(n for n, _ in step.inputs), **step.constants})
         self._constants[step.name] = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
-        self._oracles[step.name] = compile_stream(stream, isa_of(stream, self._isas))
-
-    def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
-        self.prepare(step)
-        stream = self._compiled.plans[step.name].stream
-        tensors = {**arguments, **self._constants[step.name]}
-        results = self._oracles[step.name](*[tensors[a.name].reshape(a.shape) for a in stream.arguments])
-        return results[0].reshape(step.workload.output.shape)
+        oracle = compile_stream(stream, isa_of(stream, self._isas))
+        self._oracles[step.name] = oracle
+        return oracle
 
 
 def isa_of(stream: "Stream", cache: "dict[Any, Isa]") -> "Isa":

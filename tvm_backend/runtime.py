@@ -59,7 +59,10 @@ class Executable:
             if name not in known:
                 raise InputError(f"no input is named {name!r}{suggest(name, known)}")
         with self._lock:
-            self._current = (self._executor(executor), capture)
+            chosen = self._executor(executor)
+            if isinstance(chosen, XlaExecutor):
+                chosen.prepare(list(self.compiled.partition.steps()))
+            self._current = (chosen, capture)
             try:
                 results = self._built()(arrays)
             finally:
@@ -71,12 +74,8 @@ class Executable:
         with self._lock:
             self._built()
             executor = self._executor("xla")
-            steps = list(self.compiled.partition.steps())
-            for done, step in enumerate(steps):
-                if progress is not None:
-                    progress(step.name, done, len(steps))
-                if isinstance(executor, XlaExecutor):
-                    executor.prepare(step)
+            assert isinstance(executor, XlaExecutor)
+            executor.prepare(list(self.compiled.partition.steps()), progress)
 
     def _executor(self, executor: str | Executor) -> Executor:
         if not isinstance(executor, str):

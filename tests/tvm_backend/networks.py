@@ -83,10 +83,7 @@ def residual_cnn(size: int = 12) -> onnx.ModelProto:
 def samples(model: onnx.ModelProto, count: int = 4, seed: int = 1) -> list[dict[str, np.ndarray]]:
     """Standard normal inputs."""
     rng = np.random.default_rng(seed)
-    constants = {i.name for i in model.graph.initializer}
-    shapes = {
-        i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input if i.name not in constants
-    }
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
     return [{k: rng.standard_normal(s).astype(np.float32) for k, s in shapes.items()} for _ in range(count)]
 
 

@@ -117,7 +117,8 @@ def dynamic() -> onnx.ModelProto:
 
 
 def test_dynamic_shapes_name_the_dimensions_and_the_flag() -> None:
-    with pytest.raises(ModelError, match="'image' is batchx3xheightx8 with open dimensions batch, height.*--input-shape image:"):
+    message = "'image' is batchx3xheightx8 with open dimensions batch, height.*--input-shape image:"
+    with pytest.raises(ModelError, match=message):
         load(dynamic())
 
 

@@ -33,8 +33,8 @@ IMAGE = real(2, 3, 7, 8)
 SCALES = np.array([0.1, 0.02, 0.5], np.float32)
 CASES: list[Case] = [
     *[(name, op(name), [real(3, 4)]) for name in (
-        "abs", "negative", "square", "exp", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil", "nn.relu", "nn.silu",
-        "nn.gelu", "nn.gelu_tanh",
+        "abs", "negative", "square", "exp", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil", "nn.relu",
+        "nn.silu", "nn.gelu", "nn.gelu_tanh",
     )],
     *[(name, op(name), [real(3, 4, low=0.1)]) for name in ("sqrt", "rsqrt", "log")],
     *[(name, op(name), [real(3, 4), real(4)]) for name in (
@@ -49,15 +49,18 @@ CASES: list[Case] = [
     ("clip", lambda x: compat.relax_op("clip")(x, -0.5, 1), [real(3, 4)]),
     ("astype", lambda x: compat.relax_op("astype")(x, "int64"), [real(3, 4, high=50)]),
     ("nn.leakyrelu", op("nn.leakyrelu", alpha=0.2), [real(3, 4)]),
-    *[(name, op(name, axis=axis, keepdims=keep), [real(3, 4, 5)]) for name in ("sum", "mean", "max", "min", "prod", "variance")
+    *[(name, op(name, axis=axis, keepdims=keep), [real(3, 4, 5)])
+      for name in ("sum", "mean", "max", "min", "prod", "variance")
       for axis, keep in (([1], True), ([0, 2], False), (None, False))],
     ("cumsum", op("cumsum", axis=1), [real(3, 4)]),
     *[(f"nn.{name}", op(f"nn.{name}", axis=-1), [real(3, 4)]) for name in ("softmax", "log_softmax")],
     ("nn.layer_norm", op("nn.layer_norm", axes=[-1]), [real(3, 8), real(8), real(8)]),
     ("nn.dropout", op("nn.dropout"), [real(3, 4)]),
-    ("nn.batch_norm", op("nn.batch_norm", axis=1, training=False), [IMAGE, real(3), real(3), real(3), real(3, low=0.5)]),
+    ("nn.batch_norm", op("nn.batch_norm", axis=1, training=False),
+     [IMAGE, real(3), real(3), real(3), real(3, low=0.5)]),
     ("matmul", op("matmul"), [real(2, 3, 4), real(4, 5)]),
-    ("matmul", lambda a, b: compat.relax_op("matmul")(a, b, "int32"), [whole(3, 9, dtype="int8"), whole(9, 5, dtype="int8")]),
+    ("matmul", lambda a, b: compat.relax_op("matmul")(a, b, "int32"),
+     [whole(3, 9, dtype="int8"), whole(9, 5, dtype="int8")]),
     ("nn.conv1d", op("nn.conv1d", strides=2, padding=(1, 2)), [real(2, 3, 9), real(4, 3, 3)]),
     ("nn.conv2d", op("nn.conv2d", strides=(2, 1), padding=(1, 2, 0, 1)), [IMAGE, real(4, 3, 3, 2)]),
     ("nn.conv2d", op("nn.conv2d", groups=3, dilation=(1, 2)), [IMAGE, real(6, 1, 2, 2)]),
@@ -112,7 +115,8 @@ def test_xla_equals_tvm(name: str, make: Callable[..., Any], arrays: list[Any]) 
     called = compat.bindings(found)[0].value
     assert compat.op_name(called) == name and translatable(called)
     inputs = [a for a in map(np.asarray, arrays) if a.ndim]
-    expected = compat.compile_vm(compat.build(compat.normalize(compat.module_of(found))), {})(*map(compat.to_tvm, inputs))
+    executable = compat.build(compat.normalize(compat.module_of(found)))
+    expected = compat.compile_vm(executable, {})(*map(compat.to_tvm, inputs))
     expected = [e.numpy() for e in ([expected] if hasattr(expected, "dtype") else expected)]
     results = [np.asarray(r) for r in jitted(found)(inputs)]
     for got, want in zip(results, expected, strict=True):

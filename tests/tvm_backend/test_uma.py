@@ -68,7 +68,7 @@ def plain_addition() -> Any:
 def test_a_third_party_target_partitions_by_its_own_rules() -> None:
     part, _, _ = split(plain_addition(), Adder())
     assert [(s.name, s.op) for s in part.steps()] == [("sum", "add")]
-    part, found, _ = split(residual_cnn(), Adder())
+    part, _, _ = split(residual_cnn(), Adder())
     assert not list(part.steps())
 
 
@@ -129,7 +129,7 @@ def test_exceptions_of_a_predicate_pass_through() -> None:
     (lambda t: t._register_target_attr("other", None), "attribute 'other': expected a default that is a number"),
     (lambda t: t._register_pattern("add", conv2d_plain), "pattern 'add' is registered twice"),
     (lambda t: t._register_operator_strategy("add", conv2d), "operator strategy 'add' is registered twice"),
-    (lambda t: t._register_operator_strategy("ad", conv2d), "operator strategy for 'ad': no such pattern; did you mean 'add'"),
+    (lambda t: t._register_operator_strategy("ad", conv2d), "strategy for 'ad': no such pattern; did you mean 'add'"),
     (lambda t: t._register_relax_pass("PRE", lambda m: m), "expected a phase of UMAPhase"),
     (lambda t: t._register_codegen("stream", lambda: GEMMINI), "codegen 'stream' is registered twice"),
     (lambda t: t._register_codegen("c", lambda: GEMMINI), "codegen format 'c': expected 'stream'"),
@@ -201,7 +201,7 @@ def test_entry_points_offer_targets(clean_registry: None, monkeypatch: pytest.Mo
     monkeypatch.setattr(registry, "entry_points", lambda group: offers)
     assert registry.names() == ["adder", "broken", "gemmini", "liar"]
     assert isinstance(registry.get("adder"), Adder)
-    with pytest.raises(TargetError, match=r"target 'broken' \(nowhere:Broken\): cannot be loaded: ImportError: no such"):
+    with pytest.raises(TargetError, match=r"'broken' \(nowhere:Broken\): cannot be loaded: ImportError: no such"):
         registry.get("broken")
     with pytest.raises(TargetError, match=r"entry point 'liar'.*expected a target of that name, found 'adder'"):
         registry.get("liar")
