@@ -55,7 +55,8 @@ def match(
 
     ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
     """
-    digits: dict[str, Affine] = {}
+    digits = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
+    known, unknown = {**known, **digits}, {n: r for n, r in unknown.items() if n not in digits}
     constraints: list[Constraint] = []
     for axis, (offset, target) in enumerate(zip(window.offsets, address)):
         free: dict[str, tuple[int, int]] = {}
