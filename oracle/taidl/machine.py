@@ -19,13 +19,19 @@ _KEPT = 1 << 14
 """Recordings that an instruction keeps; a few kilobytes each."""
 
 
+class Count:
+    """How many instructions a machine has executed; shared with its units, which do not know the machine."""
+
+    value = 0
+
+
 class Machine:
     """Registers, buffers and the translated instructions; ``buffers`` are updated in place."""
 
     def __init__(self, isa: Isa, buffers: Mapping[str, Array]) -> None:
         self.isa = isa
         self.buffers = dict(buffers)
-        self.executed = 0
+        self.executed = Count()
         initial = isa.initial_registers()
         self.slots = {key: i for i, key in enumerate(initial)}
         self.frame: Frame = list(initial.values())
@@ -54,7 +60,8 @@ class Unit:
     """Executes one kind of instruction: by its closures, or, for integers seen before, from the recording."""
 
     def __init__(self, machine: Machine, instruction: Instruction) -> None:
-        self.machine = machine
+        # no way back to the machine: without cycles, its buffers are freed with it
+        self.executed = machine.executed
         self.name = instruction.name
         self.attributes = instruction.attributes
         self.frame = machine.frame
@@ -80,7 +87,7 @@ class Unit:
             shift = base - recorded
             if recording.low <= shift <= recording.high:
                 recording.play(self.frame, shift)
-                self.machine.executed += 1
+                self.executed.value += 1
                 return
         self.execute(values, loops, key, base)
 
@@ -107,13 +114,13 @@ class Unit:
         if len(self.recordings) >= _KEPT:
             self.recordings.clear()
         self.recordings[key] = base, self.tape.stop()
-        self.machine.executed += 1
+        self.executed.value += 1
 
     def place(self, values: tuple[int, ...], loops: Mapping[str, int]) -> str:
         """Which instance this is, for messages."""
         call = f"{self.name}({', '.join(f'{k}={v}' for k, v in zip(self.attributes, values, strict=True))})"
         at = f" at {', '.join(f'{k} = {v}' for k, v in loops.items())}" if loops else ""
-        return f"instruction {self.machine.executed}, {call}{at}"
+        return f"instruction {self.executed.value}, {call}{at}"
 
 
 def _registers(body: Sequence[ast.Statement], keys: Mapping[str, int]) -> Iterator[str]:

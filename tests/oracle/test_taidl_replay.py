@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -97,3 +100,18 @@ def test_rules_are_judged_for_every_new_instance() -> None:
     body = Loop("k", 0, 4, 1, (Instr.make("i", at=0, n=V("k") + 1),))
     with pytest.raises(StreamError, match=r"instruction 2, i\(at=0, n=3\) at k = 2: assert\(n < 3\) fails: n = 3"):
         run_state(Stream("t", (), (), (), 0, (body,), "s"), isa, {})
+
+
+def test_a_machine_is_freed_without_the_collector() -> None:
+    """Runs pause the collector, and a network has many layers: buffers must not wait for it."""
+    isa = made("%x:{n}x4xi8 = constant(1); %x -> $b[at + {n : 1}]; IF (n == 2) { r = n; }")
+    gc.disable()
+    try:
+        _, machine = start(Stream("t", (), (), (), 64, (), "s"), isa, {})
+        machine.step("i", {"at": 0, "n": 2}, {})
+        machine.step("i", {"at": 0, "n": 2}, {})
+        watched = weakref.ref(machine.buffers["b"])
+        del machine
+        assert watched() is None
+    finally:
+        gc.enable()
