@@ -29,11 +29,6 @@ def one_function(form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr | Non
         return a[2]
     if substitute(b[2], {}, in_a) == a[2]:
         return b[2]
-    if a[0] == a[1] and b[0] == b[1] == a[0] + 1:
-        between = _between(a[2], b[2], form - a[0])
-        whole = between and _verified(between, form, a, b, ranges)
-        if whole:
-            return whole
     joined = _Join(str(form.terms[0][0]), in_a, in_b).join(a[2], b[2])
     return joined and _verified(joined, form, a, b, ranges)
 
@@ -43,21 +38,6 @@ def _verified(e: Expr, form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr
     e = substitute(e, {}, narrow(form, a[0], b[1], ranges))
     fits = all(substitute(e, {}, narrow(form, first, last, ranges)) == piece for first, last, piece in (a, b))
     return e if fits else None
-
-
-def _between(a: Expr, b: Expr, x: Affine) -> Expr | None:
-    """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where only constants in forms differ."""
-    if a == b:
-        return a
-    if isinstance(a, Switch) or not same_kind(a, b):
-        return None
-    own = []
-    for f, g in zip(forms(a), forms(b), strict=True):
-        if not (g - f).is_constant:
-            return None
-        own.append(f + x * int(g - f))
-    parts = [_between(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
-    return None if None in parts else remake(a, own, [p for p in parts if p is not None])
 
 
 @dataclass(frozen=True)
@@ -86,11 +66,18 @@ class _Join:
 
     def _form(self, f: Affine, g: Affine) -> Affine | None:
         """A form that is ``f`` in a's range and ``g`` in b's; the variable is missing where it has one value."""
-        for one in (f, g, self._extended(f, g), self._extended(g, f)):
-            if one.substitute({}).simplify({**self.in_a}) == f.simplify({**self.in_a}) and (
-                    one.simplify({**self.in_b}) == g.simplify({**self.in_b})):
+        for one in (f, g, self._line(f, g), self._extended(f, g), self._extended(g, f)):
+            if one.simplify(self.in_a) == f.simplify(self.in_a) and one.simplify(self.in_b) == g.simplify(self.in_b):
                 return one
         return None
+
+    def _line(self, f: Affine, g: Affine) -> Affine:
+        """The form that is ``f`` at the variable's only value in a and ``g`` at the next, its only one in b."""
+        (low, high), (first, last) = self.in_a[self.variable], self.in_b[self.variable]
+        step = g - f
+        if low != high or first != last or first != low + 1 or not step.is_constant:
+            return f
+        return f + (Affine.variable(self.variable) - low) * step
 
     def _extended(self, f: Affine, g: Affine) -> Affine:
         """``f`` plus the variable's term in ``g``, adjusted to vanish at the variable's only value."""
