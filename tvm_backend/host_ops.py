@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from tvm_backend import compat
+from tvm_backend.host_integer import integer_operator
 
 Translation: TypeAlias = Callable[..., Any]
 
@@ -245,6 +247,10 @@ OPS: dict[str, Translation] = {
 }
 
 
+def _expression(operand: Any) -> Any:
+    return compat.constant(operand) if isinstance(operand, np.ndarray) else operand
+
+
 def translate(function: compat.Function) -> tuple[Callable[..., Any], list[np.ndarray]]:
     """``(f, constants)`` of a Relax function: ``f(constants, *inputs)`` gives the tuple of its results.
 
@@ -252,7 +258,7 @@ def translate(function: compat.Function) -> tuple[Callable[..., Any], list[np.nd
     """
     constants: list[np.ndarray] = []
     slots: dict[Any, int] = {p: i for i, p in enumerate(function.params)}
-    steps: list[tuple[Any, list[Any]]] = []
+    steps: list[tuple[Callable[..., Any] | None, Any, list[Any]]] = []
 
     def reference(expr: Any) -> Callable[[list[Any], Sequence[Any]], Any]:
         if compat.is_constant(expr):
@@ -277,21 +283,28 @@ def translate(function: compat.Function) -> tuple[Callable[..., Any], list[np.nd
         value = shape if shape is not None else compat.scalar_of(expr)
         return lambda env, cs: value
 
+    bound = {b.var: b.value for b in compat.bindings(function)}
     for binding in compat.bindings(function):
         value = binding.value
+        integer = integer_operator(value, bound.get) if compat.op_name(value) == "quantize" else None
+        if integer is not None:
+            steps.append((integer.run, value, [reference(_expression(o)) for o in integer.operands]))
+            slots[binding.var] = len(slots)
+            continue
         call = value if compat.op_name(value) is not None else None
-        steps.append((call, [reference(a) for a in (value.args if call is not None else [value])]))
+        rule = partial(OPS[str(compat.op_name(call))], call) if call is not None else None
+        steps.append((rule, call, [reference(a) for a in (value.args if call is not None else [value])]))
         slots[binding.var] = len(slots)
     results = [reference(r) for r in compat.outputs_of(function)]
 
     def run(values: Sequence[Any], *inputs: Any) -> tuple[Any, ...]:
         env = list(inputs)
-        for call, arguments in steps:
+        for rule, call, arguments in steps:
             evaluated = [a(env, values) for a in arguments]
-            if call is None:
+            if rule is None:
                 env.append(evaluated[0])
                 continue
-            result = OPS[str(compat.op_name(call))](call, *evaluated)
+            result = rule(*evaluated)
             env.append(result if isinstance(result, tuple) else result.astype(compat.dtype_of(call)))
         return tuple(r(env, values) for r in results)
 

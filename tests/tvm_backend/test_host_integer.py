@@ -1,0 +1,90 @@
+"""What the target refuses is computed in integers on the host, as onnxruntime does."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from networks import Net, executable, quantized, samples, split
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from reference import ReferenceExecutor
+
+from tvm_backend import compat
+from tvm_backend.frontends import load
+from tvm_backend.host_integer import integer_operator
+from tvm_backend.onnx_reference import integer_session, run
+from tvm_backend.quantize import Scheme, quantize
+
+
+def agree(model: onnx.ModelProto, count: int = 4) -> None:
+    exe, session = executable(model), integer_session(model)
+    for x in samples(model, count, seed=3):
+        found, expected = exe.run(x, executor=ReferenceExecutor()), run(session, x)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def integers(model: onnx.ModelProto) -> int:
+    """How many operators of the network are recognized as integer operators."""
+    bound = {b.var: b.value for b in compat.bindings(load(model).module["main"])}
+    return sum(integer_operator(v, bound.get) is not None for v in bound.values() if compat.op_name(v) == "quantize")
+
+
+def depthwise(seed: int = 0) -> Net:
+    net = Net(seed)
+    x = net.node("Relu", [net.conv(net.input("x", 1, 4, 9, 9), "grow", 4, 12, 1)], "grow_relu")
+    x = net.node("Relu", [net.conv(x, "depth", 12, 12, group=12, pads=[1] * 4)], "depth_relu")
+    net.conv(x, "shrink", 12, 6, 1)
+    return net
+
+
+def test_depthwise_convolutions() -> None:
+    model = quantized(depthwise().model("shrink.out"))
+    part, _, _ = split(model)
+    assert [s.name for s in part.steps()] == ["grow", "shrink"]
+    assert integers(model) == 3
+    agree(model)
+
+
+def test_scales_per_channel() -> None:
+    net = depthwise()
+    model = net.model("shrink.out")
+    per_channel = quantize(model, samples(model), Scheme(per_channel=True))
+    assert not list(split(per_channel)[0].steps()) and integers(per_channel) == 3
+    agree(per_channel)
+
+
+def test_many_channels_need_int32() -> None:
+    net = Net()
+    y = net.conv(net.input("x", 1, 2048, 3, 3), "conv", 2048, 8, 1, dilations=[1, 1], group=1)
+    model = net.model(y)
+    per_channel = quantize(model, samples(model), Scheme(per_channel=True))
+    assert integers(per_channel) == 1
+    agree(per_channel, 2)
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, data: list[dict[str, np.ndarray]]) -> None:
+        self.data = iter(data)
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.data, None)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_unsigned_activations_with_zero_points(tmp_path: object, dense: bool) -> None:
+    """Networks that other tools quantized asymmetrically run on the host, exactly."""
+    net = Net(2)
+    if dense:
+        net.dense(net.input("x", 5, 32), "last", 32, 7)
+    else:
+        x = net.node("Relu", [net.conv(net.input("x", 1, 3, 8, 8), "conv", 3, 8, pads=[1] * 4)], "relu")
+        net.conv(x, "last", 8, 4, strides=[2, 2])
+    model, out = net.model("last.out"), f"{tmp_path}/q.onnx"
+    quantize_static(model, out, Reader(samples(model)), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8,
+                    weight_type=QuantType.QInt8)
+    result = onnx.load(out)
+    part, _, _ = split(result)
+    assert not list(part.steps()) and "operand 0 is uint8" in {o.reason for o in part.host.ops}
+    assert integers(result) >= 1
+    agree(result)
