@@ -82,8 +82,8 @@ def main() -> None:
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
     rows = [measure(*size, args.dim, args.rounds) for size in SIZES]
     for row in rows:
-        print(f"{row['m']:6}x{row['n']}x{row['k']}: oracle {row['oracle_ms']:.3f} ms, native {row['native_ms']:.3f} ms, "
-              f"ratio {row['ratio']:.2f}, compiled in {row['compile_s']:.2f} s")
+        print(f"{row['m']:6}x{row['n']}x{row['k']}: oracle {row['oracle_ms']:.3f} ms, "
+              f"native {row['native_ms']:.3f} ms, ratio {row['ratio']:.2f}, compiled in {row['compile_s']:.2f} s")
     finish(args, {"rows": rows, "worst_ratio": max(r["ratio"] for r in rows),
                   "worst_compile_s": max(r["compile_s"] for r in rows)})
 

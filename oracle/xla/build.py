@@ -13,8 +13,31 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf, Const, Constraint, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch,
-    bound_ranges, canonical_order, forms, free, is_axis, is_heavy, is_integer, level, switched, walk, width,
+    ByteOf,
+    Const,
+    Constraint,
+    Expr,
+    Extreme,
+    FromBytes,
+    Guarded,
+    Index,
+    Leaf,
+    Let,
+    Map,
+    Ranges,
+    Sum,
+    Switch,
+    bound_ranges,
+    canonical_order,
+    forms,
+    free,
+    is_axis,
+    is_heavy,
+    is_integer,
+    level,
+    switched,
+    walk,
+    width,
 )
 
 _numbers = count()
@@ -282,8 +305,8 @@ def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -
         if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in dict(variables):
             return _sum_cases(variables, body, ranges)
         variables, body = _merge_axes(variables, body, inner)
-    new, names, inner = _canonical(variables, body, ranges)
-    return Sum(new, substitute(body, names, inner), body.dtype)
+    new, names, within = _canonical(variables, body, ranges)
+    return Sum(new, substitute(body, names, within), body.dtype)
 
 
 def _flatten(variables: tuple[tuple[str, int], ...], body: Sum, ranges: Ranges) -> Expr:

@@ -9,6 +9,7 @@ read is split along an axis.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from oracle.affine import Affine, Div, Mod
 from oracle.resolved import ResolvedStream
 from oracle.xla.build import add_of, byte_of, fresh, let_of, substitute, sum_of, switch_of
-from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, is_integer, width
+from oracle.xla.expr import Const, Expr, Leaf, Ranges, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 
@@ -238,7 +239,7 @@ class Dataflow:
     def _split_at(self, q: Query, name: str, cuts: list[int], find: Find) -> Expr:
         """The ranges between the cuts (first value of each, and the end) one by one."""
         cases = []
-        for a, b in zip(cuts, cuts[1:], strict=False):
+        for a, b in itertools.pairwise(cuts):
             part = replace(q, ranges={**q.ranges, name: (a, b - 1)})
             cases.append((a, b - 1, find(replace(
                 part, address=tuple(form.simplify(part.ranges) for form in part.address)), {})))

@@ -96,7 +96,8 @@ class LoopRunner:
             return state
 
         def body(i: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-            inner = self._block(loop.body, {**state, **dict(zip(carried, arrays, strict=True))}, {**values, loop.var: i})
+            before = {**state, **dict(zip(carried, arrays, strict=True))}
+            inner = self._block(loop.body, before, {**values, loop.var: i})
             return tuple(inner[name] for name in carried)
 
         arrays = lax.fori_loop(0, loop.extent, body, tuple(state[name] for name in carried))

@@ -11,8 +11,26 @@ from typing import Any
 from oracle.affine import Affine
 from oracle.xla.build import reach, substitute
 from oracle.xla.expr import (
-    ByteOf, Const, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch, children, forms, free,
-    is_axis, remake, walk, width,
+    ByteOf,
+    Const,
+    Expr,
+    Extreme,
+    FromBytes,
+    Guarded,
+    Index,
+    Leaf,
+    Let,
+    Map,
+    Ranges,
+    Sum,
+    Switch,
+    children,
+    forms,
+    free,
+    is_axis,
+    remake,
+    walk,
+    width,
 )
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import bitcast, elementwise, jax_dtype
@@ -162,7 +180,7 @@ class Lowering:
         return Spread(result, names)
 
     def _let(self, e: Let, ranges: Ranges) -> Spread:
-        inner = {n: r for n, r in ranges.items()}
+        inner = dict(ranges)
         offsets: dict[str, Affine] = {}
         for name, form in e.variables:
             inner[name] = form.range(ranges)

@@ -64,7 +64,8 @@ def match(
             if isinstance(atom, str) and atom in unknown:
                 free[atom] = (coefficient, unknown[atom][1])
             elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
-                return _opaque(window, known, unknown, axis, target, ranges)
+                _opaque(window, known, unknown, axis, target, ranges)
+                return None
         rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
         for number, dim in enumerate(window.dims):
             if dim.axis == axis and dim.extent > 1:
@@ -133,7 +134,6 @@ def _opaque(
     spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
     if _overlap(difference.simplify(everywhere), spans, everywhere):
         raise Unraisable(f"the address {window.offsets[axis]} of a write to {window.buffer} is not affine in its loop")
-    return None
 
 
 def _digits(

@@ -117,8 +117,8 @@ class Oracle:
     def _check(self, arguments: tuple[Any, ...]) -> None:
         if len(arguments) != len(self.arguments):
             names = ", ".join(t.name for t in self.arguments) or "none"
-            raise InputError(
-                f"the oracle of {self.stream.name} takes {len(self.arguments)} arguments ({names}), not {len(arguments)}")
+            raise InputError(f"the oracle of {self.stream.name} takes {len(self.arguments)} arguments ({names}), "
+                             f"not {len(arguments)}")
         for tensor, value in zip(self.arguments, arguments, strict=True):
             shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
             if shape is None or dtype is None:
@@ -130,7 +130,7 @@ class Oracle:
 
     @property
     def report(self) -> OracleReport:
-        """How each result is computed; tells the operations once the function has been traced (traces it if need be)."""
+        """How each result is computed; traces the function if it has not been yet."""
         if self.raised is not None and self._operations is None:
             import jax
 
@@ -173,8 +173,8 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
     """As :func:`compile_stream`, for a stream that is resolved already; not cached."""
     for tensor in (*stream.arguments, *stream.results):
         if tensor.dtype not in NUMPY.values():
-            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not compute with "
-                             f"in its default mode (it does with {', '.join(sorted(NUMPY.values()))})")
+            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not compute "
+                             f"with in its default mode (it does with {', '.join(sorted(NUMPY.values()))})")
     if not raising:
         return Oracle(stream, None, "raising is switched off", reassociate)
     try:

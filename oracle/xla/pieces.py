@@ -12,7 +12,20 @@ from dataclasses import dataclass, replace
 from oracle.affine import Affine
 from oracle.xla.build import conjunction, narrow, substitute
 from oracle.xla.expr import (
-    Const, Constraint, Expr, Guarded, Leaf, Ranges, Sum, Switch, children, forms, is_axis, remake, same_kind, walk,
+    Const,
+    Constraint,
+    Expr,
+    Guarded,
+    Leaf,
+    Ranges,
+    Sum,
+    Switch,
+    children,
+    forms,
+    is_axis,
+    remake,
+    same_kind,
+    walk,
 )
 
 Piece = tuple[int, int, Expr]

@@ -7,16 +7,25 @@ axes; contractions and reductions bind variables; all others are element-wise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from oracle.affine import Affine
 from oracle.resolved import Op, Read, TensorType, Write
 from oracle.xla.build import (
-    add_of, byte_of, extreme_of, fresh, from_bytes, let_of, map_of, substitute, sum_of, switch_of,
+    add_of,
+    byte_of,
+    extreme_of,
+    fresh,
+    from_bytes,
+    let_of,
+    map_of,
+    substitute,
+    sum_of,
+    switch_of,
 )
-from oracle.xla.dataflow import Dataflow, Query, Cursor
+from oracle.xla.dataflow import Cursor, Dataflow, Query
 from oracle.xla.expr import Const, Expr, Index, Range, Ranges, is_integer, width
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
@@ -53,7 +62,8 @@ class Raiser:
                 source = defined.get(old)
                 if isinstance(source, Read) and source.window == item.write.window:
                     return other
-        raise Unraisable(f"{item.owner.instr.mnemonic} accumulates into {item.window.buffer} in another way than by add")
+        name = item.owner.instr.mnemonic
+        raise Unraisable(f"{name} accumulates into {item.window.buffer} in another way than by add")
 
     def tensor(self, owner: InstrItem, name: str) -> Tensor:
         """The tensor ``name`` of an instruction."""
@@ -118,7 +128,7 @@ class Raiser:
         return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
 
 
-def at(value: Tensor, index: tuple[str, ...] | tuple[Affine, ...], ranges: Ranges) -> Expr:
+def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
     """The element of a tensor at ``index`` (one variable or form for each axis)."""
     axes, e = value
     return substitute(e, {a: Affine.of(i) for a, i in zip(axes, index, strict=True)}, ranges)

@@ -80,7 +80,8 @@ def test_double_buffering_cancels():
 
 
 def test_edge_tile_is_a_condition_on_the_axis():
-    found = match(window(v("i") * 70 + 64, (6, 1)), {}, {"i": (0, 99)}, (v("m") * 70 + v("n"),), {"m": (0, 99), "n": (0, 69)})
+    ranges = {"m": (0, 99), "n": (0, 69)}
+    found = match(window(v("i") * 70 + 64, (6, 1)), {}, {"i": (0, 99)}, (v("m") * 70 + v("n"),), ranges)
     assert found is not None and found.partial is not None
     assert (found.partial.form, found.partial.low, found.partial.high) == (v("n") - 64, 0, 5)
 

@@ -42,7 +42,7 @@ def test_arguments_by_name_give_the_result(matmul):
 
 
 def test_equal_streams_share_an_oracle(matmul):
-    stream, isa, oracle = matmul
+    _stream, isa, oracle = matmul
     again = g.tiled_matmul(4, 3, g.WS)
     assert compile_stream(again, isa) is oracle
     assert compile_stream(again, isa, raising=False) is not oracle
@@ -109,4 +109,5 @@ def test_report_names_the_reason_for_loops(matmul):
 
 def test_import_is_light():
     code = "import sys, oracle.xla; print([m for m in ('jax', 'torch', 'tvm') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

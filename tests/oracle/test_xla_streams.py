@@ -62,21 +62,23 @@ def conv_stream(image, kernel, o, dim=4, stride=1, pad=(1, 1, 1, 1), tile=(2, 4,
     work = conv2d(batch, h, w, c, o, kh, kw, stride=(stride, stride), padding=pad, epilogue=epilogue(**more))
     extents = (work.output.shape[1], work.output.shape[2], o, c)
     sizes = tuple((d, min(t, x)) for d, t, x in zip(("oh", "ow", "o", "c"), tile, extents, strict=True))
-    mapping = Mapping("conv2d", "ws", sizes, order, tuple(zip("XW", loads)), tuple(zip("XWC", (2, 2, 2))), "after", packing)
+    slots = (("X", 2), ("W", 2), ("C", 2))
+    mapping = Mapping("conv2d", "ws", sizes, order, tuple(zip("XW", loads)), slots, "after", packing)
     return GemminiEmitter(taidl.load("gemmini", dim=dim).parameters).emit(work, mapping)
 
 
 GEMMS = {
-    "one element": dict(m=1, n=1, k=1),
-    "below dim": dict(m=3, n=2, k=3, bias=True),
-    "exact": dict(m=16, n=16, k=16),
-    "edges everywhere": dict(m=25, n=18, k=13, bias=True, relu=True),
-    "last column alone": dict(m=7, n=17, k=47, tile=(16, 4, 8), loads=("hoist", "hoist"), order=("n", "m"), bias=True),
-    "output stationary": dict(m=25, n=18, k=13, df="os", bias=True),
-    "output stationary, int32": dict(m=9, n=11, k=21, df="os", out="int32"),
-    "interleaved loads": dict(m=25, n=18, k=23, loads=("interleave", "hoist"), order=("n", "m")),
-    "batch as rows": dict(m=11, n=3, k=11, tile=(8, 4, 16), batch=3, out="int32"),
-    "dim 16": dict(m=100, n=70, k=50, dim=16, tile=(64, 32, 32)),
+    "one element": {"m": 1, "n": 1, "k": 1},
+    "below dim": {"m": 3, "n": 2, "k": 3, "bias": True},
+    "exact": {"m": 16, "n": 16, "k": 16},
+    "edges everywhere": {"m": 25, "n": 18, "k": 13, "bias": True, "relu": True},
+    "last column alone": {"m": 7, "n": 17, "k": 47, "tile": (16, 4, 8), "loads": ("hoist", "hoist"),
+                          "order": ("n", "m"), "bias": True},
+    "output stationary": {"m": 25, "n": 18, "k": 13, "df": "os", "bias": True},
+    "output stationary, int32": {"m": 9, "n": 11, "k": 21, "df": "os", "out": "int32"},
+    "interleaved loads": {"m": 25, "n": 18, "k": 23, "loads": ("interleave", "hoist"), "order": ("n", "m")},
+    "batch as rows": {"m": 11, "n": 3, "k": 11, "tile": (8, 4, 16), "batch": 3, "out": "int32"},
+    "dim 16": {"m": 100, "n": 70, "k": 50, "dim": 16, "tile": (64, 32, 32)},
 }
 
 
@@ -90,14 +92,14 @@ def test_gemm_is_one_dot(case):
 
 
 CONVS = {
-    "padded 3x3": (dict(image=(8, 8, 8), kernel=(3, 3), o=8, bias=True), 1),
-    "tiles with edges": (dict(image=(12, 14, 4), kernel=(3, 3), o=4, tile=(4, 7, 4, 4), out="int32"), 1),
-    "strided": (dict(image=(9, 9, 5), kernel=(3, 3), o=6, stride=2, relu=True), 1),
-    "1x1 strided": (dict(image=(8, 8, 8), kernel=(1, 1), o=8, stride=2, pad=(0, 0, 0, 0)), 1),
-    "unpadded 2x3": (dict(image=(7, 6, 3), kernel=(2, 3), o=5, pad=(0, 0, 0, 0), batch=2), 1),
-    "pooled": (dict(image=(8, 8, 4), kernel=(3, 3), o=4, pool=Pool(2, 2, (0, 0, 0, 0)), relu=True), 64),
-    "pooled with overlap": (dict(image=(8, 8, 4), kernel=(3, 3), o=4, pool=Pool(3, 2, (1, 1, 1, 1)), relu=True), 64),
-    "kernel rows packed": (dict(image=(8, 8, 3), kernel=(3, 3), o=4, packing="kernel_row"), 64),
+    "padded 3x3": ({"image": (8, 8, 8), "kernel": (3, 3), "o": 8, "bias": True}, 1),
+    "tiles with edges": ({"image": (12, 14, 4), "kernel": (3, 3), "o": 4, "tile": (4, 7, 4, 4), "out": "int32"}, 1),
+    "strided": ({"image": (9, 9, 5), "kernel": (3, 3), "o": 6, "stride": 2, "relu": True}, 1),
+    "1x1 strided": ({"image": (8, 8, 8), "kernel": (1, 1), "o": 8, "stride": 2, "pad": (0, 0, 0, 0)}, 1),
+    "unpadded 2x3": ({"image": (7, 6, 3), "kernel": (2, 3), "o": 5, "pad": (0, 0, 0, 0), "batch": 2}, 1),
+    "pooled": ({"image": (8, 8, 4), "kernel": (3, 3), "o": 4, "pool": Pool(2, 2, (0, 0, 0, 0)), "relu": True}, 64),
+    "pooled with overlap": ({"image": (8, 8, 4), "kernel": (3, 3), "o": 4, "pool": Pool(3, 2, (1, 1, 1, 1))}, 64),
+    "kernel rows packed": ({"image": (8, 8, 3), "kernel": (3, 3), "o": 4, "packing": "kernel_row"}, 64),
 }
 
 
@@ -157,7 +159,8 @@ def test_value_carried_by_one_iteration():
 def test_recurrence_stays_a_loop():
     """Each iteration reads what the one before wrote to HBM: a chain, which has no index notation."""
     i = Affine.variable("i")
-    body = (g.mvin(i * 4 + 64, g.ACC, 4, 1, 1), g.mvin(i * 4 + 256, g.ACC | g.ADD, 4, 1, 1), g.mvout(i * 4 + 260, g.ACC, 4, 1))
+    body = (g.mvin(i * 4 + 64, g.ACC, 4, 1, 1), g.mvin(i * 4 + 256, g.ACC | g.ADD, 4, 1, 1),
+            g.mvout(i * 4 + 260, g.ACC, 4, 1))
     stream = copies(g.config_ld(4, 1, shrunk=1, block_stride=4), Loop("i", 0, 15, 1, body))
     oracle = check(stream)
     assert not oracle.report.raised
@@ -188,7 +191,8 @@ def test_random_gemms(data):
     loads = st.sampled_from(["stream", "hoist", "interleave"])
     pick = data.draw
     oracle = check(gemm_stream(
-        pick(size), pick(size), pick(size), df=pick(st.sampled_from(["ws", "os"])), tile=(pick(tile), pick(tile), pick(tile)),
+        pick(size), pick(size), pick(size), df=pick(st.sampled_from(["ws", "os"])),
+        tile=(pick(tile), pick(tile), pick(tile)),
         loads=(pick(loads), pick(loads)), order=pick(st.sampled_from([("m", "n"), ("n", "m")])),
         batch=pick(st.integers(1, 2)), slots=tuple(pick(st.integers(1, 2)) for _ in range(3)),
         bias=pick(st.booleans()), out=pick(st.sampled_from(["int8", "int32"]))))

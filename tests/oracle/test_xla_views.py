@@ -100,7 +100,8 @@ def test_guard_pads_a_convolutions_input():
     guard = Guarded(Leaf("x", (v("h") + v("i")) * 7 + v("w") + v("j") - 8, "i8"),
                     ((v("h") + v("i"), 1, 5), (v("j") + v("w"), 1, 7)), 0, "i8")
     body = Map("multiply", (widened(guard), widened(Leaf("w", v("i") * 3 + v("j"), "i8"))), (), "i32")
-    found, operations = lowered(Sum((("i", 3), ("j", 3)), body, "i32"), ("h", "w"), {"h": (0, 4), "w": (0, 6)}, x=x, w=w)
+    total, ranges = Sum((("i", 3), ("j", 3)), body, "i32"), {"h": (0, 4), "w": (0, 6)}
+    found, operations = lowered(total, ("h", "w"), ranges, x=x, w=w)
     padded = np.pad(x.astype(np.int32), 1)
     want = sum(padded[i:i + 5, j:j + 7] * int(w[i, j]) for i in range(3) for j in range(3))
     assert np.array_equal(found, want)
