@@ -56,15 +56,26 @@ class Rates:
         more = np.maximum(whole - 1, 0) * self.stream[self.dim] + np.where(whole > 0, self.stream[rest], 0)
         return np.where(rows > 0, self.fresh[first] + more, 0)
 
-    def window_cycles(self, loads: np.ndarray, pair: np.ndarray) -> np.ndarray:
+    def window_cycles(self, loads: Int, pair: np.ndarray) -> np.ndarray:
         """How many cycles of computation wait in the window while ``loads`` load instructions come after them."""
         room = np.maximum(self.window - np.maximum(loads - self.load_queue, 0), 2)
         return room / 2 * pair
 
-    def exposed(self, beats: np.ndarray, loads: np.ndarray, pair: np.ndarray, slack: np.ndarray | float) -> np.ndarray:
+    def exposed(self, beats: Int, loads: Int, pair: np.ndarray, slack: Int | float) -> np.ndarray:
         """Cycles that the array waits for a phase's loads; ``slack``: cycles by which the slots let them run ahead."""
         rate = np.maximum(beats, self.load_latency * loads / self.loads_in_flight)
         return np.maximum(0, self.load_latency + rate - np.minimum(self.window_cycles(loads, pair), slack))
+
+
+    def between_tiles(self, stores: Int, biases: Int, bias_rows: Int, loads: Int, pair: np.ndarray) -> np.ndarray:
+        """Cycles that the array waits between two tiles for the next one's bias and first loads.
+
+        The last stores of a tile, the bias and those loads wait in the same window as the array's instructions.
+        """
+        crowd = stores + np.maximum(biases + loads - self.load_queue, 0)
+        hidden = np.maximum(self.window - crowd, 2) / 2 * pair
+        needed = np.where(np.asarray(biases) > 0, self.load_latency + bias_rows, 0)
+        return np.maximum(0, needed - hidden)
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,10 @@ class GemmShape:
 
 
 def gemm_cycles(shape: GemmShape, rates: Rates, c: Columns) -> np.ndarray:
-    """Estimated cycles; columns tm, tn, tk (elements), m_outer, level_a, level_b, slots_c, interleave, os, slots_a/b."""
+    """Estimated cycles.
+
+    Columns: tm, tn, tk (elements of a tile), m_outer, level_a, level_b, slots_a, slots_b, slots_c, interleave, os.
+    """
     dim, tm, tn, tk = rates.dim, c["tm"], c["tn"], c["tk"]
     mt, nt, kt = ceil_div(shape.m, tm), ceil_div(shape.n, tn), ceil_div(shape.k, tk)
     mb, nb, kb = (ceil_div(np.minimum(e, t), dim) for e, t in ((shape.m, tm), (shape.n, tn), (shape.k, tk)))
@@ -124,14 +138,13 @@ def gemm_cycles(shape: GemmShape, rates: Rates, c: Columns) -> np.ndarray:
     whole_blocks = np.where(c["m_outer"], all_n, all_m) * all_k
     time = time + np.where(whole_hoisted, whole_blocks * dim * beat, 0)
 
-    # bias before and stores after each tile, and a slot of C that must be stored before it is used again
+    # between tiles: stores and bias crowd the window; a slot of C must be stored before it is used again
     blocks_c = mb * nb
-    tile_time = time / tiles
     store = blocks_c * dim * max(1, int(rates.beats(dim * shape.out_bytes)))
-    clog = np.where(c["interleave"], 0, np.maximum(0, store - rates.window / 2 * pair))
+    stores, biases = np.where(c["interleave"], 1, blocks_c), blocks_c * shape.bias
+    between = rates.between_tiles(stores, biases, blocks_c * dim, loads, pair)
     cycle = rates.store_latency + store + shape.bias * rates.load_latency
-    bias_wait = shape.bias * np.maximum(0, blocks_c * dim - rates.window / 2 * pair)
-    time = time + tiles * (0.5 * clog + 0.5 * bias_wait + np.maximum(0, cycle - (c["slots_c"] - 1) * tile_time))
+    time = time + tiles * (between + np.maximum(0, cycle - (c["slots_c"] - 1) * time / tiles))
 
     bus = beats_a + beats_b + beats_bias + beats_c
     return shape.batch * np.maximum(time, bus) + rates.load_latency + rates.store_latency + dim
@@ -139,8 +152,10 @@ def gemm_cycles(shape: GemmShape, rates: Rates, c: Columns) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution of ``images``; ``pixels``: all sums (of all tiles) of an image are in the columns."""
+    """A convolution of ``images``; ``phases``: how many chunks of the input there are with how many times
+    ``load_rows`` each (see :func:`conv_cycles`)."""
 
+    phases: tuple[tuple[int, int], ...]
     images: int
     c: int
     o: int
@@ -154,8 +169,9 @@ def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
 
     Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, os; and of all tiles of an
     image: tiles, sums (all), sum_cycles (streaming all sums past one weight tile), first_extra (new weights, all
-    tiles), chunks, steps (of a chunk), load_rows and loads (rows and instructions that one chunk of all tiles loads),
-    stretches (compute instructions for one weight tile, all tiles), store_cycles (of one block of outputs, all tiles).
+    tiles), chunks, steps (of a chunk), load_rows and loads (rows and instructions that a part of a chunk takes, all
+    tiles), stretches (compute instructions for one weight tile, all tiles), store_cycles (of one block of outputs, all
+    tiles), code (copies of the code of a tile: long streams are slow to compile, so they must be worth it).
     """
     dim, o_tiles = rates.dim, ceil_div(shape.o, c["o"])
     all_o, o_blocks = ceil_div(shape.o, dim), ceil_div(np.minimum(c["o"], shape.o), dim)
@@ -169,7 +185,8 @@ def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
 
     stream_x, stream_w = c["level_x"] == STREAM, c["level_w"] == STREAM
     x_passes = np.where(stream_x, o_tiles, 1)
-    beats_x = x_passes * chunks * c["load_rows"] * beat
+    parts = sum(count * times for count, times in shape.phases)
+    beats_x = x_passes * parts * c["load_rows"] * beat
     w_passes = np.where(stream_w, tiles, 1)
     beats_w = w_passes * products * dim * rates.blocks_beats(shape.o)
     beats_c = shape.out_pixels * rates.blocks_beats(shape.o, shape.out_bytes)
@@ -180,25 +197,32 @@ def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
     w_wait = np.where(stream_w, rates.exposed(w_used, o_blocks, pair, (c["slots_w"] - 1) * step), 0)
     step_time = np.maximum(step + w_wait, w_used)
 
-    # input of one chunk
+    # input of the chunks
     x_used, x_loads = c["load_rows"] * beat / tiles, c["loads"] / tiles
     chunk_time = steps * step_time
-    x_wait = rates.exposed(x_used, x_loads, pair, (c["slots_x"] - 1) * chunk_time)
-    with_x = np.maximum(chunk_time + x_wait, x_used)
+    # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
+    ahead = np.where(stream_x, c["slots_x"] - 1, np.where(c["slots_x"] > 1, 2 * chunks, chunks - 1)) * chunk_time
+    with_x = np.zeros(len(tiles))
+    for count, times in shape.phases:
+        # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
+        used = x_used * times + (times - 1) * np.maximum(0, rates.load_latency - x_used)
+        wait = rates.exposed(used, x_loads * times, pair, ahead)
+        with_x = with_x + count * np.maximum(chunk_time + wait, used)
     loading = np.where(stream_x, tiles * o_tiles, np.where(c["level_x"] == INTERLEAVE, tiles, 0))
-    time = chunks * (loading * with_x + (tiles * o_tiles - loading) * chunk_time)
-    whole = rates.exposed(x_used * chunks, x_loads * chunks, pair, 1e18)
+    time = loading * with_x + (tiles * o_tiles - loading) * chunks * chunk_time
+    whole = rates.exposed(x_used * parts, x_loads * parts, pair, 1e18)
     time = time + np.where(c["level_x"] == HOIST, tiles * whole, 0)
     time = time + np.where(stream_w, 0, beats_w)
 
-    # bias before and stores after each tile, and a slot of C that must be stored before it is used again
-    o_tile = tiles * o_tiles
+    # between tiles: stores and bias crowd the window; a slot of C must be stored before it is used again
+    o_tile, stores = tiles * o_tiles, c["stretches"] / tiles * o_blocks
     store, rows = c["store_cycles"] / tiles * o_blocks, c["sums"] / tiles * o_blocks
+    first = np.where(stream_x, x_loads, 0) + o_blocks * stream_w
+    between = rates.between_tiles(stores, stores, rows, first, pair)
     cycle = rates.store_latency + store + rates.load_latency
-    waits = np.maximum(0, store - rates.window / 2 * pair) + np.maximum(0, rows - rates.window / 2 * pair)
-    time = time + o_tile * (0.5 * waits + np.maximum(0, cycle - (c["slots_c"] - 1) * time / o_tile))
+    time = time + o_tile * (between + np.maximum(0, cycle - (c["slots_c"] - 1) * time / o_tile))
 
     bus = beats_x + beats_w + beats_c
     loader = beats_x / beat + c["sums"] * all_o + beats_w / beat
     total = np.maximum(np.maximum(time, bus), np.maximum(loader, c["store_cycles"] * all_o))
-    return shape.images * total + rates.load_latency + rates.store_latency + dim
+    return shape.images * total * (1 + 3e-3 * (c["code"] - 1)) + rates.load_latency + rates.store_latency + dim

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TOP_K = 5
 
+STEPPED_BUDGET = 200_000
+"""Instructions that the simulations of one search step through before they stop short of ``top_k``."""
+
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
 
@@ -89,8 +92,6 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
     results: dict[Mapping, tuple[int, float, TimingResult]] = {}
 
     def try_out(mapping: Mapping, estimate: float) -> None:
-        if mapping in results:
-            return
         try:
             timing = _simulate(workload, configuration, mapping)
         except MappingError as error:
@@ -98,19 +99,23 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
             return
         results[mapping] = (timing.cycles, estimate, timing)
 
+    def spent() -> bool:
+        return sum(timing.stepped_instructions for _, _, timing in results.values()) > STEPPED_BUDGET
+
     refused: list[MappingError] = []
     for i in _distinct(order, mapping_of):
         try_out(mapping_of(i), float(estimated[i]))
-        if len(results) == top_k:
+        if len(results) == top_k or spent():
             break
     if not results:
         raise refused[0] if refused else MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = min(results, key=lambda m: results[m][0])
     for variant in _variants(best):
-        try_out(variant, results[best][1])
+        if variant not in results and not spent():
+            try_out(variant, results[best][1])
     # the first found among equals
     best = min(results, key=lambda m: results[m][0])
-    cycles, estimate, timing = results[best]
+    _, estimate, timing = results[best]
     return cache.Entry(best, timing, estimate, space.considered, len(space), len(results))
 
 

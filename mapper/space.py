@@ -1,4 +1,4 @@
-"""Mapping spaces: tables of candidates, one NumPy column for each decision, and the mappings that their rows stand for."""
+"""Mapping spaces: tables of candidates, one NumPy column for each decision, and the mappings that rows stand for."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from mapper.space import (
 )
 from mapper.workload import Workload
 from oracle.stream import HbmTensor
-from uma_targets.gemmini.conv_axes import Axis, runs
+from uma_targets.gemmini.conv_axes import Axis, Run, runs
 from uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
 from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
@@ -57,9 +57,9 @@ def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any])
 def _rates(hardware: Hardware) -> Rates:
     dim = hardware.dim
     hbm, execute = hardware.memory("hbm"), hardware.unit("preload")
-    load, store = hardware.unit("mvin"), hardware.unit("mvout")
+    load = hardware.unit("mvin")
 
-    def pair(dataflow: int, fresh: bool, rows: int) -> int:
+    def pair(dataflow: int, fresh: int, rows: int) -> int:
         registers = {
             "ex_dataflow": dataflow, "ex_a_transpose": 0, "ex_b_transpose": 0, "pre_addr": 0 if fresh else NONE,
             "a": 0, "bd": NONE if dataflow == WEIGHT_STATIONARY else 0, "a_rows": rows, "bd_rows": rows,
@@ -69,12 +69,14 @@ def _rates(hardware: Hardware) -> Rates:
         return hardware.interval_cycles("preload", {}) + hardware.interval_cycles(name, registers)
 
     moves = {"rows": dim, "cols": dim, "st_pool_stride": 0}
-    table = {fresh: np.array([0] + [pair(WEIGHT_STATIONARY, fresh, r) for r in range(1, dim + 1)]) for fresh in (0, 1)}
+    stream, fresh = (
+        np.array([0, *(pair(WEIGHT_STATIONARY, new, r) for r in range(1, dim + 1))], np.int64) for new in (0, 1)
+    )
     return Rates(
-        dim, table[0], table[1], pair(OUTPUT_STATIONARY, False, dim), hbm.words_per_cycle,
+        dim, stream, fresh, pair(OUTPUT_STATIONARY, 0, dim), hbm.words_per_cycle,
         hbm.read_latency_cycles + hardware.latency_cycles("mvin", moves) + 2,
         hbm.write_latency_cycles + hardware.latency_cycles("mvout", moves) + 2 * dim,
-        hardware.issue_entries + execute.queue, load.queue, load.in_flight + 0 * store.in_flight,
+        hardware.issue_entries + execute.queue, load.queue, load.in_flight,
     )
 
 
@@ -144,7 +146,8 @@ def _add_gemms(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: 
 
 
 def _gemm_slots(
-    columns: dict[str, np.ndarray], rates: Rates, shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray, bounds: Bounds
+    columns: dict[str, np.ndarray], rates: Rates, shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray,
+    bounds: Bounds,
 ) -> None:
     """Slots of A and B: streamed ones as many as hide the latency, hoisted ones two where a next tile follows."""
     dim = rates.dim
@@ -228,16 +231,24 @@ def _axis_stats(axis: Axis, tile: int, rates: Rates, scheme: Scheme) -> dict[str
     total = {"tiles": 0, "sums": 0, "cycles": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0}
     for run in all_runs:
         whole, rest = divmod(run.sums, rates.dim)
+        edges = _edge_sums(run) if packed and axis is scheme.image.cols else 0
         inside = run.sums if packed else run.inside
         per_tile = {
             "tiles": 1, "sums": run.sums, "cycles": whole * int(rates.stream[rates.dim]) + int(rates.stream[rest]),
-            "stretches": whole + bool(rest), "inside": inside, "loads": int(ceil_div(inside, rates.dim)),
+            "stretches": whole + bool(rest), "inside": inside, "loads": int(ceil_div(inside, rates.dim)) + edges,
             "outputs": run.outputs,
         }
         total = {name: total[name] + run.count * value for name, value in per_tile.items()}
     total["most"] = axis.tile_sums(tile)
     total["runs"] = len(all_runs)
     return total
+
+
+def _edge_sums(run: Run) -> int:
+    """Instructions beyond those for whole stretches that packed rows of the kernel take where they reach over edges."""
+    end = run.before + run.inside
+    over = sum(q * run.axis.stride + run.axis.kernel > end for q in range(run.sums)) if run.after else 0
+    return 2 * over + ceil_div(run.before, run.axis.stride)  # type: ignore[return-value]
 
 
 def _tile_stats(
@@ -251,8 +262,6 @@ def _tile_stats(
     w = {name: of(stats_w, name, "w") for name in stats_w[0]}
     tiles = h["tiles"] * w["tiles"]
     first = np.minimum(w["most"], rates.dim)
-    segments = sum(len(range(scheme.image.rows.kernel)) for _ in (0,)) if isinstance(scheme, KernelRow) else 1
-    share = segments * (scheme.blocks + bool(scheme.rest)) / scheme.chunks if isinstance(scheme, KernelRow) else 1
     pool = scheme.image.rows.pool_size * scheme.image.cols.pool_size
     pooled = scheme.image.rows.pool_size > 1
     stretches = h["sums"] * w["stretches"]
@@ -260,7 +269,7 @@ def _tile_stats(
         "tiles": tiles, "sums": h["sums"] * w["sums"], "sum_cycles": h["sums"] * w["cycles"],
         "first_extra": tiles * (rates.fresh[first] - rates.stream[first]), "stretches": stretches,
         "chunks": np.full(len(tiles), scheme.chunks), "steps": np.full(len(tiles), scheme.steps),
-        "load_rows": share * h["inside"] * w["inside"], "loads": share * h["inside"] * w["loads"],
+        "load_rows": h["inside"] * w["inside"], "loads": h["inside"] * w["loads"],
         "store_cycles": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
         "most_h": h["most"], "most_w": w["most"], "code": h["runs"] * w["runs"],
     }
@@ -270,7 +279,7 @@ def _conv_table(
     workload: Workload, scheme: Scheme, packing: str, rates: Rates, columns: dict[str, np.ndarray], flow: str
 ) -> Table:
     picture, epilogue, out = scheme.image, workload.epilogue, workload.output.shape
-    shape = ConvShape(workload.extent("n"), picture.c, picture.o, epilogue.bias,
+    shape = ConvShape(_phases(scheme), workload.extent("n"), picture.c, picture.o, epilogue.bias,
                       4 if epilogue.out_dtype == "int32" else 1, out[1] * out[2])
     o_blocks, o_tiles = ceil_div(columns["o"], rates.dim), ceil_div(picture.o, columns["o"])
     step = columns["sum_cycles"] / columns["tiles"] * o_blocks
@@ -288,6 +297,15 @@ def _conv_table(
         np.asarray(r.c_rows * columns["slots_c"]), lambda c: conv_cycles(shape, rates, c),
         lambda c, i: _conv_mapping(c, i, flow, packing, rates.dim),
     )
+
+
+def _phases(scheme: Scheme) -> tuple[tuple[int, int], ...]:
+    """How many chunks load how many parts: packed rows load a part for each row of the kernel in a group."""
+    if not isinstance(scheme, KernelRow):
+        return ((scheme.chunks, 1),)
+    height = scheme.image.rows.kernel
+    groups = [(height // scheme.group, scheme.group), (1, height % scheme.group)] if scheme.rest else []
+    return tuple((count, times) for count, times in [(scheme.blocks * height, 1), *groups] if count and times)
 
 
 def _conv_mapping(c: Columns, i: int, flow: str, packing: str, dim: int) -> Mapping:
