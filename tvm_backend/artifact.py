@@ -115,7 +115,7 @@ def _step(step: Step) -> dict[str, Any]:
 def _partition(data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str) -> Partition:
     host = HostPart(module, tuple(HostOp(**{**op, "shape": tuple(op["shape"])}) for op in data["host"]))
     regions = tuple(_read_region(region, constants) for region in data["regions"])
-    return Partition(data["name"], data["source"], data["target"], data["options"], _specs(data["inputs"]),
+    return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)
 
 

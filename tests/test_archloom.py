@@ -1,0 +1,49 @@
+"""The façade: light to import, complete, honest about what it takes."""
+
+import subprocess
+import sys
+
+import pytest
+
+import archloom
+
+HEAVY = ("jax", "lark", "numba", "numpy", "onnx", "onnxruntime", "torch", "tvm", "tvm_ffi", "rich")
+
+
+def test_import_loads_nothing_heavy() -> None:
+    code = f"import archloom, sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+
+
+def test_command_line_starts_without_compilers() -> None:
+    code = ("import sys; from tvm_backend import cli; cli.build_parser();"
+            "print(*[m for m in ('jax', 'numba', 'onnx', 'torch', 'tvm') if m in sys.modules])")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+
+
+def test_everything_public_is_there() -> None:
+    for name in archloom.__all__:
+        assert hasattr(archloom, name), name
+
+
+def test_targets() -> None:
+    (gemmini,) = [target for target in archloom.targets() if target.name == "gemmini"]
+    assert gemmini.description
+    options = {option.name: option for option in gemmini.options}
+    assert options["dim"].default == 16 and (options["dim"].low, options["dim"].high) == (4, 256)
+
+
+def test_errors_have_one_base() -> None:
+    errors = [getattr(archloom, name) for name in archloom.__all__ if name.endswith("Error")]
+    assert all(issubclass(error, archloom.ArchloomError) for error in errors)
+
+
+def test_unknown_sources_are_refused() -> None:
+    with pytest.raises(archloom.ModelError, match="expected the path of an ONNX file"):
+        archloom.load(42)
+    with pytest.raises(archloom.ModelError, match="no such file"):
+        archloom.estimate("nope.onnx")
+    with pytest.raises(archloom.ArtifactError, match="no such artifact"):
+        archloom.load_compiled("nope.loom")
