@@ -106,8 +106,9 @@ class ResolvedInstr:
     ``attributes`` are the instruction's own; ``registers`` are the values of all control registers at its start (both
     as expressions over the loop variables; latencies may name either). An element of an array of registers goes by
     ``name[i]``. A register that the instruction does not read is left out where its value at that place is not
-    worked out (every iteration assigns it before it is read) or has no one form for all iterations. ``statements`` define each tensor once. ``source`` numbers the :class:`Instr` nodes of
-    the stream in textual order, so that several resolved instructions may come from one.
+    worked out (every iteration assigns it before it is read) or has no one form for all iterations. ``statements``
+    define each tensor once. ``source`` numbers the :class:`Instr` nodes of the stream in textual order, so that
+    several resolved instructions may come from one.
     """
 
     mnemonic: str

@@ -1,0 +1,106 @@
+"""A stream's nest with its instructions numbered, and the scopes in which it is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, Union
+
+from oracle.affine import Affine
+from oracle.errors import StreamError
+from oracle.specialize import Specializer
+from oracle.stream import Instr, Loop, Node, Parallel
+from oracle.symbolic import Ranges
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedInstr:
+    instr: Instr
+    source: int
+    path: str
+    specializer: Specializer
+
+    @property
+    def written(self) -> frozenset[str]:
+        return self.specializer.written
+
+    @property
+    def live(self) -> frozenset[str]:
+        return self.specializer.live
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        return self.specializer.assigned
+
+    size = 1
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedLoop:
+    loop: Loop
+    path: str
+    body: tuple["Numbered", ...]
+    written: frozenset[str]
+    live: frozenset[str]
+    assigned: frozenset[str]
+    size: int
+
+
+Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
+
+
+@dataclass
+class Numbering:
+    """Numbers instructions in textual order and notes which registers each loop writes, and which it reads first."""
+
+    specializers: Mapping[str, Specializer]
+    count: int = 0
+
+    def nodes(self, nodes: tuple[Node, ...], path: str) -> tuple[Numbered, ...]:
+        return tuple(self.node(n, path) for n in nodes)
+
+    def node(self, node: Node, path: str) -> Numbered:
+        if isinstance(node, Instr):
+            self.count += 1
+            place = f"{path}instr {self.count - 1} {node.mnemonic}"
+            return NumberedInstr(node, self.count - 1, place, self.specializers[node.mnemonic])
+        if isinstance(node, Parallel):
+            raise StreamError(
+                f"{path}parallel {node.var}: expected a stream for one core, found iterations on the cores along "
+                f"{node.dim!r}: resolve the stream of each core by itself"
+            )
+        inner = f"{path}loop {node.var}"
+        body = self.nodes(node.body, f"{inner} / ")
+        written: frozenset[str] = frozenset().union(*(n.written for n in body))
+        live: frozenset[str] = frozenset()
+        assigned: frozenset[str] = frozenset()
+        for n in body:
+            live, assigned = live | n.live - assigned, assigned | n.assigned
+        if not node.extent:
+            assigned = frozenset()
+        return NumberedLoop(node, inner, body, written, live, assigned, sum(n.size for n in body))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The loops around a place: the stream's variables over the resolved ones, and the ranges of the resolved ones.
+
+    ``replaced`` are the variables that do not stand for themselves.
+    """
+
+    loops: Mapping[str, Affine] = field(default_factory=dict)
+    replaced: Mapping[str, Affine] = field(default_factory=dict)
+    bounds: Ranges = field(default_factory=Ranges)
+    variables: tuple[str, ...] = ()
+
+    def fixed(self, variable: str, value: int) -> "Scope":
+        at = Affine(value)
+        return replace(self, loops={**self.loops, variable: at}, replaced={**self.replaced, variable: at})
+
+    def within(self, variable: str, value: Affine, resolved: str, extent: int) -> "Scope":
+        bounds = Ranges(self.bounds)
+        bounds[resolved] = (0, extent - 1)
+        replaced = {k: v for k, v in self.replaced.items() if k != variable}
+        if value != Affine.variable(variable):
+            replaced[variable] = value
+        return Scope({**self.loops, variable: value}, replaced, bounds, (*self.variables, resolved))
