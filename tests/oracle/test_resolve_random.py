@@ -47,7 +47,7 @@ def test_tiled_gemms(gemm: Gemm) -> None:
 
 
 @pytest.mark.slow
-@settings(_RANDOM, max_examples=3000)
+@settings(_RANDOM, max_examples=1000)
 @given(gemmini_streams())
 def test_many_random_streams(stream: Stream) -> None:
     check(stream)
