@@ -166,8 +166,18 @@ def is_tuple_get(expr: Any) -> tuple[Any, int] | None:
 
 def make_call(call: Call, args: Sequence[Expr]) -> Call:
     """A new call of the same operator with the same attributes and type on other arguments."""
-    new = relax.Call(call.op, list(args), call.attrs, call.ty_args)
-    relax.expr._update_type(new, call.ty)
+    return typed_call(call, args, call)
+
+
+def make_like(call: Call, args: Sequence[Expr]) -> Call:
+    """A new call of the same operator and attributes on arguments of other shapes; its type is not yet known."""
+    return relax.Call(call.op, list(args), call.attrs, call.ty_args)
+
+
+def typed_call(call: Call, args: Sequence[Expr], like: Expr) -> Call:
+    """A new call of the same operator and attributes, of the type of ``like``."""
+    new = make_like(call, args)
+    relax.expr._update_type(new, like.ty)
     return new
 
 

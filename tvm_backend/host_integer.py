@@ -1,6 +1,6 @@
 """Quantized convolutions and matmuls that stay on the host, computed in integers.
 
-A QDQ network states them in floats (dequantize, operate, quantize), where rounding errors of the float sums decide ties.
+A QDQ network states them in floats (dequantize, operate, quantize), where rounding errors of the sums decide ties.
 Integer kernels, onnxruntime's among them, add exact int32 sums and round once; the host does the same, so that what a
 target refuses (a depthwise convolution, say, or scales per channel) still gives the same numbers everywhere.
 """
@@ -77,7 +77,8 @@ def _convolution(op: QuantizedOp) -> Callable[[Any, Any], Any] | None:
 
     def sums(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            _centred(x, op.operands[0]).astype(dtype), w.astype(dtype), attrs["strides"], ((top, bottom), (left, right)),
+            _centred(x, op.operands[0]).astype(dtype), w.astype(dtype), attrs["strides"],
+            ((top, bottom), (left, right)),
             rhs_dilation=attrs["dilation"], feature_group_count=attrs["groups"],
             dimension_numbers=("NCHW", "OIHW", "NCHW"), precision=lax.Precision.HIGHEST,
         ).astype(jnp.int32)

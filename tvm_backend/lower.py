@@ -39,6 +39,9 @@ def _region(
     aliases: dict[Any, Any] = {}
     for binding in compat.bindings(function):
         found = compat.is_composite(module, binding.value)
+        if compat.op_name(binding.value) == "reshape":  # the same bytes under another shape
+            names[binding.var] = names[binding.value.args[0]]
+            continue
         if found is None:  # the variable of the function's result
             aliases[binding.var] = binding.value
             continue

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 
-KEEP_SCALE = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
+RESHAPES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
+KEEP_SCALE = RESHAPES | {"MaxPool"}
 ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
 
 
@@ -115,7 +116,10 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             onnx.save(proto, source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
-            return onnx.load(path)
+            prepared = onnx.load(path)
+            for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
+                node.name = node.name.removesuffix("/MatMulAddFusion")
+            return prepared
     except ModelError:
         raise
     except Exception as error:  # onnxruntime raises its own unrelated types for a network it cannot run
@@ -235,10 +239,14 @@ def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
         elif node.op_type in KEEP_SCALE:
             parent[find(node.input[0])] = find(node.output[0])
         elif node.op_type == "Relu" or (node.op_type == "Clip" and _clips_at_zero(node, model)):
-            source = producer.get(node.input[0])
-            if source is not None and source.op_type in ANCHORS and readers[node.input[0]] == 1:
+            before = [node.input[0]]  # what only this activation sees, back to the operator that makes it
+            source = producer.get(before[-1])
+            while source is not None and source.op_type in RESHAPES:
+                before.append(source.input[0])
+                source = producer.get(before[-1])
+            if source is not None and source.op_type in ANCHORS and all(readers[name] == 1 for name in before):
                 parent[find(node.input[0])] = find(node.output[0])
-                shadowed.add(node.input[0])
+                shadowed.update(before)
     groups: dict[str, list[str]] = {}
     for name in list(parent):
         groups.setdefault(find(name), []).append(name)

@@ -14,6 +14,7 @@ from tvm_backend.passes import bind_parameters, duplicate_dequantize
 from tvm_backend.uma.backend import Pattern, UMABackend, UMAPhase
 from tvm_backend.uma.match import NotQuantized, read
 from tvm_backend.uma.regions import HostFunction, form_regions
+from tvm_backend.views import sink_reshapes
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def partition(
         module = bind_parameters(module, params)
     module = compat.ensure_dataflow(module)
     module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module)
-    module = duplicate_dequantize(module)
+    module = duplicate_dequantize(sink_reshapes(module))
     refusals: list[Refusal] = []
     patterns = [
         (f"{backend.target_name}.{p.name}", p.make(), _check(p, options, refusals)) for p in backend.patterns

@@ -68,7 +68,20 @@ def _nodes(module: compat.IRModule, main: compat.Function, target: str) -> list[
         inputs = [index[v] for v in compat.variables(binding.value) if v in index]
         index[binding.var] = len(nodes)
         nodes.append(_Node(binding, inputs, place))
+    _absorb_reshapes(nodes, (target, "row-major"))
     return nodes
+
+
+def _absorb_reshapes(nodes: list[_Node], place: Place) -> None:
+    """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape."""
+    users: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        for i in node.inputs:
+            users[i].append(node)
+    for position, node in enumerate(nodes):
+        between = bool(users[position]) and all(u.place == place for u in users[position]) and bool(node.inputs)
+        if compat.op_name(node.binding.value) == "reshape" and between and nodes[node.inputs[0]].place == place:
+            node.place = place
 
 
 def _images(function: compat.Function) -> bool:
