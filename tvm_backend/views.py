@@ -3,7 +3,7 @@
 A dense layer on [batch, length, features] arrives as reshape → matmul → reshape, each between ``dequantize`` and
 ``quantize``. Reshaping commutes with everything that works element by element, so::
 
-    quantize(reshape(dequantize(q)))   →  reshape(q)          same scale and zero point; also for permute_dims
+    quantize(reshape(dequantize(q)))   →  reshape(q)          same scale and zero point; also permute_dims, max_pool2d
     relu(reshape(x))                   →  reshape(relu(x))    also clip, and quantize, dequantize with one scale
     reshape(reshape(x))                →  reshape(x)          nothing at all, if x has that shape already
 """
@@ -16,6 +16,9 @@ from typing import Any
 from tvm_backend import compat
 
 ELEMENTWISE = frozenset({"nn.relu", "clip", "quantize", "dequantize"})
+
+OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
+"""What gives the same on integers as on the real numbers that they stand for."""
 
 
 def sink_reshapes(module: compat.IRModule) -> compat.IRModule:
@@ -91,9 +94,9 @@ class _Sinking:
         if name == "quantize" and inner is not None:
             if compat.op_name(inner) == "dequantize" and _inverse(value, inner):
                 return inner.args[0]
-            below = self.bound.get(inner.args[0]) if compat.op_name(inner) == "permute_dims" else None
+            below = self.bound.get(inner.args[0]) if compat.op_name(inner) in OF_INTEGERS else None
             if below is not None and compat.op_name(below) == "dequantize" and _inverse(value, below):
-                return self._bound_call(var.name, compat.make_like(inner, [below.args[0]]))
+                return self._bound_call(source.name, compat.make_like(inner, [below.args[0]]))
         if compat.shape_of(source) == compat.shape_of(var):
             self._emit(var, compat.make_call(value, [source, *value.args[1:]]))
             return var

@@ -163,6 +163,30 @@ def test_illegal_pool_leaves_the_convolution_to_the_target() -> None:
     assert any("above 3" in r.reason for r in found.refusals)
 
 
+def overlapping(size: int) -> Net:
+    net = Net()
+    x = net.node("Relu", [net.conv(net.input("x", 1, 4, size, size), "conv", 4, 4, pads=[1] * 4)], "relu")
+    net.node("MaxPool", [x], "pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    return net
+
+
+@pytest.mark.parametrize(("size", "fused"), [(22, True), (23, False)])
+def test_overlapping_pools_are_taken_where_the_image_fits(size: int, fused: bool) -> None:
+    part, _, _ = split(quantized(overlapping(size).model("pool.out")))
+    assert [s.op for s in part.steps()] == ["conv2d+bias+relu" + "+max_pool" * fused]
+    pools = [op for op in part.host.ops if op.op == "nn.max_pool2d"]
+    assert len(pools) == (not fused)
+    if not fused:
+        assert "(3 > 2) and the 23 x 23 image does not fit half of the accumulator's rows (512)" in pools[0].reason
+
+
+def test_the_accumulator_follows_the_options() -> None:
+    big = replace(POOLED, shape=(1, 8, 30, 30))
+    assert predicates.pool_without_recomputation(big, {"dim": 16}) is not None
+    assert predicates.pool_without_recomputation(big, {"dim": 16, "accumulator_kib": 128}) is None
+    assert predicates.pool_without_recomputation(replace(pool(strides=(3, 3)), shape=(1, 8, 99, 99)), {}) is None
+
+
 def test_requantization_follows_onnxruntime_in_its_order_of_rounding() -> None:
     rng = np.random.default_rng(0)
     for sx, sw, sy in rng.uniform(1e-4, 1, (50, 3)).astype(np.float32):

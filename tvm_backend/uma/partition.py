@@ -17,6 +17,10 @@ from tvm_backend.uma.regions import HostFunction, form_regions
 from tvm_backend.views import sink_reshapes
 
 
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d"})
+"""Operators of a match to which a refusal is noted."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A match that the target did not take: the variable of the anchor's result, the pattern, and why."""
@@ -66,7 +70,7 @@ def _check(
         if reason is None:
             return True
         variables = [var.name for var, value in context.matched_bindings.items()
-                     if compat.op_name(value) in ("nn.conv2d", "matmul", "add")]
+                     if compat.op_name(value) in EXPLAINED]
         refusals.extend(Refusal(v, pattern.name, reason) for v in variables)
         return False
 

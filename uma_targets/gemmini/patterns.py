@@ -1,7 +1,7 @@
 """What a piece of a QDQ network looks like that Gemmini could take, as Relax patterns.
 
-All start from dequantized operands and end in ``quantize``. Between a result and its activation or pooling there may be
-a quantize-dequantize pair, as onnxruntime's quantizer leaves it. Whether the numbers fit is up to the predicates.
+All start from dequantized operands and end in integers. Between a result and its activation there may be a
+quantize-dequantize pair, as onnxruntime's quantizer leaves it. Whether the numbers fit is up to the predicates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def activated(value: DFPattern) -> DFPattern:
 
 
 def pooled(value: DFPattern) -> DFPattern:
-    return is_op("relax.nn.max_pool2d")(requantized(value))
+    """Max-pooling of the quantized ``value``, or of ``value`` before it is quantized: quantizing is monotonic."""
+    return is_op("relax.nn.max_pool2d")(quantized(value)) | quantized(is_op("relax.nn.max_pool2d")(value))
 
 
 def biased(value: DFPattern) -> DFPattern:
@@ -56,7 +57,7 @@ def add() -> DFPattern:
 
 
 def conv2d_pool() -> DFPattern:
-    return quantized(pooled(activated(conv2d())))
+    return pooled(activated(conv2d()))
 
 
 def conv2d_activation() -> DFPattern:

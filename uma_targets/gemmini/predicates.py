@@ -164,6 +164,29 @@ def pool_in_mvout(op: QuantizedOp) -> str | None:
     return None
 
 
+def pool_without_recomputation(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
+    """A max-pool whose windows overlap is taken where half of the accumulator holds the whole image.
+
+    Tiles of a larger image would each compute the rows again in which their windows overlap.
+    """
+    pool = pool_stage(op)
+    if pool is None or pool.attrs["pool_size"][0] <= pool.attrs["strides"][0]:
+        return None
+    rows = accumulator_rows(options) // 2
+    height, width = op.shape[2:]
+    if height * width > rows:
+        return (f"its windows overlap ({pool.attrs['pool_size'][0]} > {pool.attrs['strides'][0]}) and the {height} x "
+                f"{width} image does not fit half of the accumulator's rows ({rows})")
+    return None
+
+
+def accumulator_rows(options: Mapping[str, OptionValue]) -> int:
+    """Rows of the accumulator at these options."""
+    from uma_targets.gemmini.accelerator import GEMMINI
+
+    return dict(GEMMINI.isa(options).parameters)["acc_rows"]
+
+
 QUANTIZATION: tuple[Rule, ...] = (
     int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates,
 )
@@ -182,6 +205,8 @@ def all_of(anchor: str, rules: tuple[Rule, ...]) -> Callable[[QuantizedOp, Mappi
             seen = rule(op)
             if seen is not None:
                 return Verdict(False, seen)
+        if anchor == "nn.conv2d" and (seen := pool_without_recomputation(op, options)) is not None:
+            return Verdict(False, seen)
         return Verdict(True, "all rules hold")
 
     return predicate
