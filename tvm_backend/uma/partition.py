@@ -16,7 +16,6 @@ from tvm_backend.uma.match import NotQuantized, read
 from tvm_backend.uma.regions import HostFunction, form_regions
 from tvm_backend.views import sink_reshapes
 
-
 EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d"})
 """Operators of a match to which a refusal is noted."""
 
