@@ -13,31 +13,9 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf,
-    Const,
-    Constraint,
-    Expr,
-    Extreme,
-    FromBytes,
-    Guarded,
-    Index,
-    Leaf,
-    Let,
-    Map,
-    Ranges,
-    Sum,
-    Switch,
-    bound_ranges,
-    canonical_order,
-    forms,
-    free,
-    is_axis,
-    is_heavy,
-    is_integer,
-    level,
-    switched,
-    walk,
-    width,
+    ByteOf, Const, Constraint, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch,
+    bound_ranges, canonical_order, children, forms, free, is_axis, is_heavy, is_integer, level, remake, same_kind,
+    switched, walk, width,
 )
 
 _numbers = count()
@@ -62,7 +40,7 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
         return byte_of(substitute(e.body, mapping, ranges), _form(e.byte, mapping, ranges))
     if isinstance(e, Guarded):
         constraints = tuple((_form(form, mapping, ranges), low, high) for form, low, high in e.constraints)
-        return guard_of(substitute(e.body, mapping, ranges), constraints, e.fill, ranges)
+        return guard_of(substitute(e.body, mapping, within(constraints, ranges)), constraints, e.fill, ranges)
     if isinstance(e, Let):
         variables = tuple((v, _form(form, mapping, ranges)) for v, form in e.variables)
         inner = {**ranges, **{v: form.range(ranges) for v, form in variables}}
@@ -100,6 +78,17 @@ def reach(cases: Cases, low: int, high: int) -> Cases:
         if first <= last:
             found.append((first, last, body))
     return tuple(found)
+
+
+def within(constraints: tuple[Constraint, ...], ranges: Ranges) -> Ranges:
+    """``ranges`` where the constraints hold, as far as they are on single variables."""
+    for form, low, high in constraints:
+        if is_axis(form):
+            first, last = form.range(ranges)
+            low, high = first if low is None else max(low, first), last if high is None else min(high, last)
+            if low <= high:
+                ranges = narrow(form, low, high, ranges)
+    return ranges
 
 
 def narrow(form: Affine, low: int, high: int, ranges: Ranges) -> Ranges:
@@ -302,8 +291,9 @@ def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -
             return add_of(a, b, ranges)
         if isinstance(body, Sum):
             return _flatten(variables, body, ranges)
-        if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in dict(variables):
-            return _sum_cases(variables, body, ranges)
+        found = _switch_along(body, dict(variables))
+        if found is not None:
+            return _sum_cases(variables, body, found, ranges)
         variables, body = _merge_axes(variables, body, inner)
     new, names, within = _canonical(variables, body, ranges)
     return Sum(new, substitute(body, names, within), body.dtype)
@@ -316,16 +306,24 @@ def _flatten(variables: tuple[tuple[str, int], ...], body: Sum, ranges: Ranges) 
     return sum_of(both, substitute(body.body, {k: Affine.variable(v) for k, v in names.items()}, inner), ranges)
 
 
-def _sum_cases(variables: tuple[tuple[str, int], ...], body: Switch, ranges: Ranges) -> Expr:
+def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
+    """A case distinction along one of the variables, in the body or in a factor of it."""
+    if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in variables:
+        return body
+    if isinstance(body, Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
+        return next((s for s in (_switch_along(c, variables) for c in children(body)) if s is not None), None)
+    return None
+
+
+def _sum_cases(variables: tuple[tuple[str, int], ...], body: Expr, switch: Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
-    name = str(body.form.terms[0][0])
+    name, shift = str(switch.form.terms[0][0]), switch.form.constant
     total: Expr = Const(0, body.dtype)
-    shift = body.form.constant
-    for low, high, case in reach(body.cases, shift, dict(variables)[name] - 1 + shift):
+    for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift
         part = tuple((n, last - first + 1 if n == name else x) for n, x in variables)
         inner = {**ranges, **{n: (0, x - 1) for n, x in part}}
-        shifted = substitute(case, {name: Affine.variable(name) + first}, inner)
+        shifted = substitute(body, {name: Affine.variable(name) + first}, inner)
         total = add_of(total, sum_of(part, shifted, ranges), ranges)
     return total
 
@@ -374,14 +372,39 @@ def add_of(a: Expr, b: Expr, ranges: Ranges) -> Expr:
 
 
 def _absorb(parts: list[Expr], new: Expr, ranges: Ranges) -> None:
-    for i, old in enumerate(parts):
-        for first, second in ((old, new), (new, old)):
-            joined = _continue(first, second, ranges)
+    for rule in (_continue, _side_by_side):
+        for i, old in enumerate(parts):
+            joined = rule(old, new, ranges) or rule(new, old, ranges)
             if joined is not None:
                 del parts[i]
                 _absorb(parts, joined, ranges)
                 return
     parts.append(new)
+
+
+def _side_by_side(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
+    """``f(c) + f(c + d) = sum_{v<2} f(c + d*v)`` for two sums that differ in constants of forms only."""
+    if not (isinstance(a, Sum) and isinstance(b, Sum) and a.variables == b.variables):
+        return None
+    v = fresh()
+    body = _line(a.body, b.body, Affine.variable(v))
+    if body is None or v not in free(body):
+        return None
+    return _flatten(((v, 2),), replace(a, body=body), ranges)
+
+
+def _line(a: Expr, b: Expr, x: Affine) -> Expr | None:
+    """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where forms differ by constants not below 0."""
+    if isinstance(a, (Switch, Guarded)) or not same_kind(a, b):
+        return a if a == b else None
+    own = []
+    for f, g in zip(forms(a), forms(b), strict=True):
+        step = g - f
+        if not step.is_constant or step.constant < 0:
+            return None
+        own.append(f + x * step)
+    parts = [_line(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
+    return None if None in parts else remake(a, own, [p for p in parts if p is not None])
 
 
 def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:

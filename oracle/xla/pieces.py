@@ -10,22 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from oracle.affine import Affine
-from oracle.xla.build import conjunction, narrow, substitute
+from oracle.xla.build import conjunction, narrow, substitute, within
 from oracle.xla.expr import (
-    Const,
-    Constraint,
-    Expr,
-    Guarded,
-    Leaf,
-    Ranges,
-    Sum,
-    Switch,
-    children,
-    forms,
-    is_axis,
-    remake,
-    same_kind,
-    walk,
+    Const, Constraint, Expr, Guarded, Leaf, Ranges, Sum, Switch, bound_ranges, children, forms, is_axis, remake,
+    same_kind, walk,
 )
 
 Piece = tuple[int, int, Expr]
@@ -74,7 +62,8 @@ class _Join:
         own = [self._form(f, g) for f, g in zip(forms(a), forms(b), strict=True)]
         if None in own:
             return None
-        parts = [self.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
+        inner = replace(self, in_a={**self.in_a, **bound_ranges(a)}, in_b={**self.in_b, **bound_ranges(b)})
+        parts = [inner.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
         return None if None in parts else remake(a, [f for f in own if f], [p for p in parts if p is not None])
 
     def _form(self, f: Affine, g: Affine) -> Affine | None:
@@ -101,15 +90,18 @@ class _Join:
 
     def _guards(self, a: Expr, b: Expr) -> Expr | None:
         """Both guards around the joined cores: a constraint that one piece lacks holds in all of it."""
-        core = self.join(a.body if isinstance(a, Guarded) else a, b.body if isinstance(b, Guarded) else b)
+        in_a = within(a.constraints, self.in_a) if isinstance(a, Guarded) else self.in_a
+        in_b = within(b.constraints, self.in_b) if isinstance(b, Guarded) else self.in_b
+        core = replace(self, in_a=in_a, in_b=in_b).join(
+            a.body if isinstance(a, Guarded) else a, b.body if isinstance(b, Guarded) else b)
         fills = {e.fill for e in (a, b) if isinstance(e, Guarded)}
         if core is None or len(fills) != 1:
             return None
         found: list[Constraint] = []
         for e, other, here in ((a, b, self.in_a), (b, a, self.in_b)):
             if isinstance(e, Guarded):
-                known = forms(other) if isinstance(other, Guarded) else ()
-                found += [c if c[0] in known else self._absolute(c, core, here) for c in e.constraints]
+                known = {c[0]: c for c in other.constraints} if isinstance(other, Guarded) else {}
+                found += [c if _agree(c, known.get(c[0])) else self._absolute(c, core, here) for c in e.constraints]
         return Guarded(core, conjunction(tuple(found), {}), fills.pop(), core.dtype)
 
     def _absolute(self, c: Constraint, core: Expr, here: Ranges) -> Constraint:
@@ -127,6 +119,11 @@ class _Join:
             return (form + Affine.variable(self.variable) * times,
                     None if low is None else low + shift, None if high is None else high + shift)
         return c
+
+
+def _agree(c: Constraint, other: Constraint | None) -> bool:
+    """Whether the other piece has the same form without another bound."""
+    return other is not None and all(x is None or y is None or x == y for x, y in zip(c[1:], other[1:], strict=True))
 
 
 def _strides(form: Affine, core: Expr, variable: str) -> Iterator[int]:
