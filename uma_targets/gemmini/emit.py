@@ -17,7 +17,7 @@ from uma_targets.gemmini.conv_schemes import Image, KernelRow
 from uma_targets.gemmini.emit_add import AddEmission
 from uma_targets.gemmini.emit_conv import ConvEmission
 from uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
-from uma_targets.gemmini.nest import Nodes, align, place
+from uma_targets.gemmini.nest import align, place
 from uma_targets.gemmini.parameters import GemminiParameters
 
 
@@ -36,31 +36,34 @@ class GemminiEmitter:
 
         MappingError if the mapping does not fit the workload or the memories.
         """
-        tensors = (*workload.inputs, workload.output)
-        guard = kernel_row_guard(workload, self.parameters.dim) if mapping.packing == "kernel_row" else 0
-        placed = place(((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors), guard_bytes=guard)
-        memory = dict(zip((t.name for t in tensors), placed, strict=True))
-        body = self._body(workload, mapping, memory)
-        end = align(placed[-1].address + size_bytes(workload.output))
-        return Stream(
-            "gemmini", self.isa_parameters, tuple(placed[:-1]), (placed[-1],), end, tuple(body), workload.name
-        )
+        emission = self.emission(workload, mapping)
+        memory = self._memory(workload, mapping)
+        end = align(memory[-1].address + size_bytes(workload.output))
+        body = tuple(emission.body())
+        return Stream("gemmini", self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, body, workload.name)
 
-    def _body(self, workload: Workload, mapping: Mapping, memory: dict[str, HbmTensor]) -> Nodes:
+    def emission(self, workload: Workload, mapping: Mapping) -> GemmEmission | ConvEmission | AddEmission:
+        """What writes the stream's body, with the place of every operand decided."""
+        memory = {t.name: t for t in self._memory(workload, mapping)}
         if mapping.kind == "gemm":
-            return GemmEmission(self.parameters, gemm_problem(workload, memory), mapping).body()
+            return GemmEmission(self.parameters, gemm_problem(workload, memory), mapping)
         if mapping.kind != workload.kind:
             raise MappingError(f"{workload.name}: a {workload.kind} cannot be emitted as {mapping.kind}")
+        result = memory[workload.output.name]
         if mapping.kind == "conv2d":
-            bias = memory["bias"] if workload.epilogue.bias else None
+            bias = memory[workload.inputs[2].name] if workload.epilogue.bias else None
+            picture = image(workload, memory, self.parameters.dim)
             return ConvEmission(
-                self.parameters, image(workload, memory, self.parameters.dim), workload.extent("n"), bias,
-                memory[workload.output.name], workload.epilogue, mapping,
-            ).body()
+                self.parameters, picture, workload.extent("n"), bias, result, workload.epilogue, mapping
+            )
         a, b = (memory[t.name] for t in workload.inputs)
-        return AddEmission(
-            self.parameters, workload.extent("i"), a, b, memory[workload.output.name], workload.epilogue, mapping
-        ).body()
+        return AddEmission(self.parameters, workload.extent("i"), a, b, result, workload.epilogue, mapping)
+
+    def _memory(self, workload: Workload, mapping: Mapping) -> list[HbmTensor]:
+        """Arguments, then the result."""
+        tensors = (*workload.inputs, workload.output)
+        guard = kernel_row_guard(workload, self.parameters.dim) if mapping.packing == "kernel_row" else 0
+        return place(((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors), guard_bytes=guard)
 
 
 def size_bytes(tensor: Tensor) -> int:

@@ -109,12 +109,16 @@ class ConvEmission:
             w = self._tile_weights * o_tiles
         return {"X": x, "W": w, "C": self.o_blocks * self.sums[0] * self.sums[1], "chunk": x_chunk}
 
+    @property
+    def demand(self) -> tuple[int, int]:
+        """Rows of the scratchpad and of the accumulator."""
+        t = self.mapping
+        return sum(self.rows[name] * t.slots(name) for name in "XW"), self.rows["C"] * t.slots("C")
+
     def body(self) -> Nodes:
         """Configuration, then the loops over tiles."""
         t, o = self.mapping, self.image.o
-        self.parameters.check_rows(
-            sum(self.rows[name] * t.slots(name) for name in "XW"), self.rows["C"] * t.slots("C"), str(t)
-        )
+        self.parameters.check_rows(*self.demand, str(t))
         self._check_pooling()
         dim, full = self.parameters.dim, self.epilogue.out_dtype == "int32"
         stationary = isa.WEIGHT_STATIONARY if t.dataflow == "ws" else isa.OUTPUT_STATIONARY

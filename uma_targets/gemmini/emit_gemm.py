@@ -74,6 +74,13 @@ class GemmEmission:
         )
 
     @property
+    def demand(self) -> tuple[int, int]:
+        """Rows of the scratchpad and of the accumulator."""
+        r, t = self.residency, self.mapping
+        spad = int(r.a_rows) * t.slots("A") + int(r.b_rows) * t.slots("B")
+        return spad, int(r.c_rows) * t.slots("C")
+
+    @property
     def m_outer(self) -> bool:
         return self.mapping.order[0] == "m"
 
@@ -87,10 +94,7 @@ class GemmEmission:
     def body(self) -> Nodes:
         """Configuration, then the loops over batch and tiles."""
         p, dim = self.problem, self.parameters.dim
-        self.parameters.check_rows(
-            int(self.residency.a_rows) * self.mapping.slots("A") + int(self.residency.b_rows) * self.mapping.slots("B"),
-            int(self.residency.c_rows) * self.mapping.slots("C"), str(self.mapping),
-        )
+        self.parameters.check_rows(*self.demand, str(self.mapping))
         stationary = isa.WEIGHT_STATIONARY if self.mapping.dataflow == "ws" else isa.OUTPUT_STATIONARY
         nodes: Nodes = [
             isa.config_ex(dataflow=stationary),

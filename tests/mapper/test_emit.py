@@ -1,0 +1,127 @@
+"""Emitted streams against NumPy: workload → mapping → stream → reference interpreter."""
+
+from __future__ import annotations
+
+import mapped
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from mapper.mapping import Mapping
+from mapper.workload import Epilogue, Pool, conv2d, gemm
+from oracle.assembly import parse, to_text
+from oracle.errors import MappingError
+from oracle.stream import Stream
+from uma_targets.gemmini.emit import GemminiEmitter
+
+PLAIN = Epilogue(True, 0.02, True, "int8")
+
+slow_ok = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+fewer = settings(slow_ok, max_examples=40)
+
+
+@pytest.mark.parametrize("dataflow", ["ws", "os"])
+def test_gemm_equals_numpy(dataflow: str) -> None:
+    @slow_ok
+    @given(mapped.gemms(dataflow))
+    def run(case: tuple) -> None:
+        workload, mapping, dim = case
+        mapped.check(workload, mapping, mapped.isa_of(dim))
+
+    run()
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("dataflow", ["ws", "os"])
+@pytest.mark.parametrize("packing", ["channels", "kernel_row"])
+def test_conv_equals_numpy(packing: str, dataflow: str, pooled: bool) -> None:
+    @fewer
+    @given(mapped.convs(packing, dataflow, pooled))
+    def run(case: tuple) -> None:
+        workload, mapping, dim = case
+        mapped.check(workload, mapping, mapped.isa_of(dim))
+
+    run()
+
+
+@slow_ok
+@given(mapped.additions())
+def test_addition_equals_numpy(case: tuple) -> None:
+    workload, mapping, dim = case
+    mapped.check(workload, mapping, mapped.isa_of(dim))
+
+
+def gemm_mapping(m: int, n: int, k: int) -> Mapping:
+    return Mapping("gemm", "ws", (("m", m), ("n", n), ("k", k)), ("m", "n"), (("A", "stream"), ("B", "stream")),
+                   (("A", 2), ("B", 2), ("C", 2)))
+
+
+def conv_mapping(oh: int, ow: int, o: int, dim: int) -> Mapping:
+    return Mapping("conv2d", "ws", (("oh", oh), ("ow", ow), ("o", o), ("c", dim)), ("p", "o"),
+                   (("X", "interleave"), ("W", "hoist")), (("X", 2), ("W", 1), ("C", 2)))
+
+
+@pytest.mark.parametrize("dim", [64, 256])
+def test_large_arrays(dim: int) -> None:
+    mapped.check(gemm(dim + 3, dim + 5, dim + 7, epilogue=PLAIN), gemm_mapping(dim, 2 * dim, dim), mapped.isa_of(dim))
+
+
+def test_pointwise_convolution_is_a_matrix_product() -> None:
+    workload = conv2d(2, 5, 3, 9, 11, 1, 1, epilogue=PLAIN)
+    mapped.check(workload, gemm_mapping(8, 8, 4), mapped.isa_of(4))
+
+
+def test_first_layer_of_an_image_network() -> None:
+    workload = conv2d(1, 20, 36, 3, 8, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3), epilogue=PLAIN)
+    mapping = Mapping("conv2d", "ws", (("oh", 2), ("ow", 18), ("o", 16), ("c", 16)), ("p", "o"),
+                      (("X", "stream"), ("W", "hoist")), (("X", 2), ("W", 1), ("C", 2)), packing="kernel_row")
+    mapped.check(workload, mapping, mapped.isa_of(16))
+
+
+def test_overlapping_pool_of_several_tiles() -> None:
+    pool = Pool(3, 2, (1, 1, 1, 1))
+    workload = conv2d(1, 24, 24, 8, 16, 3, 3, padding=(1, 1, 1, 1), epilogue=Epilogue(True, 0.02, True, "int8", pool))
+    mapped.check(workload, conv_mapping(4, 5, 16, 8), mapped.isa_of(8))
+
+
+def test_streams_stay_short() -> None:
+    """The length of a stream does not depend on the size of the layer."""
+    emitter = GemminiEmitter(mapped.isa_of(16, 16384, 1024).parameters)
+    small, large = (emitter.emit(gemm(s, s, s, epilogue=PLAIN), gemm_mapping(128, 64, 16)) for s in (256, 4096))
+    assert len(to_text(small).splitlines()) == len(to_text(large).splitlines()) < 50
+    conv = conv2d(1, 56, 56, 64, 64, 3, 3, padding=(1, 1, 1, 1), epilogue=PLAIN)
+    assert len(to_text(emitter.emit(conv, conv_mapping(4, 56, 32, 16))).splitlines()) < 400
+
+
+@pytest.mark.parametrize("dim", [4, 16])
+def test_text_of_an_emitted_stream_parses_back(dim: int) -> None:
+    emitter = GemminiEmitter(mapped.isa_of(dim).parameters)
+    workload = conv2d(1, 9, 9, 5, 7, 3, 3, padding=(1, 1, 1, 1), epilogue=PLAIN)
+    stream: Stream = emitter.emit(workload, conv_mapping(3, 9, 8, dim))
+    assert parse(to_text(stream)) == stream
+
+
+def test_scale_does_not_change_the_program() -> None:
+    emitter = GemminiEmitter(mapped.isa_of(8).parameters)
+    workloads = (gemm(20, 20, 20, epilogue=Epilogue(True, s, True, "int8")) for s in (0.5, 0.25))
+    one, other = (to_text(emitter.emit(w, gemm_mapping(8, 8, 8))) for w in workloads)
+    changed = [a for a, b in zip(one.splitlines(), other.splitlines(), strict=True) if a != b]
+    assert len(changed) == 1 and changed[0].startswith("config_st")
+
+
+@pytest.mark.parametrize(("mapping", "message"), [
+    (gemm_mapping(512, 512, 8),
+     r"needs \d+ rows of the accumulator \(dim 8\), which has 64: \d+ too many; smaller tiles"),
+    (conv_mapping(1, 1, 8, 8), r"a gemm cannot be emitted as conv2d"),
+])
+def test_mappings_that_do_not_fit(mapping: Mapping, message: str) -> None:
+    emitter = GemminiEmitter(mapped.isa_of(8, 128, 64).parameters)
+    with pytest.raises(MappingError, match=message):
+        emitter.emit(gemm(512, 512, 512, epilogue=PLAIN), mapping)
+
+
+def test_a_pool_without_elements_is_refused() -> None:
+    pool = Pool(2, 1, (2, 0, 0, 0))
+    workload = conv2d(1, 6, 6, 4, 4, 3, 3, epilogue=Epilogue(True, 0.02, True, "int8", pool))
+    with pytest.raises(MappingError, match=r"window of 2 with padding \(2, 0, 0, 0\)"):
+        GemminiEmitter(mapped.isa_of(8).parameters).emit(workload, conv_mapping(1, 1, 8, 8))

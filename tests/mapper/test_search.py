@@ -1,0 +1,209 @@
+"""Search: what it finds, against every candidate of small spaces; the spaces, the cost model and the cache of plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mapped
+import numpy as np
+import pytest
+
+from mapper import cache
+from mapper import search as search_module
+from mapper.search import Plan, exhaustive, forget, search
+from mapper.space import Table, divisions
+from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from oracle.errors import InputError, MappingError
+from uma_targets.gemmini.accelerator import GEMMINI
+from uma_targets.gemmini.emit import GemminiEmitter
+from uma_targets.gemmini.emit_conv import ConvEmission
+from uma_targets.gemmini.emit_gemm import GemmEmission
+
+PLAIN = Epilogue(True, 0.5, True, "int8")
+SMALL = {"dim": 4, "scratchpad_kib": 1, "accumulator_kib": 1}
+
+WORKLOADS = {
+    "gemm": gemm(40, 24, 36, epilogue=PLAIN),
+    "one": gemm(1, 1, 1, epilogue=PLAIN),
+    "batched": gemm(7, 9, 11, batch=3, epilogue=Epilogue(False, 1.0, False, "int32"), shared_b=False),
+    "primes": gemm(17, 13, 19, epilogue=PLAIN),
+    "conv": conv2d(1, 12, 12, 6, 10, 3, 3, padding=(1, 1, 1, 1), epilogue=PLAIN),
+    "strided": conv2d(2, 13, 11, 5, 7, 3, 2, stride=(2, 3), padding=(1, 0, 0, 1), epilogue=PLAIN),
+    "image": conv2d(1, 17, 17, 3, 8, 5, 5, stride=(2, 2), padding=(2, 2, 2, 2), epilogue=PLAIN),
+    "pooled": conv2d(1, 12, 12, 4, 8, 3, 3, padding=(1, 1, 1, 1),
+                     epilogue=Epilogue(True, 0.5, True, "int8", Pool(2, 2, (0, 0, 0, 0)))),
+    "add": add(1000, epilogue=Epilogue(False, 0.5, True, "int8")),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path))
+    forget()
+    yield tmp_path
+    forget()
+
+
+@pytest.mark.parametrize("dataflow", ["auto", "ws", "os"])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
+    workload = WORKLOADS[name]
+    options = {**SMALL, "scratchpad_kib": 4, "dataflow": dataflow}
+    plan = search(workload, GEMMINI, options)
+    if dataflow != "auto" and workload.kind != "add":
+        assert plan.mapping.dataflow == dataflow
+    mapped.check(workload, plan.mapping, GEMMINI.isa(options))
+    assert plan.timing.cycles >= workload.macs / 16
+    assert 1 <= plan.simulated <= 8 and plan.fitting <= plan.considered
+
+
+@pytest.mark.parametrize("name", ["gemm", "conv", "image"])
+def test_search_comes_close_to_the_best_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a space cut to some hundred candidates, all of which are simulated."""
+    configuration = GEMMINI.configure(SMALL)
+    space = type(configuration).space
+
+    def thinned(self: Any, workload: Workload) -> Any:
+        whole = space(self, workload)
+        tables = tuple(_thin(t, 40) for t in whole.tables)
+        return type(whole)(tables, whole.considered)
+
+    monkeypatch.setattr(type(configuration), "space", thinned)
+    plan = search(WORKLOADS[name], GEMMINI, SMALL, top_k=8, use_cache=False)
+    _, best = exhaustive(WORKLOADS[name], GEMMINI, SMALL)
+    assert plan.timing.cycles <= 1.15 * best
+
+
+def _thin(table: Table, count: int) -> Table:
+    keep = np.zeros(len(table), bool)
+    keep[np.linspace(0, len(table) - 1, min(count, len(table))).astype(int)] = True
+    return table.kept(keep)
+
+
+@pytest.mark.parametrize("name", ["gemm", "conv", "image"])
+def test_estimates_rank_like_simulations(name: str) -> None:
+    """Spearman's correlation over candidates from the whole range of estimates."""
+    configuration = GEMMINI.configure({"dim": 4})
+    estimated, mapping_of = configuration.space(WORKLOADS[name]).ranked()
+    order = np.argsort(estimated, kind="stable")
+    picked = order[np.unique(np.linspace(0, len(order) - 1, 24).astype(int))]
+    simulated = [search_module._simulate(WORKLOADS[name], configuration, mapping_of(int(i))).cycles for i in picked]
+    ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[picked], np.array(simulated))]
+    assert np.corrcoef(*ranks)[0, 1] > 0.5
+
+
+@pytest.mark.parametrize("dim", [4, 8, 16, 64])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, dim: int) -> None:
+    """Every candidate that is kept can be emitted, and a sample needs exactly the rows that the space says."""
+    configuration = GEMMINI.configure({"dim": dim})
+    workload = WORKLOADS[name]
+    emitter = configuration.emitter
+    assert isinstance(emitter, GemminiEmitter)
+    for table in configuration.space(workload).tables:
+        assert (table.spad_rows <= emitter.parameters.spad_rows).all()
+        assert (table.acc_rows <= emitter.parameters.acc_rows).all()
+        for i in np.unique(np.linspace(0, len(table) - 1, 12).astype(int)).tolist():
+            mapping = table.mapping(table.columns, i)
+            emission = emitter.emission(workload, mapping)
+            emitter.emit(workload, mapping)
+            if isinstance(emission, GemmEmission | ConvEmission):
+                assert emission.demand == (int(table.spad_rows[i]), int(table.acc_rows[i])), str(mapping)
+
+
+def test_search_is_deterministic_and_independent_of_name_and_scale() -> None:
+    first = search(WORKLOADS["conv"], GEMMINI, SMALL, use_cache=False)
+    other = conv2d(1, 12, 12, 6, 10, 3, 3, padding=(1, 1, 1, 1), epilogue=Epilogue(True, 0.25, True, "int8"), name="x")
+    second = search(other, GEMMINI, SMALL, use_cache=False)
+    assert (first.mapping, first.timing.cycles) == (second.mapping, second.timing.cycles)
+    assert second.stream.name == "x" == second.timing.stream
+
+
+def test_more_bandwidth_and_larger_arrays_are_not_slower() -> None:
+    workload = gemm(96, 96, 96, epilogue=PLAIN)
+    cycles = [search(workload, GEMMINI, o).timing.cycles for o in ({"dim": 4}, {"dim": 8}, {"dim": 16})]
+    assert cycles == sorted(cycles, reverse=True)
+    slow, fast = (search(workload, GEMMINI, {"dma_bus_bits": b}).timing.cycles for b in (32, 256))
+    assert fast <= slow
+
+
+def test_what_does_not_fit_says_demand_bound_and_gap() -> None:
+    options = {"dim": 16, "accumulator_kib": 4, "scratchpad_kib": 16}
+    workload = conv2d(1, 254, 254, 3, 16, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(3, 1, (0, 0, 0, 0))))
+    assert search(workload, GEMMINI, options).timing.cycles > 0
+    tiny = {"dim": 4, "scratchpad_kib": 1, "accumulator_kib": 1, "accumulator_banks": 1}
+    deep = conv2d(1, 64, 64, 4, 4, 60, 60, stride=(40, 40), epilogue=PLAIN)
+    message = r"none of \d+ mappings fits; .* rows of the scratchpad, which has 256 \(\d+ too few\)"
+    with pytest.raises(MappingError, match=message):
+        search(deep, GEMMINI, tiny)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"top_k": 0}, "top_k: expected a positive number of candidates, found 0"),
+    ({"objective": "joy"}, "objective: expected 'cycles', found 'joy'"),
+])
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        search(WORKLOADS["one"], GEMMINI, SMALL, **arguments)
+
+
+# the cache of plans
+
+
+def plans(directory: Path) -> list[Path]:
+    return sorted((directory / "plans").glob("*.json"))
+
+
+def same(a: Plan, b: Plan) -> bool:
+    return (a.mapping, a.stream, a.timing, a.considered) == (b.mapping, b.stream, b.timing, b.considered)
+
+
+def test_plans_are_kept_in_memory_and_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(WORKLOADS["primes"], GEMMINI, SMALL)
+    assert len(plans(own_cache)) == 1
+    monkeypatch.setattr(search_module, "_search", lambda *_: pytest.fail("searched again"))
+    assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
+    forget()
+    assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
+
+
+@pytest.mark.parametrize("damage", ["", "{", "null", "[]", '{"format": 1}', "truncate", "flip"])
+def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: str) -> None:
+    first = search(WORKLOADS["primes"], GEMMINI, SMALL)
+    (path,) = plans(own_cache)
+    text = path.read_text()
+    changed = text.replace('"dataflow": "ws"', '"dataflow": "os"').replace('"cycles": ', '"cycles": 1')
+    path.write_text({"truncate": text[: len(text) // 2], "flip": changed}.get(damage, damage))
+    forget()
+    assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
+    assert json.loads(path.read_text()) == json.loads(text)
+
+
+def test_other_options_and_workloads_have_plans_of_their_own(own_cache: Path) -> None:
+    search(WORKLOADS["primes"], GEMMINI, SMALL)
+    search(WORKLOADS["primes"], GEMMINI, {**SMALL, "dram_latency_cycles": 50})
+    search(WORKLOADS["one"], GEMMINI, SMALL)
+    assert len(plans(own_cache)) == 3
+
+
+def test_a_cache_that_cannot_be_written_or_is_off(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = own_cache / "file"
+    blocked.write_text("")
+    monkeypatch.setenv(cache.ENVIRONMENT, str(blocked))
+    assert search(WORKLOADS["one"], GEMMINI, SMALL).timing.cycles > 0
+    monkeypatch.setenv(cache.ENVIRONMENT, "")
+    assert cache.directory() is None
+    assert search(WORKLOADS["primes"], GEMMINI, SMALL).timing.cycles > 0
+    assert not plans(own_cache)
+
+
+def test_divisions_cut_into_equal_parts() -> None:
+    assert divisions(49, 16).tolist() == [1, 2, 4]
+    assert divisions(1, 16).tolist() == [1]
+    assert divisions(7, 1).tolist() == [1, 2, 3, 4, 7]
+    assert divisions(100, 1, 10).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    many = divisions(100_000, 16, limit=24)
+    assert len(many) <= 26 and many[0] == 1 and many[-1] == 6250
