@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -48,9 +48,8 @@ class OnnxGraph:
             group=groups,
         )
 
-    def batch_norm(self, x: str, scale: np.ndarray, shift: np.ndarray, mean: np.ndarray, var: np.ndarray,
-                   name: str) -> str:
-        parts = {"scale": scale, "shift": shift, "mean": mean, "var": var}
+    def batch_norm(self, x: str, parts: Mapping[str, np.ndarray], name: str) -> str:
+        """``parts`` are scale, shift, mean and variance, [c] each and in this order."""
         weights = [self.weight(f"{name}.{key}", value) for key, value in parts.items()]
         return self.node("BatchNormalization", [x, *weights], name)
 

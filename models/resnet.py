@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BRANCH_GAIN = 0.4
 """Gain of the last normalization of each residual branch: the stream grows slowly with depth."""
 BATCH_NORM_EPSILON = 1e-5
+NORM = ("scale", "shift", "mean", "var")
+"""Parts of a batch normalization, in ONNX's order."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,7 @@ def _assemble(net: ResNet, values: Mapping[str, np.ndarray], batch: int | str, f
             weight, bias = folded(c, values)
             return graph.conv(x, weight, bias, c.name, stride=c.stride, padding=c.padding)
         y = graph.conv(x, values[f"{c.name}.weight"], None, c.name, stride=c.stride, padding=c.padding)
-        norm = (values[f"{c.name}.{part}"] for part in ("scale", "shift", "mean", "var"))
-        return graph.batch_norm(y, *norm, name=f"{c.name}.norm")
+        return graph.batch_norm(y, {part: values[f"{c.name}.{part}"] for part in NORM}, f"{c.name}.norm")
 
     x = graph.input("image", (batch, net.channels, net.image, net.image))
     x = graph.relu(conv(x, stem(net)), "conv1.relu")

@@ -38,8 +38,8 @@ def info(name: str) -> TargetInfo:
 
 def _own(backend: "UMABackend") -> tuple[Option, ...]:
     """Attributes that the target declares beside the options of its accelerator."""
-    return tuple(Option(name, type(value), value, "attribute of the target")
-                 for name, value in backend.attributes.items())
+    return tuple(Option(name, type(value), value, "attribute of the target")  # type: ignore[arg-type]
+                 for name, value in backend.attributes.items() if value is not None)
 
 
 def _option(option: Option) -> dict[str, object]:
