@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
+from numba.extending import intrinsic
 
 jit = numba.njit(
     nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
@@ -26,3 +28,17 @@ def entry(function: Callable[..., Any]) -> Any:
     stamp = (max(f.st_mtime for f in files), sum(f.st_size for f in files))
     dispatcher._cache._cache_file._source_stamp = stamp
     return dispatcher
+
+
+@intrinsic
+def pointer(_context: Any, array: Any) -> Any:
+    """The address of an array's first element.
+
+    Inside of the engine arrays are bare pointers: a call passes a word instead of seven, and an index is not tested for
+    counting from the end.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen

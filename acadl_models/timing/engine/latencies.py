@@ -54,7 +54,18 @@ def simplify(expression: Expression, names: Names, bounds: Bounds) -> Node:
         return Num(expression.evaluate({}))
     if all(n in names and names[n].is_constant for n in expression.names):
         return Num(expression.evaluate({n: names[n].constant for n in expression.names}))
-    return _fold(expression.root, names, bounds)[0]
+    found = {n: names[n] for n in sorted(expression.names) if n in names}
+    variables = sorted(frozenset[str]().union(*(a.variables() for a in found.values())))
+    key = (expression.text, tuple(found.items()), tuple((v, bounds[v]) for v in variables))
+    if key not in _folded:
+        if len(_folded) > 4096:
+            _folded.clear()
+        _folded[key] = _fold(expression.root, found, bounds)[0]
+    return _folded[key]
+
+
+_folded: dict[object, Node] = {}
+"""Simplified expressions: the layers of a network ask for the same ones again and again."""
 
 
 def _fold(node: Node, names: Names, bounds: Bounds) -> tuple[Node, Range]:

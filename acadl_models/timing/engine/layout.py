@@ -62,13 +62,15 @@ TI_SIGNATURE, TI_ACCESSES, TI_ACCESS_COUNT, TI_LATENCIES, TI_LATENCY_COUNT, TI_S
     TA_STORES,  # list of TB records: one, or the banks
     TA_STORE_COUNT,
     TA_WORD,  # expression of the first word, or NONE where one storage holds the whole buffer
+    TA_WORD_AXIS,  # the deciding axis with the same expression, or NONE
+    TA_BANK_WORDS,  # words of each bank where all hold as many, else 0
     TA_RUNS, TA_RUN_COUNT,  # list of (first word, number of words) relative to the access
     TA_SPAN,  # words from the first to the last, both included
     TA_WORDS,  # distinct words
     TA_DATA_WIDTH,
     TA_ORDER,  # number among all accesses of the program
     TA_SIZE,
-) = range(15)
+) = range(17)
 """Access of an instruction of the program text."""
 
 READ, WRITE, ACCUMULATE = 0, 1, 2
@@ -135,6 +137,10 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_FREE,  # list of free slots
     M_OLDEST, M_YOUNGEST,  # instances in program order
     M_AGAIN,  # the next cycle has something to do
+    M_MOVES,  # instructions may move, start or be fetched in this cycle
+    M_MOVE_TIME,  # when they may next, without a completion before
+    M_SINCE,  # up to when the counters of fetch, stages and units are complete
+    M_STALLED,  # no fetch is under way although instructions are left
     M_ACTIVE,  # first slot never used so far
     M_FINISHED, M_FETCHED,
     M_FETCHES, M_FETCH_STALL,  # counters
@@ -144,7 +150,7 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     # where the parts of the machine lie
     M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK, M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
     M_SIZE,
-) = range(39)
+) = range(43)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -163,8 +169,9 @@ EVENT_ENTERED, EVENT_CROSSED, EVENT_LEFT = 1, 2, 4
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
 
-S_COUNT, S_HEAD, S_TAIL, S_STALL, S_HELD, S_SIZE = range(6)
-"""Stage: a list of instances linked by ``I_LINK``; cycles in which its head could have left; instances it held."""
+S_COUNT, S_HEAD, S_TAIL, S_STALLED, S_STALL, S_HELD, S_SIZE = range(7)
+"""Stage: a list of instances linked by ``I_LINK``; whether its head could leave; counters: cycles in which it could have
+left, instances it held."""
 
 (
     U_WAITING,  # the instance that waits for its dependences
@@ -175,9 +182,10 @@ S_COUNT, S_HEAD, S_TAIL, S_STALL, S_HELD, S_SIZE = range(6)
     U_LAST, U_UNGRANTED,  # its sequence number, its read requests without a slot
     U_QUEUED,  # requests of all instances inside without a slot
     U_NEXT,  # earliest end of a processing
-    U_TAKEN, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
+    U_DOING,  # the counter of the cycles up to the next change
+    U_TAKEN, U_IDLE, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
     U_SIZE,
-) = range(17)
+) = range(19)
 """Unit."""
 
 (
@@ -185,9 +193,10 @@ S_COUNT, S_HEAD, S_TAIL, S_STALL, S_HELD, S_SIZE = range(6)
     D_QUEUED, D_QUEUE_HEAD, D_QUEUE_TAIL,  # requests that wait, linked by R_LINK
     D_NEXT,  # earliest finish
     D_PORT_FREE,
+    D_SINCE,  # up to when QUEUE_CYCLES is complete
     D_READS, D_WRITES, D_BYTES_READ, D_BYTES_WRITTEN, D_BEATS, D_QUEUE_CYCLES,  # counters
     D_SIZE,
-) = range(15)
+) = range(16)
 """Storage."""
 
 (

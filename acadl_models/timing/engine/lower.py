@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from acadl_models.timing.engine.latencies import Names, arguments, compile_laten
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.periods import Periods
 from acadl_models.timing.engine.windows import Pattern, beats, runs, words
-from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, evaluate_latency, latency_fault
+from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, fetch_cycles, latency_fault
 from oracle.affine import Affine, Atom, Div
 from oracle.errors import GraphError
 
@@ -58,9 +58,11 @@ class _Lowering:
         self.units = graph.functional_units
         placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
         self.storages = tuple(s for s in graph.storages if s.name in placed and isinstance(s, MemoryInterface))
+        self.storage_numbers = {s.name: k for k, s in enumerate(self.storages)}
         self.data: list[int] = [0] * H_SIZE
         self.loops: list[StaticLoop] = []
         self.loops_around: list[tuple[str, ...]] = []
+        self.loop_statics: dict[str, tuple[int, int]] = {}
         self.statics: list[StaticInstruction] = []
         self.around: list[tuple[str, ...]] = []
         self.code: list[int] = []
@@ -89,8 +91,10 @@ class _Lowering:
             self.loops.append(node)
             self.loops_around.append(around)
             self.code += [OP_LOOP, number]
+            first = len(self.statics)
             if len(node.values) and self._walk(node.body, (*around, node.var)):
                 self.code += [OP_BACK, number]
+                self.loop_statics[node.var] = first, len(self.statics)
             else:
                 del self.loops[number:], self.loops_around[number:], self.code[begin:]
         return len(self.statics) > before
@@ -251,6 +255,8 @@ class _Lowering:
 
     def _value_or_program(self, static: int, expression: Expression, names: Names, least: int, where: str) -> int:
         """The value, or ``-1 - position`` of a program where it varies or is an error when it is used."""
+        if isinstance(expression.root, Num) and expression.root.value >= least:
+            return expression.root.value
         owner = LatencyOwner(where, expression, self.statics[static].node.mnemonic, least)
         try:
             root = simplify(expression, names, self.bounds)
@@ -273,6 +279,10 @@ class _Lowering:
             record[TA_PATTERNS] = self._put([self._pattern(e.shapes[a]) for a in e.axes])
             record[TA_STORES], record[TA_STORE_COUNT] = self._bank_table(static, e), len(banks)
             record[TA_WORD] = self._expression(e.word) if len(banks) > 1 else NONE
+            same = (column for column, axis in enumerate(e.axes) if e.offsets[axis] == e.word)
+            record[TA_WORD_AXIS] = next(same, NONE) if e.conflict_class != NONE else NONE
+            sizes = {(b.stop or 0) - b.start for b in banks}
+            record[TA_BANK_WORDS] = sizes.pop() if len(sizes) == 1 else 0
             shape_runs = runs(e.word_shape) if len(banks) > 1 else ()
             record[TA_RUNS], record[TA_RUN_COUNT] = self._put(v for r in shape_runs for v in r), len(shape_runs)
             record[TA_SPAN], record[TA_WORDS] = e.word_shape.span + 1, words(e.word_shape)
@@ -284,82 +294,86 @@ class _Lowering:
 
     def _bank_table(self, static: int, e: Entry) -> int:
         records: list[int] = []
+        count = words(e.word_shape)
         for bank in e.plan.banks:
-            number = next(k for k, s in enumerate(self.storages) if s.name == bank.storage)
+            number = self.storage_numbers[bank.storage]
             storage = self.storages[number]
-            attribute = "read_latency" if e.kind == READ else "write_latency"
-            names = {n: v for n, v in self.names[static].items() if n not in ("words", "bytes")}
-            if len(e.plan.banks) == 1:
-                count = words(e.word_shape)
-                names |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}
-            expression = parse(getattr(storage, attribute))
-            latency = self._value_or_program(static, expression, names, 1, f"{storage}: {attribute}")
+            latency = self._request_latency(static, e, storage, count if len(e.plan.banks) == 1 else None)
             records += [number, bank.start, bank.stop or 0, beats(e.word_shape, storage.port_width), latency]
         return self._put(records)
+
+    def _request_latency(self, static: int, e: Entry, storage: MemoryInterface, count: int | None) -> int:
+        """Latency of the requests of an access; ``count``: their words, where all have as many."""
+        attribute = "read_latency" if e.kind == READ else "write_latency"
+        expression = parse(getattr(storage, attribute))
+        names: Names = {}
+        if expression.names:
+            names = {n: v for n, v in self.names[static].items() if n not in ("words", "bytes")}
+            if count is not None:
+                names |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}
+        return self._value_or_program(static, expression, names, 1, f"{storage}: {attribute}")
 
     # --- loops -------------------------------------------------------------------------------------------------
     def _loop_tables(self, entries: list[Entry], met: Array) -> None:
         periods = Periods({loop.var: loop.values.step for loop in self.loops})
-        last = self.data[H_MAX_AXES]
+        firsts = np.searchsorted([e.static for e in entries], range(len(self.statics) + 1)).tolist()
         records: list[int] = []
         for number, loop in enumerate(self.loops):
-            below = [e for e in entries if loop.var in self.around[e.static]]
-            period, shifts = self._shifts(loop, below, periods, len(entries))
-            places = self.places
-            clashes = [(places[a], places[b]) for a, b in _clashes(below, met, shifts)] if period else []
-            moving = [places[e.order] for e in below if len(e.plan.banks) > 1 and shifts[e.order, last]]
-            dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
-            around = self.loops_around[number]
-            record = [0] * TL_SIZE
-            record[TL_START], record[TL_STEP], record[TL_EXTENT] = loop.values.start, loop.values.step, len(loop.values)
-            record[TL_BODY], record[TL_END] = self._body(number)
-            record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
-            record[TL_PERIOD] = period if 2 * period < len(loop.values) else 0
-            record[TL_REPEATS], record[TL_SHIFTS] = period, self._put(shifts.reshape(-1).tolist())
-            record[TL_PARENT] = self.values[around[-1]] if around else NONE
-            record[TL_WATCHED] = int(_size(loop) >= LEAST_BODY * len(loop.values))
-            record[TL_FIRST_ACCESS] = below[0].order if below else 0
-            record[TL_ACCESS_COUNT] = len(below)
-            record[TL_HISTORY] = self.data[H_HISTORIES]
-            self.data[H_HISTORIES] += int(record[TL_PERIOD] > 0)
-            record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(v for pair in clashes for v in pair), len(clashes)
-            record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
-            records += record
+            first, last = (firsts[s] for s in self.loop_statics[loop.var])
+            records += self._loop_record(number, loop, entries[first:last], met[first:last, first:last], periods)
         self.data[H_LOOP_TABLE] = self._put(records)
         self.data[H_PLACES] = self._put(self.places)
+
+    def _loop_record(
+        self, number: int, loop: StaticLoop, below: list[Entry], met: Array, periods: Periods
+    ) -> list[int]:
+        extent, around = len(loop.values), self.loops_around[number]
+        period, shifts = self._shifts(loop, below, periods)
+        whole = np.zeros((len(self.places), shifts.shape[1]), np.int64)
+        first = below[0].order if below else 0
+        whole[first : first + len(below)] = shifts
+        clashes = _clashes(met, shifts[:, :-1]) if 0 < 2 * period < extent else []
+        moving = [self.places[e.order] for e, s in zip(below, shifts[:, -1].tolist()) if s]
+        dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
+        record = [0] * TL_SIZE
+        record[TL_START], record[TL_STEP], record[TL_EXTENT] = loop.values.start, loop.values.step, extent
+        record[TL_BODY], record[TL_END] = self._body(number)
+        record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
+        record[TL_PERIOD] = period if 2 * period < extent else 0
+        record[TL_REPEATS], record[TL_SHIFTS] = period, self._put(whole.reshape(-1).tolist())
+        record[TL_PARENT] = self.values[around[-1]] if around else NONE
+        record[TL_WATCHED] = int(_size(loop) >= LEAST_BODY * extent)
+        record[TL_FIRST_ACCESS], record[TL_ACCESS_COUNT] = first, len(below)
+        places = [self.places[first + k] for pair in clashes for k in pair]
+        record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(places), len(clashes)
+        record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
+        record[TL_HISTORY] = self.data[H_HISTORIES]
+        self.data[H_HISTORIES] += int(record[TL_PERIOD] > 0)
+        return record
 
     def _body(self, number: int) -> tuple[int, int]:
         """Program positions of the first operation and of the back edge of a loop."""
         pairs = list(zip(self.code[::2], self.code[1::2]))
         return pairs.index((OP_LOOP, number)) + 1, pairs.index((OP_BACK, number))
 
-    def _shifts(self, loop: StaticLoop, below: list[Entry], periods: Periods, count: int) -> tuple[int, Array]:
+    def _shifts(self, loop: StaticLoop, below: list[Entry], periods: Periods) -> tuple[int, Array]:
         """The smallest period of everything below a loop, and how far each axis and word moves in it.
 
         The period is 0 where a latency below the loop never repeats.
         """
         last = self.data[H_MAX_AXES]
         found = []
-        for e in below:
+        for row, e in enumerate(below):
             places = [(column, e.offsets[axis]) for column, axis in enumerate(e.axes)]
             places += [(last, e.word)] if len(e.plan.banks) > 1 else []
-            found += [(e.order, column, periods.of(x, loop.var)) for column, x in places if not x.is_constant]
+            found += [(row, column, periods.of(x, loop.var)) for column, x in places if x.terms]
         latencies = [periods.of(x, loop.var) for around, x in self.arguments if loop.var in around]
         period = math.lcm(*(p.iterations for _, _, p in found), *(p.iterations for p in latencies))
-        table = np.zeros((count, last + 1), np.int64)
-        for order, column, p in found:
-            table[order, column] = p.shift * (period // p.iterations)
+        table = np.zeros((len(below), last + 1), np.int64)
+        for row, column, p in found:
+            if p.shift:
+                table[row, column] = p.shift * (period // p.iterations)
         return (0 if any(p.shift for p in latencies) else period), table
-
-
-def fetch_cycles(program: Program) -> int:
-    """Cycles of a fetch."""
-    unit, memory = program.graph.instruction_memory(program.fetch)
-    assert isinstance(memory, MemoryInterface)
-    size = {"words": memory.port_width, "bytes": -(-memory.port_width * memory.data_width // 8)}
-    values = {**program.parameters, **size}
-    read = evaluate_latency(program.graph, f"{memory}: read_latency", parse(memory.read_latency), values, 1, "fetch")
-    return read + evaluate_latency(program.graph, f"{unit}: latency", unit.latency_of("*"), values, 0, "fetch")
 
 
 def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:
@@ -373,16 +387,16 @@ def _size(node: StaticNode) -> int:
     return len(node.values) * sum(map(_size, node.body)) if isinstance(node, StaticLoop) else 1
 
 
-def _clashes(below: list[Entry], met: Array, shifts: Array) -> list[tuple[int, int]]:
+def _clashes(met: Array, shifts: Array) -> list[tuple[int, int]]:
     """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
-    orders = np.array([e.order for e in below], dtype=np.int64)
-    apart = (shifts[orders][:, None, :-1] != shifts[orders][None, :, :-1]).any(axis=2)
-    pairs = np.argwhere(apart & (met[np.ix_(orders, orders)] != 0))
-    return [(int(orders[a]), int(orders[b])) for a, b in pairs if a <= b]
+    if (shifts == shifts[:1]).all():
+        return []
+    apart = (shifts[:, None, :] != shifts[None, :, :]).any(axis=2)
+    return [(int(a), int(b)) for a, b in np.argwhere(apart & (met != 0)) if a <= b]
 
 
 def _bounds(values: range) -> tuple[int, int]:
     return min(values[0], values[-1]), max(values[0], values[-1])
 
 
-__all__ = ["LatencyOwner", "Lowered", "Mapping", "bad_latency", "lower"]
+__all__ = ["LatencyOwner", "Lowered", "bad_latency", "lower"]

@@ -69,16 +69,26 @@ def end_requests(t, m, now):
 
 
 @jit
+def settle_queue(m, store, now):
+    """Complete the counter of waiting requests before their number changes."""
+    m[store + D_QUEUE_CYCLES] += m[store + D_QUEUED] * (now - m[store + D_SINCE])
+    m[store + D_SINCE] = now
+
+
+@jit
 def grant_queued(t, m, store, number, now):
     """The request at the head of a storage's FIFO gets a slot."""
     request = m[store + D_QUEUE_HEAD]
     m[store + D_QUEUE_HEAD] = m[request + R_LINK]
+    settle_queue(m, store, now)
     m[store + D_QUEUED] -= 1
     slot = m[request + R_OWNER]
     unit = m[slot + I_UNIT]
     m[unit + U_QUEUED] -= 1
     if m[request + R_IS_READ] == 1 and m[unit + U_LAST] == m[slot + I_SEQ]:
         m[unit + U_UNGRANTED] -= 1
+    if m[unit + U_QUEUED] == 0 or m[unit + U_UNGRANTED] == 0:
+        m[M_MOVES] = 1
     grant(t, m, store, number, request, now)
 
 
@@ -121,9 +131,12 @@ def issue(t, m, slot, first, end, now):
             m[m[store + D_QUEUE_TAIL] + R_LINK] = request
         m[request + R_LINK] = NONE
         m[store + D_QUEUE_TAIL] = request
+        settle_queue(m, store, now)
         m[store + D_QUEUED] += 1
         waiting += 1
-    m[m[slot + I_UNIT] + U_QUEUED] += waiting
+    if waiting > 0:
+        m[m[slot + I_UNIT] + U_QUEUED] += waiting
+        m[M_MOVES] = 1
     return waiting
 
 
@@ -224,6 +237,7 @@ def finish(t, m, slot, now):
     m[M_FREE] = slot
     m[M_FINISHED] += 1
     m[M_LATEST] = now
+    m[M_MOVES] = 1
 
 
 @jit
@@ -245,6 +259,7 @@ def append_fetched(t, m):
     m[M_FETCHED] += m[M_FETCH_COUNT]
     m[M_STEPPED] += m[M_FETCH_COUNT]
     m[M_FETCH_END] = NONE
+    m[M_MOVES] = 1
 
 
 # --- phase 2: forwarding ---------------------------------------------------------------------------------------
@@ -419,45 +434,59 @@ def fetch(t, m):
 @jit
 def next_time(t, m):
     """The next cycle in which anything can happen; ``FOREVER`` if nothing can."""
-    now = m[M_TIME]
-    after = m[M_FETCH_END] if m[M_FETCH_END] != NONE else FOREVER
-    if m[M_AGAIN] == 1:
-        m[M_AGAIN] = 0
-        after = now + 1
+    after = m[M_MOVE_TIME]
+    if m[M_FETCH_END] != NONE:
+        after = min(after, m[M_FETCH_END])
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         after = min(after, m[store + D_NEXT])
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         after = min(after, m[unit + U_NEXT])
-        if m[unit + U_READY] > now:
-            after = min(after, m[unit + U_READY])
-    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
-        if m[stage + S_COUNT] > 0 and m[m[stage + S_HEAD] + I_LEAVE] > now:
-            after = min(after, m[m[stage + S_HEAD] + I_LEAVE])
     return after
 
 
 @jit
-def count_cycles(t, m, cycles):
-    """Add the cycles until the next event to the counters of what units, stages and storages are doing."""
-    now = m[M_TIME]
-    if m[M_FETCH_END] == NONE and m[M_LEFT] > 0:
-        m[M_FETCH_STALL] += cycles
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        m[store + D_QUEUE_CYCLES] += m[store + D_QUEUED] * cycles
+def settle_counters(t, m):
+    """Add the cycles since the last change to the counters of what fetch, stages and units were doing."""
+    cycles = m[M_TIME] - m[M_SINCE]
+    m[M_SINCE] = m[M_TIME]
+    m[M_FETCH_STALL] += m[M_STALLED] * cycles
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
-        if m[stage + S_COUNT] > 0 and m[m[stage + S_HEAD] + I_LEAVE] <= now:
-            m[stage + S_STALL] += cycles
+        m[stage + S_STALL] += m[stage + S_STALLED] * cycles
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        m[unit + m[unit + U_DOING]] += cycles
+
+
+@jit
+def look_ahead(t, m):
+    """What fetch, stages and units do from now on, and when instructions may move next without a completion before."""
+    now = m[M_TIME]
+    after = now + 1 if m[M_AGAIN] == 1 else FOREVER
+    m[M_STALLED] = int(m[M_FETCH_END] == NONE and m[M_LEFT] > 0)
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        m[stage + S_STALLED] = 0
+        if m[stage + S_COUNT] > 0:
+            leave = m[m[stage + S_HEAD] + I_LEAVE]
+            if leave > now:
+                after = min(after, leave)
+            else:
+                m[stage + S_STALLED] = 1
     for number in range(t[H_UNITS]):
         unit = m[M_UNITS] + number * U_SIZE
-        if m[unit + U_WAITING] != NONE:
-            m[unit + U_DEPENDENCY] += cycles
-        elif t[t[H_UNIT_TABLE] + number * TU_SIZE + TU_PIPELINED] == 1:
-            if now < m[unit + U_READY]:
-                m[unit + U_BUSY] += cycles
-            elif not unit_ready(t, m, number, now):
-                m[unit + U_STORAGE] += cycles
-        elif m[unit + U_COUNT] > 0:
-            if m[unit + U_QUEUED] > 0:
-                m[unit + U_STORAGE] += cycles
-            else:
-                m[unit + U_BUSY] += cycles
+        m[unit + U_DOING] = doing(t, m, number, unit, now)
+        if m[unit + U_READY] > now:
+            after = min(after, m[unit + U_READY])
+    m[M_MOVE_TIME] = after
+
+
+@jit
+def doing(t, m, number, unit, now):
+    """The counter of what a unit does after the phases of a cycle."""
+    if m[unit + U_WAITING] != NONE:
+        return U_DEPENDENCY
+    if t[t[H_UNIT_TABLE] + number * TU_SIZE + TU_PIPELINED] == 1:
+        if now < m[unit + U_READY]:
+            return U_BUSY
+        return U_IDLE if unit_ready(t, m, number, now) else U_STORAGE
+    if m[unit + U_COUNT] == 0:
+        return U_IDLE
+    return U_STORAGE if m[unit + U_QUEUED] > 0 else U_BUSY

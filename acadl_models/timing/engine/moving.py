@@ -51,6 +51,7 @@ def move_machine(t, m, cycles, instances):
             m[unit + U_LAST] += instances
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         m[store + D_PORT_FREE] += cycles
+        m[store + D_SINCE] += cycles
         if m[store + D_NEXT] != FOREVER:
             m[store + D_NEXT] += cycles
 

@@ -26,10 +26,19 @@ class Periods:
     def __init__(self, steps: Mapping[str, int]) -> None:
         self.steps = steps
         self._atoms: dict[tuple[Atom, str], Period] = {}
+        self._expressions: dict[tuple[Affine, str], Period] = {}
 
     def of(self, expression: Affine, variable: str) -> Period:
         """The period of ``expression`` along the loop over ``variable``."""
+        key = (expression, variable)
+        if key not in self._expressions:
+            self._expressions[key] = self._of(expression, variable)
+        return self._expressions[key]
+
+    def _of(self, expression: Affine, variable: str) -> Period:
         parts = [(self._atom(atom, variable), c) for atom, c in expression.terms]
+        if len(parts) == 1:
+            return Period(parts[0][0].iterations, parts[0][0].shift * parts[0][1])
         iterations = math.lcm(*(p.iterations for p, _ in parts))
         return Period(iterations, sum(c * p.shift * (iterations // p.iterations) for p, c in parts))
 

@@ -228,21 +228,26 @@ def make_requests(t, m, slot, record):
                     add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])
                     count += 1
             else:
-                count = split_request(t, m, slot, count, access)
+                count = split_request(t, m, slot, k, count, access)
         if is_read:
             m[slot + I_READS] = count
     m[slot + I_REQUESTS] = count
 
 
 @jit
-def split_request(t, m, slot, count, access):
+def split_request(t, m, slot, k, count, access):
     """Requests of an access to banks: one for each bank that holds a part."""
-    first = value_of(t, m, t[access + TA_WORD])
+    axis = t[access + TA_WORD_AXIS]
+    node = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
+    first = value_of(t, m, t[access + TA_WORD]) if axis == NONE else m[node + A_OFFSETS + axis]
     last = first + t[access + TA_SPAN]
-    for b in range(t[access + TA_STORE_COUNT]):
+    size = t[access + TA_BANK_WORDS]
+    for b in range(first // size if size > 0 else 0, t[access + TA_STORE_COUNT]):
         bank = t[access + TA_STORES] + b * TB_SIZE
         low, high = t[bank + TB_FIRST], t[bank + TB_END]
-        if last <= low or first >= high:
+        if last <= low:
+            break
+        if first >= high:
             continue
         if low <= first and last <= high:
             add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])

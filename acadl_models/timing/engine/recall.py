@@ -202,6 +202,9 @@ def apply(t, m, h, loop, begin, end, words):
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
     m[M_SEQ] += instances
+    m[M_SINCE] += cycles
+    if m[M_MOVE_TIME] != FOREVER:
+        m[M_MOVE_TIME] += cycles
     if m[M_FETCH_END] != NONE:
         m[M_FETCH_END] += cycles
     m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]

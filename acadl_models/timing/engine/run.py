@@ -75,10 +75,11 @@ def new_machine(t: Array) -> Array:
         view[:, empty] = NONE
     units = m[m[M_UNITS] : m[M_UNITS] + sizes[M_UNITS]].reshape(-1, U_SIZE)
     units[:, U_NEXT] = FOREVER
+    units[:, U_DOING] = U_IDLE
     stores = m[m[M_STORES] : m[M_STORES] + sizes[M_STORES]].reshape(-1, D_SIZE)
     stores[:, D_NEXT] = FOREVER
     m[[M_FETCH_END, M_FREE, M_OLDEST, M_YOUNGEST]] = NONE
-    m[M_LEFT] = t[H_TOTAL]
+    m[M_LEFT], m[M_MOVE_TIME] = t[H_TOTAL], FOREVER
     return m
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.machine import settle_queue
 from acadl_models.timing.engine.moving import copy, equal, is_active, is_inside, move_instance, move_machine, remember_machine
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
@@ -29,6 +30,8 @@ LONGEST_WAIT = 256
 @jit
 def look_back(t, m, h):
     """At loop events: compare with earlier states, and skip what is proven to repeat as long as anything is."""
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        settle_queue(m, store, m[M_TIME])
     while skip_one(t, m, h):
         pass
     m[M_EVENT] = 0
@@ -252,6 +255,9 @@ def multiply(t, m, h, old, loop, record, distance, times):
     multiply_counters(t, m, h, old, times)
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
+    m[M_SINCE] += cycles
+    if m[M_MOVE_TIME] != FOREVER:
+        m[M_MOVE_TIME] += cycles
     if m[M_FETCH_END] != NONE:
         m[M_FETCH_END] += cycles
     m[M_LEFT] -= instances
