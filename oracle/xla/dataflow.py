@@ -143,13 +143,14 @@ class Dataflow:
         for item, around in writes(loop, q.buffer):
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
             found = match(item.window, at.known, unknown, q.address, q.ranges)
-            if found is None:
-                continue
-            if found.partial is not None:
-                return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
-            hits.append((item, around, found))
+            if found is not None:
+                hits.append((item, around, found))
         if not hits:
             return at.back()
+        partial = [found.partial for _, _, found in hits if found.partial is not None]
+        if partial:
+            best = min(partial, key=Constraint.rank)
+            return self.split(q, best, lambda part, names: self.find(part, at.renamed(names)))
         if all(item.write.kind == "accumulate" for item, _, _ in hits):
             if len(hits) > 1 and not self.reassociate and not is_integer(hits[0][0].write.type.dtype):
                 raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")

@@ -29,6 +29,10 @@ class Constraint:
     low: int
     high: int
 
+    def rank(self) -> tuple[int, bool]:
+        """The order in which conditions are best met: those on few variables first."""
+        return len(self.form.variables()), not self.form.is_linear
+
 
 @dataclass(frozen=True)
 class Match:
@@ -198,14 +202,14 @@ def _descend(
 
 
 def _judge(digits: dict[str, Affine], constraints: list[Constraint], ranges: Ranges) -> Match | None:
-    partial: Constraint | None = None
+    partial: list[Constraint] = []
     for c in constraints:
         low, high = exact_range(c.form, ranges)
         if high < c.low or low > c.high:
             return None
-        if partial is None and (low < c.low or high > c.high):
-            partial = c
-    return Match(digits, partial)
+        if low < c.low or high > c.high:
+            partial.append(c)
+    return Match(digits, min(partial, key=Constraint.rank, default=None))
 
 
 def exact_range(form: Affine, ranges: Ranges) -> Range:

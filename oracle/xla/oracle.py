@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -13,13 +14,17 @@ from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
 from oracle.xla.loops import LoopRunner
-from oracle.xla.lower import Lowering
+from oracle.xla.expr import Expr, Extreme, Sum, children
+from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import NUMPY
 from oracle.xla.raising import Raised, raise_stream
 
 CACHED = 256
 """How many oracles are kept in memory."""
+
+CONTRACTIONS = 64
+"""Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,12 @@ class Oracle:
             for t, ops in zip(self.results, operations, strict=True)))
 
 
+def count_contractions(e: Expr) -> int:
+    """How many contractions the lowering of ``e`` makes, where none are shared."""
+    times = math.prod(n for _, n in e.variables) if isinstance(e, Extreme) else 1
+    return isinstance(e, Sum) + (times if times <= UNROLL else 1) * sum(count_contractions(c) for c in children(e))
+
+
 def _show(shape: tuple[int, ...], dtype: str) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
@@ -178,7 +189,11 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
     if not raising:
         return Oracle(stream, None, "raising is switched off", reassociate)
     try:
-        return Oracle(stream, raise_stream(stream, reassociate=reassociate), "", reassociate)
+        raised = raise_stream(stream, reassociate=reassociate)
+        contractions = sum(count_contractions(r.value) for r in raised)
+        if contractions > CONTRACTIONS:
+            raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
+        return Oracle(stream, raised, "", reassociate)
     except Unraisable as reason:
         return Oracle(stream, None, str(reason), reassociate)
     except RecursionError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from oracle.affine import Affine
 from oracle.xla.build import conjunction, narrow, substitute, within
 from oracle.xla.expr import (
-    Const, Constraint, Expr, Guarded, Leaf, Ranges, Sum, Switch, bound_ranges, children, forms, is_axis, remake,
+    Const, Constraint, Expr, Guarded, Leaf, Let, Ranges, Sum, Switch, bound_ranges, children, forms, is_axis, remake,
     same_kind, walk,
 )
 
@@ -62,7 +62,7 @@ class _Join:
         own = [self._form(f, g) for f, g in zip(forms(a), forms(b), strict=True)]
         if None in own:
             return None
-        inner = replace(self, in_a={**self.in_a, **bound_ranges(a)}, in_b={**self.in_b, **bound_ranges(b)})
+        inner = replace(self, in_a=_inside(a, self.in_a), in_b=_inside(b, self.in_b))
         parts = [inner.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
         return None if None in parts else remake(a, [f for f in own if f], [p for p in parts if p is not None])
 
@@ -119,6 +119,12 @@ class _Join:
             return (form + Affine.variable(self.variable) * times,
                     None if low is None else low + shift, None if high is None else high + shift)
         return c
+
+
+def _inside(e: Expr, ranges: Ranges) -> Ranges:
+    """``ranges`` and those of the variables that a node binds."""
+    named = {v: form.range(ranges) for v, form in e.variables} if isinstance(e, Let) else bound_ranges(e)
+    return {**ranges, **named} if named else ranges
 
 
 def _agree(c: Constraint, other: Constraint | None) -> bool:
