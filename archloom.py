@@ -83,7 +83,9 @@ def quantize(
     return quantize_model(model, calibration)
 
 
-def compile(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "CompiledNetwork":
+def compile(
+    model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any
+) -> "CompiledNetwork":
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
     from tvm_backend.executable import build
 

@@ -53,6 +53,7 @@ def main() -> None:
 
     say(start, f"compiling for Gemmini {args.dim}×{args.dim}")
     network = archloom.compile(model, target="gemmini", options={"dim": args.dim})
+    network.prepare()
 
     say(start, f"running {len(split.test_images)} test digits on the accelerator's bit-exact model")
     accuracies = Accuracies(

@@ -103,6 +103,7 @@ def check(
 
     given = _batches(model, inputs, count)
     exe = build(model, target, options, progress=progress)
+    exe.prepare(progress)
     found: list[list[np.ndarray]] = []
     layers: tuple[LayerCheck, ...] = ()
     for batch in given:
