@@ -49,7 +49,9 @@ def streams() -> tuple[Any, dict[str, Any]]:
         found[f"gemm {m}x{n}x{k}"] = resolve(stream, isa)
     for size, c, o, kernel, stride in CONVS:
         pad = kernel // 2
-        work = conv2d(1, size, size, c, o, kernel, kernel, stride=(stride, stride), padding=(pad,) * 4, epilogue=epilogue)
+        work = conv2d(
+            1, size, size, c, o, kernel, kernel, stride=(stride, stride), padding=(pad,) * 4, epilogue=epilogue
+        )
         mapping = Mapping(
             "conv2d", "ws", (("oh", 7), ("ow", 14), ("o", 64), ("c", 32)), ("oh", "ow", "o"),
             (("X", "stream"), ("W", "stream")), (("X", 2), ("W", 2), ("C", 2)),

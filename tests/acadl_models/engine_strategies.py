@@ -24,14 +24,28 @@ from acadl_models.acadl import (
     generate,
 )
 from oracle.affine import Affine
-from oracle.resolved import Buffer, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, TensorType, Window, WindowDim, Write
+from oracle.resolved import (
+    Buffer,
+    Read,
+    ResolvedInstr,
+    ResolvedLoop,
+    ResolvedNode,
+    ResolvedStream,
+    TensorType,
+    Window,
+    WindowDim,
+    Write,
+)
 
 MNEMONICS = ("alpha", "beta", "gamma", "delta")
 ROWS = 24
 """Rows of each buffer: few, so that accesses meet."""
 
 COLUMNS = 4
-LATENCIES: tuple[int | str, ...] = (1, 1, 2, 3, 7, "1 + a % 3", "rows", "2 if a else 1", "max(rows, 2) - 1", "1 + (a > 3)")
+LATENCIES: tuple[int | str, ...] = (
+    1, 1, 2, 3, 7, "1 + a % 3", "rows", "2 if a else 1", "max(rows, 2) - 1", "1 + (a > 3)",
+    "dim if a >= 0 or rows > 2 else a", "1 + (not a) + (a > 1 and rows < 3)", "cdiv(a + 1, 2)",
+)  # fmt: skip
 STORAGE_LATENCIES: tuple[int | str, ...] = (1, 1, 2, 5, "words", "1 + bytes // 8", "1 + a % 2")
 
 
@@ -120,8 +134,9 @@ def _unit(r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storag
     in_flight = r.randint(1, 4) if interval is not None else 1
     memory = name == "unit00" or r.random() < 0.85
     kind = MemoryAccessUnit if memory else FunctionalUnit
-    unit = kind(name, to_process=mnemonics, latency=latency if memory else max(1, latency) if isinstance(latency, int) else latency,
-                interval=interval, in_flight=in_flight)  # fmt: skip
+    if not memory and latency == 0:
+        latency = 1
+    unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight)
     ACADLEdge(stage, unit, CONTAINS)
     for storage in storages:
         if memory or isinstance(storage, RegisterFile):
@@ -206,7 +221,7 @@ class _StreamMaker:
             term = term % r.randint(2, 4) if kind == 0 else term // r.randint(2, 3) if kind == 1 else term
             total = total + term * r.choice((1, 1, 2, 4, -1))
         low, high = total.range({x.var: _bounds(x) for x in around})
-        return total if 0 <= low and high < size else total % size
+        return total if low >= 0 and high < size else total % size
 
 
 def _bounds(loop: ResolvedLoop) -> tuple[int, int]:

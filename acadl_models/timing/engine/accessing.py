@@ -22,7 +22,8 @@ KINDS = {"read": READ, "write": WRITE, "accumulate": ACCUMULATE}
 class Entry:
     """One access of one instruction of the program text.
 
-    ``offsets`` and ``shapes`` have one entry for each axis; ``word`` and ``word_shape`` are the same for word addresses. ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
+    ``offsets`` and ``shapes`` have one entry for each axis; ``word`` and ``word_shape`` are those of word addresses.
+    ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
     """
 
     order: int

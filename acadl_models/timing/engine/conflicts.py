@@ -1,14 +1,16 @@
 """Jitted: whether two accesses touch a common element, and whether an instance must wait for an earlier one.
 
-Along each axis an access touches ``offset + sum(stride * index)``. Two of them meet where ``offset_a + a = offset_b + b``
-for some sums ``a`` and ``b``; with ``b' = span_b - b``, again a sum of the same progressions, that is the question whether
-``offset_b - offset_a + span_b`` is a sum of the progressions of both. The touched set is the product over the axes.
+Along each axis an access touches ``offset + sum(stride * index)``. Two of them meet where
+``offset_a + a = offset_b + b`` for some sums ``a`` and ``b``; with ``b' = span_b - b``, again a sum of the same
+progressions, that is the question whether ``offset_b - offset_a + span_b`` is a sum of the progressions of both.
+What an access touches is the product over the axes.
 """
 
 from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+
 
 @jit
 def access_meets(t, m, a, b):

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 jit = numba.njit(
     nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
 )
-"""For functions that are compiled into the entry point: no wrappers, and no reference counts (they allocate nothing)."""
+"""For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
 
 
 def entry(function: Callable[..., Any]) -> Any:

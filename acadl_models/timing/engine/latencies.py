@@ -132,7 +132,9 @@ def _divided_range(op: str, first: Range, last: Range) -> Range:
     if op == "%":
         whole = first[0] // divisor == first[1] // divisor
         return (first[0] % divisor, first[1] % divisor) if whole else (0, divisor - 1)
-    return (first[0] // divisor, first[1] // divisor) if op == "//" else (-(-first[0] // divisor), -(-first[1] // divisor))
+    if op == "//":
+        return first[0] // divisor, first[1] // divisor
+    return -(-first[0] // divisor), -(-first[1] // divisor)
 
 
 def _truth_range(op: str, first: Range, last: Range) -> Range:

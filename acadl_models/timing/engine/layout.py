@@ -83,8 +83,8 @@ TC_LEAST, TC_OBJECT, TC_LENGTH, TC_CODE = range(4)
 """Latency that varies along loops or with the request: a program for a stack machine, pairs (operation, operand)."""
 
 (
-    X_NUMBER, X_EXPRESSION, X_WORDS, X_BYTES, X_ADD, X_SUB, X_MUL, X_FLOORDIV, X_MOD, X_CDIV, X_LT, X_LE, X_GT, X_GE, X_EQ,
-    X_NE, X_NOT, X_NEG, X_MIN, X_MAX, X_JUMP, X_JUMP_IF_ZERO,
+    X_NUMBER, X_EXPRESSION, X_WORDS, X_BYTES, X_ADD, X_SUB, X_MUL, X_FLOORDIV, X_MOD, X_CDIV,
+    X_LT, X_LE, X_GT, X_GE, X_EQ, X_NE, X_NOT, X_NEG, X_MIN, X_MAX, X_JUMP, X_JUMP_IF_ZERO,
 ) = range(22)
 STACK = 64
 """Depth of that machine's stack."""
@@ -99,7 +99,8 @@ TX_CONSTANT, TX_TERMS, TX_LIST = range(3)
 """Expression ``constant + sum(coefficient * value)``; then ``TERMS`` pairs (value, coefficient)."""
 
 (
-    TL_START, TL_STEP, TL_EXTENT, TL_BODY, TL_END,  # BODY, END: program positions of its first operation and its back edge
+    TL_START, TL_STEP, TL_EXTENT,
+    TL_BODY, TL_END,  # program positions of its first operation and of its back edge
     TL_ATOMS, TL_ATOM_COUNT,  # the atoms to evaluate when its variable changes
     TL_PERIOD,  # after so many iterations every address below it has moved by a constant (0: never)
     TL_REPEATS,  # the same, whatever the number of iterations (0: never)
@@ -148,7 +149,8 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_STEPPED,  # instances that were simulated one by one
     M_SKIPS,
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK, M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
+    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK,
+    M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
     M_SIZE,
 ) = range(43)
 
@@ -170,8 +172,8 @@ Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
 
 S_COUNT, S_HEAD, S_TAIL, S_STALLED, S_STALL, S_HELD, S_SIZE = range(7)
-"""Stage: a list of instances linked by ``I_LINK``; whether its head could leave; counters: cycles in which it could have
-left, instances it held."""
+"""Stage: a list of instances linked by ``I_LINK``; whether its head could leave; counters: cycles in which it could,
+instances it held."""
 
 (
     U_WAITING,  # the instance that waits for its dependences
@@ -200,7 +202,8 @@ left, instances it held."""
 """Storage."""
 
 (
-    I_SEQ, I_STATIC, I_PHASE, I_PENDING, I_END, I_LEAVE, I_LINK, I_OLDER, I_YOUNGER, I_UNIT, I_READS, I_REQUESTS, I_ORDINAL,
+    I_SEQ, I_STATIC, I_PHASE, I_PENDING, I_END, I_LEAVE, I_LINK, I_OLDER, I_YOUNGER, I_UNIT, I_READS, I_REQUESTS,
+    I_ORDINAL,
     I_SIZE,
 ) = range(14)
 """Instance of an instruction; then its requests, its accesses and its latencies that vary."""

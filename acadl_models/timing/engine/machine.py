@@ -1,4 +1,4 @@
-"""Jitted: the four phases of a cycle (docs/timing_semantics.md), and the time of the next cycle in which anything happens."""
+"""Jitted: the four phases of a cycle (docs/timing_semantics.md), and when the next one is in which anything happens."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ A transition leads from the begin of an iteration to the begin of the next one o
 to a machine in the same relative state, wherever the loops around stand, if nothing that it decided could come out
 differently:
 
-* the same instructions are fetched: every loop that it left stands at the same iteration, every loop that went on can go
-  on as far, and every fetch is a full one;
+* the same instructions are fetched: every loop that it left stands at the same iteration, every loop that went on can
+  go on as far, and every fetch is a full one;
 * latencies repeat: each loop stands a multiple of its period away from where it stood;
-* the windows of a conflict class, in flight or still to be fetched, have all moved by one and the same distance, and the
-  words of banked accesses have not moved.
+* the windows of a conflict class, in flight or still to be fetched, have all moved by one and the same distance, and
+  the words of banked accesses have not moved.
 
 The end of the transition is then the present, with times, program order, counters and windows moved on.
 """
@@ -17,7 +17,15 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.moving import copy, equal, is_active, is_inside, move_instance, move_machine, remember_machine
+from acadl_models.timing.engine.moving import (
+    copy,
+    equal,
+    is_active,
+    is_inside,
+    move_instance,
+    move_machine,
+    remember_machine,
+)
 from acadl_models.timing.engine.program import set_iteration
 
 

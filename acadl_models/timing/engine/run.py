@@ -169,6 +169,5 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
             yield StorageTiming(storage.name, fetches, 0, size, 0, fetches, 0)
         elif storage.name in records:
             r = [int(v) for v in records[storage.name]]
-            yield StorageTiming(
-                storage.name, r[D_READS], r[D_WRITES], r[D_BYTES_READ], r[D_BYTES_WRITTEN], r[D_BEATS], r[D_QUEUE_CYCLES]
-            )
+            traffic = r[D_READS], r[D_WRITES], r[D_BYTES_READ], r[D_BYTES_WRITTEN]
+            yield StorageTiming(storage.name, *traffic, r[D_BEATS], r[D_QUEUE_CYCLES])

@@ -1,8 +1,8 @@
 """Jitted: finding a recurring state at the back edge of a loop, proving that it goes on, and multiplying out.
 
-The machine is compared with earlier passes of the same back edge. If its relative state is the same, the windows in flight
-have moved by what the loop moves them in the meantime, and every decision that depends on where windows lie is the same
-in all later periods, then these repeat cycle for cycle:
+The machine is compared with earlier passes of the same back edge. If its relative state is the same, the windows in
+flight have moved by what the loop moves them in the meantime, and every decision that depends on where windows lie is
+the same in all later periods, then these repeat cycle for cycle:
 
 * latencies and addresses below the loop repeat with its period (``TL_PERIOD`` divides the distance);
 * two accesses that may meet move together, or do not meet in any iteration of the loop (``TL_CLASHES``);
@@ -15,7 +15,15 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.machine import settle_queue
-from acadl_models.timing.engine.moving import copy, equal, is_active, is_inside, move_instance, move_machine, remember_machine
+from acadl_models.timing.engine.moving import (
+    copy,
+    equal,
+    is_active,
+    is_inside,
+    move_instance,
+    move_machine,
+    remember_machine,
+)
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from acadl_models.timing.engine.layout import MAX_DIMS
-from oracle.errors import GraphError
+from oracle.errors import StreamError
 from oracle.resolved import WindowDim
 
 
@@ -45,7 +45,8 @@ def pattern(progressions: tuple[tuple[int, int], ...]) -> Pattern:
     origin = sum(s * (n - 1) for s, n in progressions if s < 0)
     dims = tuple(sorted((abs(s), n) for s, n in progressions if s and n > 1))
     if len(dims) > MAX_DIMS // 2:
-        raise GraphError("timing", [f"a window walks {len(dims)} dimensions along one axis; at most {MAX_DIMS // 2} are supported"])
+        found = f"a window walks {len(dims)} dimensions along one axis"
+        raise StreamError(f"{found}; the timing engine takes at most {MAX_DIMS // 2}")
     reach = 0
     for stride, extent in dims:
         if stride > reach + 1:
