@@ -13,9 +13,34 @@ from itertools import count
 
 from oracle.affine import Affine
 from oracle.xla.expr import (
-    ByteOf, Const, Constraint, Expr, Extreme, FromBytes, Guarded, Index, Leaf, Let, Map, Ranges, Sum, Switch,
-    bound_ranges, canonical_order, children, forms, free, is_axis, is_heavy, is_integer, level, remake, same_kind,
-    switched, walk, width,
+    ByteOf,
+    Const,
+    Constraint,
+    Expr,
+    Extreme,
+    FromBytes,
+    Guarded,
+    Index,
+    Leaf,
+    Let,
+    Map,
+    Ranges,
+    Sum,
+    Switch,
+    bound_ranges,
+    canonical_order,
+    children,
+    forms,
+    free,
+    is_axis,
+    is_heavy,
+    is_integer,
+    level,
+    remake,
+    same_kind,
+    switched,
+    walk,
+    width,
 )
 
 _numbers = count()

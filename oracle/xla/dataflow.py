@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from oracle.affine import Affine, Div, Mod
 from oracle.resolved import ResolvedStream
@@ -20,6 +21,9 @@ from oracle.xla.build import add_of, byte_of, fresh, let_of, substitute, sum_of,
 from oracle.xla.expr import Const, Expr, Leaf, Ranges, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
+
+STEPS = 12000
+"""How many items of the program are looked at in all before raising is given up (some seconds)."""
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
 """The value of a write (for accumulating ones: what is added) as axes and expression."""
@@ -70,6 +74,7 @@ class Dataflow:
     program: Program
     value_of: Value
     reassociate: bool
+    _steps: Iterator[int] = field(default_factory=count)
 
     @property
     def stream(self) -> ResolvedStream:
@@ -84,6 +89,8 @@ class Dataflow:
         """The value of the query's elements at the cursor, over the query's variables."""
         summands: list[Expr] = []
         while True:
+            if next(self._steps) > STEPS:
+                raise Unraisable("its reads fall into too many pieces")
             if at.index == 0:
                 step = self._start(q, at)
                 if isinstance(step, Expr):

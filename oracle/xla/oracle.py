@@ -13,8 +13,8 @@ from oracle.resolve import resolve
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
-from oracle.xla.loops import LoopRunner
 from oracle.xla.expr import Expr, Extreme, Sum, children
+from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import NUMPY
@@ -187,7 +187,7 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
             raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not compute "
                              f"with in its default mode (it does with {', '.join(sorted(NUMPY.values()))})")
     if not raising:
-        return Oracle(stream, None, "raising is switched off", reassociate)
+        return _as_loops(stream, "raising is switched off", reassociate)
     try:
         raised = raise_stream(stream, reassociate=reassociate)
         contractions = sum(count_contractions(r.value) for r in raised)
@@ -195,6 +195,13 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
             raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
         return Oracle(stream, raised, "", reassociate)
     except Unraisable as reason:
-        return Oracle(stream, None, str(reason), reassociate)
+        return _as_loops(stream, str(reason), reassociate)
     except RecursionError:
-        return Oracle(stream, None, "its reads depend on too many writes", reassociate)
+        return _as_loops(stream, "its reads depend on too many writes", reassociate)
+
+
+def _as_loops(stream: ResolvedStream, reason: str, reassociate: bool) -> Oracle:
+    if stream.hbm_bytes >= 1 << 31:
+        raise InputError(f"{stream.name} runs as loops over its buffers, because {reason}; that needs less than "
+                         f"{1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
+    return Oracle(stream, None, reason, reassociate)

@@ -12,8 +12,22 @@ from dataclasses import dataclass, replace
 from oracle.affine import Affine
 from oracle.xla.build import conjunction, narrow, substitute, within
 from oracle.xla.expr import (
-    Const, Constraint, Expr, Guarded, Leaf, Let, Ranges, Sum, Switch, bound_ranges, children, forms, is_axis, remake,
-    same_kind, walk,
+    Const,
+    Constraint,
+    Expr,
+    Guarded,
+    Leaf,
+    Let,
+    Ranges,
+    Sum,
+    Switch,
+    bound_ranges,
+    children,
+    forms,
+    is_axis,
+    remake,
+    same_kind,
+    walk,
 )
 
 Piece = tuple[int, int, Expr]
