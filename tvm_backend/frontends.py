@@ -114,11 +114,11 @@ def finish(
 
 def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
     from tvm_backend import compat
-    from tvm_backend.onnx_rewrites import explicit_padding
+    from tvm_backend.onnx_rewrites import explicit_padding, sums_to_additions
 
     proto = with_static_inputs(proto, label, input_shapes)
     _refuse_unsupported(proto, label)
-    proto = explicit_padding(_inferred(proto, label))
+    proto = explicit_padding(_inferred(sums_to_additions(proto), label))
     try:
         module = compat.from_onnx(proto)
     except compat.ConversionError as error:

@@ -21,6 +21,8 @@ from tvm_backend import compat
 from tvm_backend.host_integer import integer_operator
 
 Translation: TypeAlias = Callable[..., Any]
+UNROLLED = 64
+"""Windows up to this size are summed in onnxruntime's order."""
 
 
 def _axes(call: Any, name: str = "axis") -> tuple[int, ...] | None:
@@ -71,6 +73,19 @@ class _Window:
             spread([(pads[i], pads[i + len(spatial)]) for i in range(len(spatial))], (0, 0)),
         )
 
+    def sum(self, x: Any) -> Any:
+        """Sums of the windows, element by element in row-major order: the order decides how floats are rounded."""
+        x = jnp.pad(x, self.padding)
+        reach = [(s - 1) * d + 1 for s, d in zip(self.size, self.dilation)]
+        extents = [(n - r) // s + 1 for n, r, s in zip(x.shape, reach, self.strides)]
+        total = None
+        for offset in np.ndindex(*self.size):
+            starts = [o * d for o, d in zip(offset, self.dilation)]
+            ends = [o + (n - 1) * s + 1 for o, n, s in zip(starts, extents, self.strides)]
+            part = lax.slice(x, starts, ends, self.strides)
+            total = part if total is None else total + part
+        return total
+
     def reduce(self, x: Any, initial: Any, combine: Callable[..., Any]) -> Any:
         return lax.reduce_window(
             x, initial, combine, self.size, self.strides, self.padding, window_dilation=self.dilation
@@ -98,10 +113,15 @@ def _max_pool(call: Any, x: Any) -> Any:
 
 def _avg_pool(call: Any, x: Any) -> Any:
     window = _Window.of(call)
-    total = window.reduce(x, np.zeros((), x.dtype), lax.add)
-    if compat.attr(call, "count_include_pad"):
-        return total / np.asarray(math.prod(window.size), x.dtype)
-    return total / window.counts(x.shape).astype(x.dtype)
+    size = math.prod(window.size)
+    total = window.sum(x) if size <= UNROLLED else window.reduce(x, np.zeros((), x.dtype), lax.add)
+    inclusive = bool(compat.attr(call, "count_include_pad"))
+    return _quotient(total, np.asarray(size) if inclusive else window.counts(x.shape))
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """``x / y`` as IEEE rounds it in x's type; XLA's own division of float32 multiplies by a reciprocal."""
+    return (x.astype(jnp.float64) / y.astype(jnp.float64)).astype(x.dtype)
 
 
 def _global_average(call: Any, x: Any) -> Any:
@@ -155,7 +175,7 @@ def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
     """``saturate(round_half_even(x / scale) + zero)``"""
     limits = np.iinfo(compat.dtype_of(call))
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
-    return jnp.clip(jnp.round(x / scale) + zero.astype(x.dtype), limits.min, limits.max)
+    return jnp.clip(jnp.round(_quotient(x, scale)) + zero.astype(x.dtype), limits.min, limits.max)
 
 
 def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:

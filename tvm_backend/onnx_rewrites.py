@@ -36,6 +36,31 @@ def explicit_padding(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return model
 
 
+def sums_to_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Replace ``Sum`` by additions, in place: old networks write residuals so, and TVM would stack the operands."""
+    from onnx import helper
+
+    if not any(node.op_type == "Sum" for node in model.graph.node):
+        return model
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type != "Sum" or node.domain not in ("", "ai.onnx"):
+            nodes.append(node)
+            continue
+        total = node.input[0]
+        if len(node.input) == 1:
+            nodes.append(helper.make_node("Identity", [total], list(node.output), node.name))
+        for position, operand in enumerate(node.input[1:], start=2):
+            last = position == len(node.input)
+            name = node.name if last else f"{node.name or node.output[0]}.{position - 1}"
+            result = node.output[0] if last else f"{node.output[0]}.{position - 1}"
+            nodes.append(helper.make_node("Add", [total, operand], [result], name))
+            total = result
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
 def _pads(mode: str, image: tuple[int, ...], kernel: Any, attributes: dict[str, Any]) -> list[int]:
     """ONNX's definition: SAME gives ceil(extent / stride) outputs, VALID no padding; begins first, then ends."""
     begins, ends = [], []

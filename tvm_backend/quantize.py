@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from oracle.errors import InputError, ModelError
+from tvm_backend.onnx_rewrites import sums_to_additions
 
 if TYPE_CHECKING:
     import onnx
@@ -114,7 +115,9 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             proto = version_converter.convert_version(proto, 13)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
-            onnx.save(proto, source)
+            copy = onnx.ModelProto()
+            copy.CopyFrom(proto)
+            onnx.save(sums_to_additions(copy), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
             prepared = onnx.load(path)
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
