@@ -50,7 +50,7 @@ def meets(tables, machine, p, q, target):  # type: ignore[no-untyped-def]
 
 @settings(deadline=None)
 @given(progressions, progressions)
-def test_two_accesses_meet_where_their_values_do(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> None:
+def test_accesses_meet_where_their_values_do(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> None:
     first, second = pattern(a), pattern(b)
     tables = np.array([*first.flat(), *second.flat()], dtype=np.int64)
     machine = np.zeros(M_SIZE + 5 * MAX_DIMS, np.int64)

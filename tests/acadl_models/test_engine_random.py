@@ -19,12 +19,12 @@ MOST = (30, 200, 900)
 
 
 def outcome(run, *args, **options) -> TimingResult | str:  # type: ignore[no-untyped-def]
-    """The result, or what kind of error it is: a deadlock's cycle and first blockers are told apart elsewhere."""
+    """The result or the error; of a deadlock its head: of several blockers each simulator may name another."""
     try:
         return run(*args, **options)
     except GraphError as error:
         first = error.faults[0]
-        return "deadlock" + first.partition(":")[2] if first.startswith("deadlock") else str(error)
+        return first if first.startswith("deadlock") else str(error)
 
 
 def check(seed: int) -> TimingResult | str:
@@ -38,7 +38,7 @@ def check(seed: int) -> TimingResult | str:
     return found
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=160, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**40))
 @example(148)
 @example(1395)
@@ -48,9 +48,9 @@ def test_the_engine_equals_the_step_by_step_simulator(seed: int) -> None:
 
 def test_random_streams_are_skipped_stepped_and_deadlock() -> None:
     """The property above is not empty: all three kinds of outcome occur among its cases."""
-    found = [check(seed) for seed in range(120)]
+    found = [check(seed) for seed in range(90)]
     results = [r for r in found if isinstance(r, TimingResult)]
-    assert len(results) > 60
+    assert len(results) > 45
     assert sum(r.skipped_share > 0.2 for r in results) >= 5
     assert any(isinstance(r, str) and r.startswith("deadlock") for r in found)
 

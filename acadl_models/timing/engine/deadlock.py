@@ -18,7 +18,8 @@ def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
     """The cycle, how many instructions are left, and what each instruction in flight waits for."""
     total = lowered.program.count
     left = total - int(m[M_FINISHED])
-    faults = [f"deadlock in cycle {int(m[M_TIME]) + 1}: {left} of {total} instructions are left"]
+    idle = int(m[M_TIME]) + int(m[M_CHANGED] == m[M_TIME])
+    faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
     slot = int(m[M_OLDEST])
     while slot != NONE:
         faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot)}")

@@ -146,13 +146,14 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_FINISHED, M_FETCHED,
     M_FETCHES, M_FETCH_STALL,  # counters
     M_LATEST,  # time of the last completion
+    M_CHANGED,  # time of the last change of anything
     M_STEPPED,  # instances that were simulated one by one
     M_SKIPS,
     # where the parts of the machine lie
     M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK,
     M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
     M_SIZE,
-) = range(43)
+) = range(44)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""

@@ -42,6 +42,7 @@ def end_requests(t, m, now):
         store = m[M_STORES] + number * D_SIZE
         if m[store + D_NEXT] != now:
             continue
+        m[M_CHANGED] = now
         nearest = FOREVER
         last = NONE
         request = m[store + D_HEAD]
@@ -147,6 +148,7 @@ def end_processing(t, m, now, count):
         unit = m[M_UNITS] + number * U_SIZE
         if m[unit + U_NEXT] != now:
             continue
+        m[M_CHANGED] = now
         nearest = FOREVER
         slot = m[unit + U_HEAD]
         while slot != NONE:
@@ -259,6 +261,7 @@ def append_fetched(t, m):
     m[M_FETCHED] += m[M_FETCH_COUNT]
     m[M_STEPPED] += m[M_FETCH_COUNT]
     m[M_FETCH_END] = NONE
+    m[M_CHANGED] = m[M_TIME]
     m[M_MOVES] = 1
 
 
@@ -324,6 +327,7 @@ def oldest_offer(t, m, number, record, now):
 def take(t, m, source, now):
     """Take the head of a list of the issue buffer or of a stage."""
     signatures = t[H_SIGNATURES]
+    m[M_CHANGED] = now
     if source < signatures:
         queue = m[M_QUEUES] + source * Q_SIZE
         slot = m[queue + Q_HEAD]
@@ -401,6 +405,7 @@ def begin(t, m, unit, now):
     """Start the instance that waits at a unit: issue its reads."""
     slot = m[unit + U_WAITING]
     number = (unit - m[M_UNITS]) // U_SIZE
+    m[M_CHANGED] = now
     m[unit + U_WAITING] = NONE
     m[slot + I_LINK] = m[unit + U_HEAD]
     m[unit + U_HEAD] = slot
@@ -426,6 +431,7 @@ def fetch(t, m):
     if m[M_FETCH_END] == NONE and count > 0 and t[H_ISSUE_SIZE] - m[M_ISSUED] >= count:
         m[M_FETCH_END] = m[M_TIME] + t[H_FETCH_LATENCY]
         m[M_FETCH_COUNT] = count
+        m[M_CHANGED] = m[M_TIME]
         m[M_LEFT] -= count
         m[M_FETCHES] += 1
 

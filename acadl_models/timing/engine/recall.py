@@ -209,6 +209,7 @@ def apply(t, m, h, loop, begin, end, words):
     instances = h[now + M_SEQ] - h[begin + M_SEQ]
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
+    m[M_CHANGED] += cycles
     m[M_SEQ] += instances
     m[M_SINCE] += cycles
     if m[M_MOVE_TIME] != FOREVER:

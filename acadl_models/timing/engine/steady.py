@@ -263,6 +263,7 @@ def multiply(t, m, h, old, loop, record, distance, times):
     multiply_counters(t, m, h, old, times)
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
+    m[M_CHANGED] += cycles
     m[M_SINCE] += cycles
     if m[M_MOVE_TIME] != FOREVER:
         m[M_MOVE_TIME] += cycles
