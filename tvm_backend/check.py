@@ -197,7 +197,7 @@ def _outputs(model: "Model", found: Sequence[Sequence[np.ndarray]], expected: Se
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(np.vdot(a, b) / norms) if norms else float(np.array_equal(a, b))
+    return min(float(np.vdot(a, b)) / norms, 1.0) if norms else float(np.array_equal(a, b))
 
 
 def _top1(a: np.ndarray, b: np.ndarray, rank: int) -> float | None:

@@ -241,6 +241,15 @@ def test_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "interrupted" in capsys.readouterr().err
 
 
+def test_a_signal_exits_with_130() -> None:
+    code = ("import os, signal, sys, tvm_backend.target_list as t;"
+            "t.targets = lambda: os.kill(os.getpid(), signal.SIGINT);")
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code} from tvm_backend import cli; sys.exit(cli.main(['targets']))"],
+        capture_output=True, text=True, check=False)
+    assert run.returncode == 130 and run.stderr == "archloom: interrupted\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_standard_output() -> None:
     with open("/dev/full", "w") as full:

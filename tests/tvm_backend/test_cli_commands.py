@@ -47,6 +47,7 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     data = _json(capsys, "describe", "gemmini", "-O", "dim=32")
     assert data["values"]["dim"] == 32 and data["isa"]["parameters"]["dim"] == 32
     assert {"mvin", "mvout", "compute_preloaded"} <= {i["name"] for i in data["isa"]["instructions"]}
+    assert any("int8 with zero point 0" in rule for rule in data["takes"]["nn.conv2d"])
     assert cli.main(["describe", "gemmini", "--dot"]) == 0
     assert capsys.readouterr().out.startswith("digraph")
 

@@ -15,6 +15,7 @@ from tvm_backend.report.table import Column, render
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from oracle.taidl.isa import Isa
+    from tvm_backend.uma.backend import UMABackend
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), or a .py file of"
@@ -73,9 +74,26 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool) -> Outcome:
     rows = [[o.name, "auto" if values[o.name] is None else str(values[o.name]), o.unit, o.expected, o.help]
             for o in target.options]
     columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
-    data = {**target.to_json(), "values": values, "isa": _isa_data(isa), "graph": _graph_data(graph)}
+    takes = _rules(backend)
+    data = {**target.to_json(), "values": values, "takes": takes, "isa": _isa_data(isa), "graph": _graph_data(graph)}
     return Outcome("\n\n".join([
-        f"{name}: {target.description}", render(columns, rows), describe(graph), _isa_text(isa)]), data)
+        f"{name}: {target.description}", render(columns, rows), _rules_text(takes), describe(graph),
+        _isa_text(isa)]), data)
+
+
+def _rules(backend: "UMABackend") -> dict[str, list[str]]:
+    """For each operator that the target takes the rules that a match must keep: the docstrings of its predicates."""
+    found: dict[str, list[str]] = {}
+    for pattern in backend.patterns:
+        rules = getattr(pattern.predicate, "rules", ())
+        anchor = getattr(pattern.predicate, "anchor", pattern.name)
+        found[anchor] = [" ".join((rule.__doc__ or rule.__name__).split()) for rule in rules]
+    return found
+
+
+def _rules_text(takes: dict[str, list[str]]) -> str:
+    return "\n".join(line for operator, rules in takes.items()
+                     for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules)))
 
 
 def _isa(path: Path, options: dict[str, str]) -> "Isa":

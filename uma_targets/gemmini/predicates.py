@@ -7,6 +7,7 @@ partition report prints both, and ``archloom describe gemmini`` prints the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -195,21 +196,26 @@ MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)
 
 
-def all_of(anchor: str, rules: tuple[Rule, ...]) -> Callable[[QuantizedOp, Mapping[str, OptionValue]], Verdict]:
+@dataclass(frozen=True)
+class AllOf:
     """The predicate that an operator is ``anchor`` and keeps all rules; it reports the first one broken."""
 
-    def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
-        if op.anchor != anchor:
-            return Verdict(False, f"expected {anchor}, found {op.anchor}")
-        for rule in rules:
+    anchor: str
+    rules: tuple[Rule, ...]
+
+    def __call__(self, op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
+        if op.anchor != self.anchor:
+            return Verdict(False, f"expected {self.anchor}, found {op.anchor}")
+        for rule in self.rules:
             seen = rule(op)
             if seen is not None:
                 return Verdict(False, seen)
-        if anchor == "nn.conv2d" and (seen := pool_without_recomputation(op, options)) is not None:
-            return Verdict(False, seen)
         return Verdict(True, "all rules hold")
 
-    return predicate
+
+def all_of(anchor: str, rules: tuple[Rule, ...]) -> AllOf:
+    """See :class:`AllOf`."""
+    return AllOf(anchor, rules)
 
 
 # numbers of an operator ---------------------------------------------------------------------------------------------
