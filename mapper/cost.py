@@ -167,11 +167,12 @@ class ConvShape:
 def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
     """Estimated cycles.
 
-    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, os; and of all tiles of an
-    image: tiles, sums (all), sum_cycles (streaming all sums past one weight tile), first_extra (new weights, all
-    tiles), chunks, steps (of a chunk), load_rows and loads (rows and instructions that a part of a chunk takes, all
-    tiles), stretches (compute instructions for one weight tile, all tiles), store_cycles (of one block of outputs, all
-    tiles), code (copies of the code of a tile: long streams are slow to compile, so they must be worth it).
+    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, os, chunks, steps (of a
+    chunk), code (copies of the code of a tile: long streams are slow to compile, so they must be worth it); and, of all
+    tiles of an image together: tiles, sums, sum_cycles (streaming all sums past one weight tile), first_extra (new
+    weights), load_rows and loads (rows and instructions that a part of a chunk takes), stalls (cycles for which such
+    parts wait to overwrite earlier ones), stretches (compute instructions for one weight tile), store_cycles (of one
+    block of outputs).
     """
     dim, o_tiles = rates.dim, ceil_div(shape.o, c["o"])
     all_o, o_blocks = ceil_div(shape.o, dim), ceil_div(np.minimum(c["o"], shape.o), dim)
@@ -205,7 +206,7 @@ def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
     with_x = np.zeros(len(tiles))
     for count, times in shape.phases:
         # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-        used = x_used * times + (times - 1) * np.maximum(0, rates.load_latency - x_used)
+        used = (x_used + c["stalls"] / tiles) * times + (times - 1) * np.maximum(0, rates.load_latency - x_used)
         wait = rates.exposed(used, x_loads * times, pair, ahead)
         with_x = with_x + count * np.maximum(chunk_time + wait, used)
     loading = np.where(stream_x, tiles * o_tiles, np.where(c["level_x"] == INTERLEAVE, tiles, 0))

@@ -16,12 +16,15 @@ from oracle.errors import InputError, MappingError
 if TYPE_CHECKING:
     from acadl_models.timing.result import TimingResult
     from mapper.accelerator import Accelerator, Configuration
-    from oracle.stream import Stream
+    from oracle.stream import Node, Stream
 
 DEFAULT_TOP_K = 5
 
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
+
+WRITTEN_BUDGET = 2_000
+"""Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
@@ -81,7 +84,8 @@ def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = No
     """The best mapping and its cycles by simulating every candidate: the reference for :func:`search`."""
     configuration = accelerator.configure(options)
     estimated, mapping_of = configuration.space(workload).ranked()
-    best = min((_simulate(workload, configuration, mapping_of(i)).cycles, i) for i in range(len(estimated)))
+    streams = (configuration.emitter.emit(workload, mapping_of(i)) for i in range(len(estimated)))
+    best = min((_simulate(stream, configuration).cycles, i) for i, stream in enumerate(streams))
     return mapping_of(best[1]), best[0]
 
 
@@ -90,19 +94,24 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
     estimated, mapping_of = space.ranked()
     order = np.argsort(estimated, kind="stable")
     results: dict[Mapping, tuple[int, float, TimingResult]] = {}
+    refused: list[MappingError] = []
+    stepped = written = 0
 
     def try_out(mapping: Mapping, estimate: float) -> None:
+        nonlocal stepped, written
         try:
-            timing = _simulate(workload, configuration, mapping)
+            stream = configuration.emitter.emit(workload, mapping)
         except MappingError as error:
             refused.append(error)
             return
+        timing = _simulate(stream, configuration)
+        stepped += timing.stepped_instructions
+        written += _written(stream.body)
         results[mapping] = (timing.cycles, estimate, timing)
 
     def spent() -> bool:
-        return sum(timing.stepped_instructions for _, _, timing in results.values()) > STEPPED_BUDGET
+        return stepped > STEPPED_BUDGET or written > WRITTEN_BUDGET
 
-    refused: list[MappingError] = []
     for i in _distinct(order, mapping_of):
         try_out(mapping_of(i), float(estimated[i]))
         if len(results) == top_k or spent():
@@ -142,11 +151,17 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
             yield replace(mapping, buffers=changed)
 
 
-def _simulate(workload: Workload, configuration: "Configuration", mapping: Mapping) -> "TimingResult":
+def _written(nodes: "tuple[Node, ...]") -> int:
+    """Instructions in the text of a stream."""
+    from oracle.stream import Instr
+
+    return sum(1 if isinstance(node, Instr) else _written(node.body) for node in nodes)
+
+
+def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
     from acadl_models.timing import simulate
     from oracle.resolve import resolve
 
-    stream = configuration.emitter.emit(workload, mapping)
     return simulate(configuration.graph, resolve(stream, configuration.isa))
 
 

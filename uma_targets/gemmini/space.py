@@ -46,10 +46,10 @@ def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any])
         _add_additions(builder, workload, rates)
     elif workload.kind == "gemm" or is_pointwise(workload):
         for flow in flows:
-            _add_gemms(builder, workload, rates, bounds, flow)
+            _add_gemms(builder, workload, rates, bounds, flow, single=len(flows) == 1)
     else:
         for flow in flows:
-            _add_convs(builder, workload, rates, bounds, flow)
+            _add_convs(builder, workload, rates, bounds, flow, single=len(flows) == 1)
     return builder.build()
 
 
@@ -113,7 +113,10 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, rates: Rates) -> N
 # matrix products
 
 
-def _add_gemms(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str) -> None:
+def _add_gemms(
+    builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str, *, single: bool
+) -> None:
+    """``single``: no other dataflow is considered. Otherwise sums stay only where there are several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in (*workload.inputs, workload.output)}
     p = gemm_problem(workload, nowhere)
     shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
@@ -123,7 +126,8 @@ def _add_gemms(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: 
         "mb": divisions(p.m, dim, most), "nb": divisions(p.n, dim, most),
         "kb": divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
     })
-    tiles = select(tiles, tiles["mb"] * tiles["nb"] <= most)
+    alone = tiles["kb"] == 1 if os and not single and p.k > dim else np.zeros(len(tiles["kb"]), bool)
+    tiles = select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
     choices = product({
         "m_outer": [0, 1], "level_a": [STREAM, HOIST, INTERLEAVE], "level_b": [STREAM, HOIST, INTERLEAVE],
         "slots_c": [1, 2, 4], "interleave": [0, 1],
@@ -179,7 +183,10 @@ def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
 # convolutions
 
 
-def _add_convs(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str) -> None:
+def _add_convs(
+    builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str, *, single: bool
+) -> None:
+    """``single``: no other dataflow is considered. Otherwise sums stay only where a chunk has several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
     picture = image(workload, nowhere, rates.dim)
     schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
@@ -187,6 +194,8 @@ def _add_convs(builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: 
     if picture.cols.kernel > 1 and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
         schemes.append(("kernel_row", packed))
     for packing, scheme in schemes:
+        if flow == "os" and not single and scheme.steps == 1:
+            continue
         columns = _conv_columns(workload, scheme, rates, bounds, flow)
         if not len(columns["o"]):
             continue
@@ -228,7 +237,7 @@ def _axis_stats(axis: Axis, tile: int, rates: Rates, scheme: Scheme) -> dict[str
     """Sums over all tiles along one axis."""
     all_runs = runs(axis, tile)
     packed = isinstance(scheme, KernelRow)
-    total = {"tiles": 0, "sums": 0, "cycles": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0}
+    total = {"tiles": 0, "sums": 0, "cycles": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0, "stall": 0}
     for run in all_runs:
         whole, rest = divmod(run.sums, rates.dim)
         edges = _edge_sums(run) if packed and axis is scheme.image.cols else 0
@@ -236,7 +245,7 @@ def _axis_stats(axis: Axis, tile: int, rates: Rates, scheme: Scheme) -> dict[str
         per_tile = {
             "tiles": 1, "sums": run.sums, "cycles": whole * int(rates.stream[rates.dim]) + int(rates.stream[rest]),
             "stretches": whole + bool(rest), "inside": inside, "loads": int(ceil_div(inside, rates.dim)) + edges,
-            "outputs": run.outputs,
+            "outputs": run.outputs, "stall": max(0, rates.load_latency - run.sums) if edges and run.before else 0,
         }
         total = {name: total[name] + run.count * value for name, value in per_tile.items()}
     total["most"] = axis.tile_sums(tile)
@@ -270,6 +279,7 @@ def _tile_stats(
         "first_extra": tiles * (rates.fresh[first] - rates.stream[first]), "stretches": stretches,
         "chunks": np.full(len(tiles), scheme.chunks), "steps": np.full(len(tiles), scheme.steps),
         "load_rows": h["inside"] * w["inside"], "loads": h["inside"] * w["loads"],
+        "stalls": h["sums"] * w["stall"],
         "store_cycles": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
         "most_h": h["most"], "most_w": w["most"], "code": h["runs"] * w["runs"],
     }
