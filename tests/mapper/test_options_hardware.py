@@ -1,0 +1,82 @@
+"""Options and their errors, configurations, and the hardware view of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acadl_models.gemmini import gemmini
+from mapper.hardware import Hardware
+from mapper.options import Option, resolve_options
+from oracle.errors import TargetError
+from uma_targets.gemmini.accelerator import GEMMINI
+
+
+@pytest.mark.parametrize(("values", "message"), [
+    ({"dim": 0}, r"target 'gemmini': option 'dim': expected an integer from 4 to 256, found 0"),
+    ({"dim": 3.5}, r"option 'dim': expected an integer from 4 to 256, found 3\.5"),
+    ({"dim": "3.5"}, r"option 'dim': expected an integer from 4 to 256, found '3\.5'"),
+    ({"dim": "abc"}, r"option 'dim': expected an integer from 4 to 256, found 'abc'"),
+    ({"dim": True}, r"option 'dim': .* found True"),
+    ({"dim": "257"}, r"option 'dim': .* found '257'"),
+    ({"dim": None}, r"option 'dim': .* found None"),
+    ({"dimm": 16}, r"unknown option 'dimm'; did you mean 'dim'\?"),
+    ({"dataflow": "is"}, r"option 'dataflow': expected one of auto, ws, os, found 'is'"),
+    ({"clock_mhz": "nan"}, r"option 'clock_mhz': expected a number from 0\.001 to 1e\+06, found 'nan'"),
+    ({"scratchpad_single_ported": "maybe"}, r"expected true or false, found 'maybe'"),
+    ({"dim": 1, "ld_queue": 0}, r"option 'dim': .*; option 'ld_queue': "),
+])
+def test_wrong_options_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        GEMMINI.resolve_options(values)
+
+
+def test_what_the_structure_refuses_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(TargetError, match="accumulator_kib=1 holds .* rows"):
+        GEMMINI.configure({"dim": 256, "accumulator_kib": 1})
+    with pytest.raises(TargetError, match="multiple of 8"):
+        GEMMINI.configure({"dma_bus_bits": 12})
+
+
+def test_text_and_values_give_the_same_options() -> None:
+    text = {"dim": "0x20", "clock_mhz": "500", "scratchpad_single_ported": "yes", "scratchpad_kib": "auto"}
+    values = {"dim": 32, "clock_mhz": 500.0, "scratchpad_single_ported": True, "scratchpad_kib": None}
+    assert GEMMINI.resolve_options(text) == GEMMINI.resolve_options(values)
+    assert list(GEMMINI.resolve_options()) == [o.name for o in GEMMINI.options]
+    assert GEMMINI.resolve_options(GEMMINI.resolve_options(text)) == GEMMINI.resolve_options(text)
+
+
+def test_options_describe_themselves() -> None:
+    option = Option("depth", int, None, "how deep", 1, 9, unit="m")
+    assert str(option) == "depth=auto [m]: how deep (an integer from 1 to 9 or auto)"
+    assert resolve_options("t", (option,), {"depth": "auto"}) == {"depth": None}
+
+
+@pytest.mark.parametrize("dim", [4, 5, 16, 37, 256])
+def test_configurations_fit_for_any_size(dim: int) -> None:
+    configuration = GEMMINI.configure({"dim": dim})
+    parameters = dict(configuration.isa.parameters)
+    assert parameters["dim"] == dim == configuration.hardware.dim
+    assert parameters["spad_rows"] == configuration.hardware.memory("spad").rows
+    assert GEMMINI.configure({"dim": str(dim)}) is configuration
+
+
+def test_hardware_is_what_the_graph_says() -> None:
+    hardware = Hardware.from_graph(gemmini(dim=8, dma_bus_bits=64, dram_latency_cycles=77, ld_queue=5, rs_ex=6))
+    hbm, spad = hardware.memory("hbm"), hardware.memory("spad")
+    assert (hbm.bytes_per_cycle, hbm.read_latency_cycles, hbm.shared_port) == (8, 77, True)
+    assert (spad.rows, spad.row_bytes, spad.banks, spad.size_bytes) == (32768, 8, 4, 256 << 10)
+    load, execute = hardware.unit("mvin"), hardware.unit("preload")
+    assert (load.queue, set(load.writes), load.reads) == (5, {"spad", "acc"}, ("hbm",))
+    assert execute.in_flight == 3
+    assert hardware.issue_entries == 8 + 4 + 6
+    assert "8 x 8 array" in str(hardware) and "spad: 32768 rows of 8 bytes in 4 bank(s)" in str(hardware)
+
+
+def test_hardware_names_what_is_missing() -> None:
+    hardware = Hardware.from_graph(gemmini(dim=8))
+    with pytest.raises(TargetError, match="no memory holds 'l2'"):
+        hardware.memory("l2")
+    with pytest.raises(TargetError, match="no unit processes 'jump'"):
+        hardware.unit("jump")
