@@ -26,6 +26,9 @@ STEPPED_BUDGET = 200_000
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
+MOST_REFUSED = 50
+"""Candidates that the emission may refuse before the search gives up."""
+
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
 
@@ -114,7 +117,7 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
 
     for i in _distinct(order, mapping_of):
         try_out(mapping_of(i), float(estimated[i]))
-        if len(results) == top_k or spent():
+        if len(results) == top_k or len(refused) == MOST_REFUSED or spent():
             break
     if not results:
         raise refused[0] if refused else MappingError(f"{workload.name}: no mapping is defined for this operator")

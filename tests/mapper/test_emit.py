@@ -115,7 +115,7 @@ def test_scale_does_not_change_the_program() -> None:
     (conv_mapping(1, 1, 8, 8), r"a gemm cannot be emitted as conv2d"),
 ])
 def test_mappings_that_do_not_fit(mapping: Mapping, message: str) -> None:
-    emitter = GemminiEmitter(mapped.isa_of(8, 128, 64).parameters)
+    emitter = GemminiEmitter(mapped.isa_of(8, 4096, 64).parameters)
     with pytest.raises(MappingError, match=message):
         emitter.emit(gemm(512, 512, 512, epilogue=PLAIN), mapping)
 

@@ -149,6 +149,12 @@ def test_what_does_not_fit_says_demand_bound_and_gap() -> None:
         search(deep, GEMMINI, tiny)
 
 
+def test_a_pool_wider_than_its_field_is_refused() -> None:
+    wide = conv2d(1, 4, 300, 3, 4, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(2, 1, (0, 0, 0, 0))))
+    with pytest.raises(MappingError, match=r"max-pooling over 297 columns: config_st states at most 255"):
+        search(wide, GEMMINI, {"dim": 16})
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"top_k": 0}, "top_k: expected a positive number of candidates, found 0"),
     ({"objective": "joy"}, "objective: expected 'cycles', found 'joy'"),
