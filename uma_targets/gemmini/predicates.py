@@ -17,6 +17,8 @@ from tvm_backend.uma.backend import Verdict
 from tvm_backend.uma.match import QuantizedOp, Stage
 
 Rule: TypeAlias = Callable[[QuantizedOp], str | None]
+SizedRule: TypeAlias = Callable[[QuantizedOp, Mapping[str, OptionValue]], str | None]
+"""A rule that depends on the target's options."""
 
 POOL_FIELD = 3
 """largest window, stride and padding that the two-bit fields of config_st hold"""
@@ -192,6 +194,7 @@ QUANTIZATION: tuple[Rule, ...] = (
     int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates,
 )
 CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pool_in_mvout)
+CONV2D_SIZED: tuple[SizedRule, ...] = (pool_without_recomputation,)
 MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)
 
@@ -201,21 +204,29 @@ class AllOf:
     """The predicate that an operator is ``anchor`` and keeps all rules; it reports the first one broken."""
 
     anchor: str
-    rules: tuple[Rule, ...]
+    operator_rules: tuple[Rule, ...]
+    sized_rules: tuple[SizedRule, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Callable[..., str | None], ...]:
+        """All rules, for listings."""
+        return (*self.operator_rules, *self.sized_rules)
 
     def __call__(self, op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
         if op.anchor != self.anchor:
             return Verdict(False, f"expected {self.anchor}, found {op.anchor}")
-        for rule in self.rules:
-            seen = rule(op)
-            if seen is not None:
+        for rule in self.operator_rules:
+            if (seen := rule(op)) is not None:
+                return Verdict(False, seen)
+        for sized in self.sized_rules:
+            if (seen := sized(op, options)) is not None:
                 return Verdict(False, seen)
         return Verdict(True, "all rules hold")
 
 
-def all_of(anchor: str, rules: tuple[Rule, ...]) -> AllOf:
+def all_of(anchor: str, rules: tuple[Rule, ...], sized: tuple[SizedRule, ...] = ()) -> AllOf:
     """See :class:`AllOf`."""
-    return AllOf(anchor, rules)
+    return AllOf(anchor, rules, sized)
 
 
 # numbers of an operator ---------------------------------------------------------------------------------------------

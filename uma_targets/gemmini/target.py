@@ -17,7 +17,7 @@ class Gemmini(UMABackend):
 
     def __init__(self) -> None:
         super().__init__()
-        conv = predicates.all_of("nn.conv2d", predicates.CONV2D)
+        conv = predicates.all_of("nn.conv2d", predicates.CONV2D, predicates.CONV2D_SIZED)
         matmul = predicates.all_of("matmul", predicates.MATMUL)
         add = predicates.all_of("add", predicates.ADD)
         for name, predicate, strategy in (
