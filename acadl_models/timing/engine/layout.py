@@ -221,7 +221,7 @@ C_FIRST, C_LAST, C_SIZE = range(3)
 """Ends of a list of accesses of one conflict class and one kind."""
 
 # --- h: what is remembered of the run --------------------------------------------------------------------------
-SNAPSHOTS = 16
+SNAPSHOTS = 8
 """Snapshots of each loop that are compared with the present state."""
 
 TRANSITIONS = 96
@@ -230,30 +230,35 @@ TRANSITIONS = 96
 LEAST_BODY = 48
 """A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
 
-STATE_WORDS = 8192
+STATE_WORDS = 4096
 """Longest relative state that is compared."""
 
 MOST_MACHINE_WORDS = 65536
 """Largest machine that is remembered as the end of a transition."""
 
+SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
+"""Room for the contents of snapshots and of transitions; the oldest give way."""
+
 (
     HM_LOOPS,  # HL records
     HM_SCRATCH,  # the state at hand
-    HM_RINGS, HM_SNAPSHOT_SIZE,
+    HM_RINGS,  # K records of each loop that may repeat
     HM_INDEX,  # HT records
-    HM_TRANSITIONS, HM_TRANSITION_SIZE, HM_NEXT,
+    HM_NEXT,  # the next of them to be used
     HM_MACHINE,  # a copy of the machine up to its slots
+    HM_SNAPSHOTS, HM_SNAPSHOTS_USED, HM_SNAPSHOTS_SIZE,  # room for contents: begin, words given away so far, size
+    HM_TRANSITIONS, HM_TRANSITIONS_USED, HM_TRANSITIONS_SIZE,
     HM_SIZE,
-) = range(10)
+) = range(13)
 
 HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(6)
 """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped at
 the last one, the transition that begins at its last event."""
 
-HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_END_WORDS, HT_SIZE = range(7)
-"""Transition: complete or not, of which loop, its first state, and the size of the machine at its end."""
+HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_BEGIN, HT_END, HT_END_WORDS, HT_SIZE = range(9)
+"""Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to its
+slots with that state, and of the whole machine at its end."""
 
-K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_MACHINE = range(5)
-"""Snapshot: hash and length of the relative state, number of offsets after it, iteration; then the machine up to its
-slots, then the state, then the offsets of the accesses in flight. A transition holds the machine up to its slots,
-``STATE_WORDS`` for state and offsets, and the whole machine at its end."""
+K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_PLACE, K_SIZE = range(6)
+"""Snapshot: hash and length of the relative state, number of offsets after it, iteration, and the place of the machine
+up to its slots, the state and the offsets of the accesses in flight."""

@@ -64,3 +64,25 @@ def move_instance(t, m, slot, cycles, instances):
     m[slot + I_LEAVE] += cycles
     for k in range(m[slot + I_REQUESTS]):
         m[slot + t[H_SLOT_REQUESTS] + k * R_SIZE + R_FINISH] += cycles
+
+
+@jit
+def reserve(h, room, words):
+    """The place of so many words in a room for contents; what lay there before is lost."""
+    place, size = h[room + 1], h[room + 2]
+    if place % size + words > size:
+        place += size - place % size
+    h[room + 1] = place + words
+    return place
+
+
+@jit
+def is_kept(h, room, place):
+    """Whether the contents of a place are still there."""
+    return h[room + 1] - place <= h[room + 2]
+
+
+@jit
+def address(h, room, place):
+    """Where a place lies in the memory."""
+    return h[room] + place % h[room + 2]

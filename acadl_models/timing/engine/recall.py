@@ -18,13 +18,16 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.moving import (
+    address,
     copy,
     equal,
     is_active,
     is_inside,
+    is_kept,
     move_instance,
     move_machine,
     remember_machine,
+    reserve,
 )
 from acadl_models.timing.engine.program import set_iteration
 
@@ -42,7 +45,8 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     h[index + HT_VALID] = 0
     h[index + HT_LOOP], h[index + HT_HASH] = loop, hashed
     h[index + HT_LENGTH], h[index + HT_OFFSETS] = length, offsets
-    begin = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE]
+    h[index + HT_BEGIN] = reserve(h, HM_TRANSITIONS, m[M_SLOTS] + length + offsets)
+    begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
     remember_machine(m, h, begin, m[M_SLOTS])
     copy(h, h[HM_SCRATCH], begin + m[M_SLOTS], length + offsets)
 
@@ -68,8 +72,8 @@ def complete_transition(t, m, h, loop):
     index = h[HM_INDEX] + number * HT_SIZE
     h[index + HT_VALID] = 1
     h[index + HT_END_WORDS] = words
-    end = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE] + m[M_SLOTS] + STATE_WORDS
-    remember_machine(m, h, end, words)
+    h[index + HT_END] = reserve(h, HM_TRANSITIONS, words)
+    remember_machine(m, h, address(h, HM_TRANSITIONS, h[index + HT_END]), words)
 
 
 # --- applying --------------------------------------------------------------------------------------------------
@@ -86,9 +90,11 @@ def recall(t, m, h, loop, length, offsets, hashed):
             or h[index + HT_OFFSETS] != offsets
         ):
             continue
-        begin = h[HM_TRANSITIONS] + number * h[HM_TRANSITION_SIZE]
+        if not is_kept(h, HM_TRANSITIONS, h[index + HT_BEGIN]):
+            continue  # its end was written later and is there, too
+        begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
+        end = address(h, HM_TRANSITIONS, h[index + HT_END])
         state = begin + m[M_SLOTS]
-        end = state + STATE_WORDS
         if (
             equal(h, h[HM_SCRATCH], state, length)
             and same_path(t, m, h, begin, end)

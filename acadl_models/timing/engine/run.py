@@ -87,20 +87,18 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     """Room for what is remembered of a run; none without skipping."""
     if not skip:
         return np.empty(0, np.int64)
-    machine = int(m[M_SLOTS])
-    snapshot = K_MACHINE + machine + STATE_WORDS
-    transition = machine + STATE_WORDS + min(len(m), MOST_MACHINE_WORDS)
     sizes = {
         HM_LOOPS: int(t[H_LOOPS]) * HL_SIZE,
         HM_INDEX: TRANSITIONS * HT_SIZE,
         HM_SCRATCH: STATE_WORDS,
-        HM_MACHINE: machine,
-        HM_RINGS: int(t[H_HISTORIES]) * SNAPSHOTS * snapshot,
-        HM_TRANSITIONS: TRANSITIONS * transition,
+        HM_MACHINE: int(m[M_SLOTS]),
+        HM_RINGS: int(t[H_HISTORIES]) * SNAPSHOTS * K_SIZE,
+        HM_SNAPSHOTS: SNAPSHOT_WORDS,
+        HM_TRANSITIONS: TRANSITION_WORDS,
     }
     h = _room(HM_SIZE + sum(sizes.values()))
     h[:HM_SIZE] = 0
-    h[HM_SNAPSHOT_SIZE], h[HM_TRANSITION_SIZE] = snapshot, transition
+    h[HM_SNAPSHOTS_SIZE], h[HM_TRANSITIONS_SIZE] = SNAPSHOT_WORDS, TRANSITION_WORDS
     position = HM_SIZE
     for part, size in sizes.items():
         h[part] = position

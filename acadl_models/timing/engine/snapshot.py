@@ -39,13 +39,14 @@ def fits(t, m):
     """Number the instances in flight, and tell whether their state fits into a snapshot whatever they are doing."""
     slot = m[M_OLDEST]
     count = 0
+    words = 4 + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
     while slot != NONE:
         m[slot + I_ORDINAL] = count
         count += 1
+        accesses = t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_ACCESS_COUNT]
+        words += 6 + 5 * m[slot + I_REQUESTS] + t[H_MAX_LATENCIES] + accesses * t[H_MAX_AXES]
         slot = m[slot + I_YOUNGER]
-    each = 6 + 5 * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
-    fixed = 4 + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
-    return fixed + count * each <= STATE_WORDS
+    return words <= STATE_WORDS
 
 
 @jit

@@ -16,13 +16,16 @@ from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.machine import settle_queue
 from acadl_models.timing.engine.moving import (
+    address,
     copy,
     equal,
     is_active,
     is_inside,
+    is_kept,
     move_instance,
     move_machine,
     remember_machine,
+    reserve,
 )
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
@@ -103,30 +106,35 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     if h[memory + HL_ACTIVATION] != m[state + L_ENTRY_SEQ]:
         h[memory + HL_ACTIVATION] = m[state + L_ENTRY_SEQ]
         h[memory + HL_SNAPSHOTS] = 0
-    first = h[HM_RINGS] + t[record + TL_HISTORY] * SNAPSHOTS * h[HM_SNAPSHOT_SIZE]
+    first = h[HM_RINGS] + t[record + TL_HISTORY] * SNAPSHOTS * K_SIZE
     count = h[memory + HL_SNAPSHOTS]
     words, machine = h[HM_SCRATCH], m[M_SLOTS]
     for back in range(1, min(count, SNAPSHOTS) + 1):
-        old = first + ((count - back) % SNAPSHOTS) * h[HM_SNAPSHOT_SIZE]
+        old = first + ((count - back) % SNAPSHOTS) * K_SIZE
         if h[old + K_HASH] != hashed or h[old + K_LENGTH] != length or h[old + K_OFFSETS] != offsets:
             continue
-        old_words = old + K_MACHINE + machine
+        if not is_kept(h, HM_SNAPSHOTS, h[old + K_PLACE]):
+            break
+        old_machine = address(h, HM_SNAPSHOTS, h[old + K_PLACE])
+        old_words = old_machine + machine
         distance = m[state + L_ITERATION] - h[old + K_ITERATION]
-        if not equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old + K_MACHINE):
+        if not equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old_machine):
             continue
         if not moved_along(t, m, h, record, distance, words + length, old_words + length):
             continue
-        times = most_periods(t, m, record, state, h[old + K_MACHINE + M_FETCHED], distance)
+        times = most_periods(t, m, record, state, h[old_machine + M_FETCHED], distance)
         if times > 0 and proven(t, m, record):
-            multiply(t, m, h, old + K_MACHINE, loop, record, distance, times)
+            multiply(t, m, h, old_machine, loop, record, distance, times)
             h[memory + HL_MISSES] = 0
             return True
         break
-    new = first + (count % SNAPSHOTS) * h[HM_SNAPSHOT_SIZE]
+    new = first + (count % SNAPSHOTS) * K_SIZE
+    h[new + K_PLACE] = reserve(h, HM_SNAPSHOTS, machine + length + offsets)
+    place = address(h, HM_SNAPSHOTS, h[new + K_PLACE])
     h[new + K_HASH], h[new + K_LENGTH], h[new + K_OFFSETS] = hashed, length, offsets
     h[new + K_ITERATION] = m[state + L_ITERATION]
-    remember_machine(m, h, new + K_MACHINE, machine)
-    copy(h, words, new + K_MACHINE + machine, length + offsets)
+    remember_machine(m, h, place, machine)
+    copy(h, words, place + machine, length + offsets)
     h[memory + HL_SNAPSHOTS] += 1
     return False
 
