@@ -23,7 +23,10 @@ def entry(function: Callable[..., Any]) -> Any:
     its functions are compiled into the entry point.
     """
     dispatcher = numba.njit(nogil=True, error_model="numpy", boundscheck=False)(function)
-    dispatcher.enable_caching()
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
+        return dispatcher
     files = [p.stat() for p in Path(__file__).parent.glob("*.py")]
     stamp = (max(f.st_mtime for f in files), sum(f.st_size for f in files))
     dispatcher._cache._cache_file._source_stamp = stamp
