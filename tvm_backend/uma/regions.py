@@ -41,6 +41,7 @@ class _Node:
     binding: Any
     inputs: list[int]
     place: Place
+    reads_parameters: bool = False
     level: int = 0
 
 
@@ -65,9 +66,10 @@ def _nodes(module: compat.IRModule, main: compat.Function, target: str) -> list[
         place = HOST
         if composite is not None:
             place = (target, "nhwc" if _images(composite[1]) else "row-major")
-        inputs = [index[v] for v in compat.variables(binding.value) if v in index]
+        variables = compat.variables(binding.value)
+        inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)
-        nodes.append(_Node(binding, inputs, place))
+        nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
     _absorb_reshapes(nodes, (target, "row-major"))
     return nodes
 
@@ -97,6 +99,23 @@ def _level(nodes: list[_Node]) -> None:
         node.level = max(
             (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs), default=0
         )
+    _join_parameters(nodes)
+
+
+def _join_parameters(nodes: list[_Node]) -> None:
+    """What only depends on constants (a dequantized weight) goes to the level of the first that reads it, if its place
+    is the same: operators are recognized together with their parameters."""
+    users: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        for i in node.inputs:
+            users[i].append(node)
+    fixed: list[bool] = []
+    for node in nodes:
+        fixed.append(not node.reads_parameters and all(fixed[i] for i in node.inputs))
+    for position in reversed(range(len(nodes))):
+        node = nodes[position]
+        if fixed[position] and users[position]:
+            node.level = max(node.level, min(u.level - (u.place != node.place) for u in users[position]))
 
 
 def _place_host(nodes: list[_Node]) -> None:
