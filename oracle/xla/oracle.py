@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from oracle.errors import InputError
 from oracle.resolve import resolve
@@ -19,9 +22,10 @@ from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import NUMPY
 from oracle.xla.raising import Raised, raise_stream
+from oracle.xla.scalars import take_out
 
 CACHED = 256
-"""How many oracles are kept in memory."""
+"""How many programs are kept in memory."""
 
 CONTRACTIONS = 64
 """Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
@@ -59,11 +63,10 @@ class OracleReport:
 
 
 @dataclass(eq=False)
-class Oracle:
-    """What a stream computes, as a function of its arguments (see :func:`compile_stream`).
+class Program:
+    """The JAX function of a stream without its bit patterns: what streams that differ in those alone share.
 
-    Call it with one array for each of ``arguments``, in order, of exactly its shape and dtype; it returns a tuple of
-    JAX arrays, one for each of ``results``. ``function`` is the same without checks, to be traced by ``jax.jit``.
+    ``raised`` is None where the stream runs as loops, for the ``reason`` given.
     """
 
     stream: ResolvedStream
@@ -72,19 +75,12 @@ class Oracle:
     reassociate: bool
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _jitted: Any = field(default=None, repr=False)
+    _executable: Any = field(default=None, repr=False)
     _operations: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
-
-    @property
-    def arguments(self) -> tuple[HbmTensor, ...]:
-        return self.stream.arguments
-
-    @property
-    def results(self) -> tuple[HbmTensor, ...]:
-        return self.stream.results
 
     def function(self, *arguments: Any) -> tuple[Any, ...]:
         """The results for JAX arrays (or tracers) of the right shapes and types."""
-        named = {t.name: a for t, a in zip(self.arguments, arguments, strict=True)}
+        named = {t.name: a for t, a in zip(self.stream.arguments, arguments, strict=True)}
         if self.raised is None:
             return LoopRunner.of(self.stream).run(named)
         lowering = Lowering(named)
@@ -96,12 +92,6 @@ class Oracle:
         self._operations = tuple(operations)
         return tuple(made)
 
-    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
-        """The results; InputError for arguments that do not match those of the stream."""
-        self._check(arguments)
-        results: tuple[Any, ...] = self.jitted(*arguments)
-        return results
-
     @property
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
@@ -112,38 +102,98 @@ class Oracle:
                 self._jitted = jax.jit(self.function)
         return self._jitted
 
-    def compile(self) -> Any:
-        """Compile ahead of time; the executable takes and returns what :meth:`function` does."""
+    def executable(self) -> Any:
+        """:meth:`function` compiled ahead of time, once."""
+        jitted = self.jitted
+        with self._lock:
+            if self._executable is None:
+                self._executable = jitted.lower(*self._shapes()).compile()
+        return self._executable
+
+    def operations(self) -> tuple[tuple[str, ...], ...]:
+        """What heavy operations each result takes; traces the function if it has not been yet."""
+        if self.raised is not None and self._operations is None:
+            import jax
+
+            jax.eval_shape(self.function, *self._shapes())
+        return self._operations or ((),) * len(self.stream.results)
+
+    def _shapes(self) -> list[Any]:
         import jax
 
-        shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.arguments]
-        return self.jitted.lower(*shapes).compile()
+        return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.stream.arguments]
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """What a stream computes, as a function of its arguments (see :func:`compile_stream`).
+
+    Call it with one array for each of ``arguments``, in order, of exactly its shape and dtype; it returns a tuple of
+    JAX arrays, one for each of ``results``. ``function`` is the same without checks, to be traced by ``jax.jit``.
+    """
+
+    name: str
+    program: Program
+    bits: np.ndarray
+    """The stream's bit patterns, which the program takes as its last argument if there are any."""
+
+    @property
+    def arguments(self) -> tuple[HbmTensor, ...]:
+        every = self.program.stream.arguments
+        return every[:-1] if self.bits.size else every
+
+    @property
+    def results(self) -> tuple[HbmTensor, ...]:
+        return self.program.stream.results
+
+    @property
+    def raised(self) -> bool:
+        """Whether no loop over the instructions is left."""
+        return self.program.raised is not None
+
+    def function(self, *arguments: Any) -> tuple[Any, ...]:
+        """The results for JAX arrays (or tracers) of the right shapes and types."""
+        return self.program.function(*arguments, *self._bits())
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        """The results; InputError for arguments that do not match those of the stream."""
+        self._check(arguments)
+        results: tuple[Any, ...] = self.program.jitted(*arguments, *self._bits())
+        return results
+
+    def compile(self) -> Callable[..., Any]:
+        """Compile ahead of time; what is returned takes and gives what :meth:`function` does."""
+        executable = self.program.executable()
+        if not self.bits.size:
+            return cast("Callable[..., Any]", executable)
+        import jax.numpy as jnp
+
+        bits = jnp.asarray(self.bits)
+        return lambda *arguments: executable(*arguments, bits)
+
+    def _bits(self) -> tuple[np.ndarray, ...]:
+        return (self.bits,) if self.bits.size else ()
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
         if len(arguments) != len(self.arguments):
             names = ", ".join(t.name for t in self.arguments) or "none"
-            raise InputError(f"the oracle of {self.stream.name} takes {len(self.arguments)} arguments ({names}), "
+            raise InputError(f"the oracle of {self.name} takes {len(self.arguments)} arguments ({names}), "
                              f"not {len(arguments)}")
         for tensor, value in zip(self.arguments, arguments, strict=True):
             shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
             if shape is None or dtype is None:
-                raise InputError(f"argument {tensor.name} of the oracle of {self.stream.name} must be an array of "
+                raise InputError(f"argument {tensor.name} of the oracle of {self.name} must be an array of "
                                  f"{_show(tensor.shape, tensor.dtype)}, not a {type(value).__name__}")
             if tuple(shape) != tensor.shape or str(dtype) != tensor.dtype:
-                raise InputError(f"argument {tensor.name} of the oracle of {self.stream.name} must be "
+                raise InputError(f"argument {tensor.name} of the oracle of {self.name} must be "
                                  f"{_show(tensor.shape, tensor.dtype)}, not {_show(tuple(shape), str(dtype))}")
 
     @property
     def report(self) -> OracleReport:
         """How each result is computed; traces the function if it has not been yet."""
-        if self.raised is not None and self._operations is None:
-            import jax
-
-            jax.eval_shape(self.function, *(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.arguments))
-        operations = self._operations or ((),) * len(self.results)
-        return OracleReport(self.stream.name, self.reassociate, tuple(
-            ResultReport(t.name, self.raised is not None, self.reason, ops)
-            for t, ops in zip(self.results, operations, strict=True)))
+        return OracleReport(self.name, self.program.reassociate, tuple(
+            ResultReport(t.name, self.raised, self.program.reason, ops)
+            for t, ops in zip(self.results, self.program.operations(), strict=True)))
 
 
 def count_contractions(e: Expr) -> int:
@@ -156,52 +206,53 @@ def _show(shape: tuple[int, ...], dtype: str) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-_cache: OrderedDict[object, Oracle] = OrderedDict()
-_cache_lock = threading.Lock()
+_programs: OrderedDict[object, Program] = OrderedDict()
+_programs_lock = threading.Lock()
 
 
 def compile_stream(stream: Stream, isa: Isa, *, reassociate: bool = False, raising: bool = True) -> Oracle:
-    """The oracle of ``stream`` on ``isa``; equal streams on equal ISAs share one.
+    """The oracle of ``stream`` on ``isa``; streams that differ in name and scales alone share one program.
 
     With ``raising`` off, the stream runs as loops over its buffers. ``reassociate`` allows floating-point sums in
     another order than the stream's. Raises StreamError for a stream that the ISA refuses, and InputError for tensors
     of a type that JAX has not by default.
     """
-    key = (stream, isa, reassociate, raising)
-    with _cache_lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    made = compile_resolved(resolve(stream, isa), reassociate=reassociate, raising=raising)
-    with _cache_lock:
-        _cache[key] = made
-        while len(_cache) > CACHED:
-            _cache.popitem(last=False)
-    return made
+    return compile_resolved(resolve(stream, isa), reassociate=reassociate, raising=raising)
 
 
 def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raising: bool = True) -> Oracle:
-    """As :func:`compile_stream`, for a stream that is resolved already; not cached."""
+    """As :func:`compile_stream`, for a stream that is resolved already."""
     for tensor in (*stream.arguments, *stream.results):
         if tensor.dtype not in NUMPY.values():
             raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not compute "
                              f"with in its default mode (it does with {', '.join(sorted(NUMPY.values()))})")
+    plain, bits = take_out(stream)
+    key = (plain, reassociate, raising)
+    with _programs_lock:
+        program = _programs.get(key)
+    if program is None:
+        program = _program(plain, reassociate, raising)
+    if program.raised is None and plain.hbm_bytes >= 1 << 31:
+        raise InputError(f"{stream.name} runs as loops over its buffers, because {program.reason}; that needs less "
+                         f"than {1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
+    with _programs_lock:
+        program = _programs.setdefault(key, program)
+        _programs.move_to_end(key)
+        while len(_programs) > CACHED:
+            _programs.popitem(last=False)
+    return Oracle(stream.name, program, bits)
+
+
+def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Program:
     if not raising:
-        return _as_loops(stream, "raising is switched off", reassociate)
+        return Program(stream, None, "raising is switched off", reassociate)
     try:
         raised = raise_stream(stream, reassociate=reassociate)
         contractions = sum(count_contractions(r.value) for r in raised)
         if contractions > CONTRACTIONS:
             raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
-        return Oracle(stream, raised, "", reassociate)
+        return Program(stream, raised, "", reassociate)
     except Unraisable as reason:
-        return _as_loops(stream, str(reason), reassociate)
+        return Program(stream, None, str(reason), reassociate)
     except RecursionError:
-        return _as_loops(stream, "its reads depend on too many writes", reassociate)
-
-
-def _as_loops(stream: ResolvedStream, reason: str, reassociate: bool) -> Oracle:
-    if stream.hbm_bytes >= 1 << 31:
-        raise InputError(f"{stream.name} runs as loops over its buffers, because {reason}; that needs less than "
-                         f"{1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
-    return Oracle(stream, None, reason, reassociate)
+        return Program(stream, None, "its reads depend on too many writes", reassociate)
