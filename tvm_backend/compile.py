@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_backend.compiled import CompiledModel, OptionValue, Partition
 from tvm_backend.frontends import Model
-from uma_targets import registry
+from tvm_backend.uma import registry
 
 if TYPE_CHECKING:
     from mapper.search import Plan

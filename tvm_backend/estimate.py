@@ -48,7 +48,7 @@ def estimate_file(
     """As :func:`estimate_model` for an ONNX file, with the report kept on disk by the contents of the file."""
     from tvm_backend import frontends
     from tvm_backend.files import read_file
-    from uma_targets import registry
+    from tvm_backend.uma import registry
 
     if target not in registry.BUILT_IN:  # the code of other packages is not part of the key
         return estimate_model(frontends.load(path, input_shapes=input_shapes), target, options, progress=progress)
@@ -67,7 +67,7 @@ def estimate_operator(operator: operators.Operator, target: str, options: Option
     """Map and time one operator; TVM is not needed."""
     from tvm_backend.compile import plan_steps, resolve_options
     from tvm_backend.report.build import build
-    from uma_targets import registry
+    from tvm_backend.uma import registry
 
     backend = registry.get(target)
     resolved = resolve_options(backend, options)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mapper.options import Option
-from uma_targets import registry
+from tvm_backend.uma import registry
 
 if TYPE_CHECKING:
     from tvm_backend.uma.backend import UMABackend

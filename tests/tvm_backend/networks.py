@@ -14,9 +14,9 @@ from tvm_backend.frontends import Model, load
 from tvm_backend.lower import lower_host, lower_regions
 from tvm_backend.quantize import quantize
 from tvm_backend.runtime import Executable
+from tvm_backend.uma import registry
 from tvm_backend.uma.backend import UMABackend
 from tvm_backend.uma.partition import Partitioned, partition
-from uma_targets import registry
 
 
 class Net:

@@ -13,9 +13,9 @@ from mapper import workload as wl
 from oracle.errors import InputError, TargetError
 from tvm_backend import compat
 from tvm_backend.frontends import load
+from tvm_backend.uma import registry
 from tvm_backend.uma.backend import Lowered, UMABackend, UMAPhase, Verdict
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets import registry
 from uma_targets.gemmini.accelerator import GEMMINI
 from uma_targets.gemmini.patterns import conv2d_plain
 from uma_targets.gemmini.strategies import conv2d

@@ -60,7 +60,7 @@ def options(pairs: Sequence[str]) -> dict[str, str]:
 def target_options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of the target with their values checked, before anything slow begins."""
     from tvm_backend.compile import resolve_options
-    from uma_targets import registry
+    from tvm_backend.uma import registry
 
     return dict(resolve_options(registry.get(args.target), options(args.option)))
 

@@ -63,7 +63,7 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool) -> Outcome:
     from acadl_models.acadl.describe import describe
     from tvm_backend.compile import resolve_options
     from tvm_backend.target_list import info
-    from uma_targets import registry
+    from tvm_backend.uma import registry
 
     target, backend = info(name), registry.get(name)
     values = resolve_options(backend, options)

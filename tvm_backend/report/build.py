@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def of_compiled(compiled: CompiledModel) -> Report:
     """The report of a compiled network."""
-    from uma_targets import registry
+    from tvm_backend.uma import registry
 
     return build(compiled.partition, compiled.plans, registry.get(compiled.target))
 

@@ -149,11 +149,11 @@ class UMABackend(ABC):
             raise TargetError(f"target {self.target_name!r}: {what} {name!r} is registered twice")
 
     def register(self) -> None:
-        """Make the target known under its name (see :mod:`uma_targets.registry`).
+        """Make the target known under its name (see :mod:`tvm_backend.uma.registry`).
 
         Raises :class:`~oracle.errors.TargetError` when it is incomplete or the name is taken.
         """
-        from uma_targets import registry
+        from tvm_backend.uma import registry
 
         self.validate()
         registry.add(self)

@@ -1,6 +1,7 @@
 """Targets by name: those built in, and those that other packages offer in the entry-point group ``archloom.targets``.
 
-An entry point names a subclass of :class:`~tvm_backend.uma.backend.UMABackend`; it is imported when it is first used.
+An entry point names a subclass of :class:`~tvm_backend.uma.backend.UMABackend`. A target's module is imported, by its
+name, when the target is first used: nothing depends on the packages of targets.
 """
 
 from __future__ import annotations
