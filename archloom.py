@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tvm_backend.check import CheckResult
     from tvm_backend.executable import CompiledNetwork
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
     from tvm_backend.report.data import Report
     from tvm_backend.target_list import TargetInfo
 
@@ -125,7 +125,7 @@ def check(
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any]) -> Any:
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
 
     if isinstance(model, Model):
         if load_options:

@@ -14,7 +14,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     import onnx
-    import torch
 
 BRANCH_GAIN = 0.4
 """Gain of the last normalization of each residual branch: the stream grows slowly with depth."""
@@ -207,10 +206,3 @@ def _centred_head(net: ResNet, values: Mapping[str, np.ndarray]) -> tuple[np.nda
     mean = features.mean(0)
     weight = values["fc.weight"] * np.float32(2 / max(float((features - mean).std()), 1e-6))
     return weight, (-weight @ mean).astype(np.float32)
-
-
-def torch_module(net: ResNet, seed: int = 0) -> "torch.nn.Module":
-    """The network as a PyTorch module in evaluation mode, with the weights of :func:`weights`."""
-    from models.resnet_torch import build
-
-    return build(net, weights(net, seed))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.resnet import BATCH_NORM_EPSILON, Block, Convolution, ResNet, blocks, stem
+from models.resnet import BATCH_NORM_EPSILON, Block, Convolution, ResNet, blocks, stem, weights
 
 
 class NormalizedConvolution(nn.Sequential):
@@ -60,8 +60,9 @@ class ResidualNetwork(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def build(net: ResNet, values: Mapping[str, np.ndarray]) -> ResidualNetwork:
+def torch_module(net: ResNet, seed: int = 0) -> ResidualNetwork:
     """The module in evaluation mode with the weights of :func:`models.resnet.weights`."""
+    values = weights(net, seed)
     module = ResidualNetwork(net)
     for child in module.modules():
         if isinstance(child, NormalizedConvolution):

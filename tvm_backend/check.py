@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tvm_backend.compiled import Step
     from tvm_backend.executable import CompiledNetwork
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
 
 SCHEMA = "archloom.check/1"
 LEAST_COSINE = 0.999

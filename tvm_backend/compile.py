@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_backend.compiled import CompiledModel, OptionValue, Partition
-from tvm_backend.frontends import Model
+from tvm_backend.model import Model
 from tvm_backend.uma import registry
 
 if TYPE_CHECKING:

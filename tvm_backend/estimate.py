@@ -14,7 +14,7 @@ from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, 
 from tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
 
 Options = Mapping[str, object]
 Progress = Callable[[str, int, int], None]
@@ -23,8 +23,9 @@ Progress = Callable[[str, int, int], None]
 def estimate(model: Any, target: str, options: Options, **load_options: Any) -> Report:
     """The report of ``model``: a loaded one, an operator as text, or anything that ``frontends.load`` takes."""
     from tvm_backend import frontends
+    from tvm_backend.model import Model
 
-    if isinstance(model, frontends.Model):
+    if isinstance(model, Model):
         if load_options:
             raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
         return estimate_model(model, target, options)

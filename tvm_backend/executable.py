@@ -12,7 +12,7 @@ from tvm_backend.report.data import Report
 from tvm_backend.runtime import Executable
 
 if TYPE_CHECKING:
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
 
 Progress = Callable[[str, int, int], None]
 

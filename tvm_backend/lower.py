@@ -9,7 +9,7 @@ from typing import Any
 from oracle.errors import TargetError
 from tvm_backend import compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, Region, Step, Value
-from tvm_backend.frontends import Model
+from tvm_backend.model import Model
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.match import UNNAMED, NotQuantized, QuantizedOp, read
 from tvm_backend.uma.partition import Partitioned

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-if TYPE_CHECKING:
-    from tvm_backend.operators import Operator
+from tvm_backend.operators import DEVIATION, Operator, scales
 
 OPSET = 17
 IR_VERSION = 9
@@ -45,31 +42,31 @@ class _Network:
         return self.node("DequantizeLinear", [constant, *self.scale(name, scale, value.dtype.type)], name)
 
 
-def build(op: "Operator", x_scale: float, w_scale: float, y_scale: float, deviation: float, seed: int
-          ) -> onnx.ModelProto:
-    """The network of ``op`` with its weights drawn with the standard ``deviation`` (in int8 units)."""
+def onnx_model(op: Operator, seed: int = 0) -> onnx.ModelProto:
+    """A QDQ network of this one operator: float inputs ``A`` (and ``B`` for ``add``), float output ``Y``."""
+    scale = scales(op)
     rng = np.random.default_rng(seed)
     net = _Network()
     inputs, weight_shape = _shapes(op)
-    quantized = [net.quantized(name, x_scale) for name in inputs]
+    quantized = [net.quantized(name, scale.x) for name in inputs]
     if weight_shape:
-        weight = np.clip(np.rint(rng.standard_normal(weight_shape) * deviation), -127, 127).astype(np.int8)
-        quantized.append(net.dequantized("W", weight, w_scale))
+        weight = np.clip(np.rint(rng.standard_normal(weight_shape) * DEVIATION), -127, 127).astype(np.int8)
+        quantized.append(net.dequantized("W", weight, scale.w))
     if op.kind != "add" and op["bias"]:
         channels = op["n"] if op.kind == "gemm" else op["o"]
         bias = rng.integers(-2000, 2000, channels).astype(np.int32)
-        quantized.append(net.dequantized("bias", bias, x_scale * w_scale))
+        quantized.append(net.dequantized("bias", bias, scale.x * scale.w))
     y = _operator(net, op, quantized)
     if op["relu"]:
         y = net.node("Relu", [y], "relu")
     if op.kind == "conv2d" and op["pool"]:
-        y = net.quantized(y, y_scale)
+        y = net.quantized(y, scale.y)
         y = net.node("MaxPool", [y], "pool", kernel_shape=[op["pool"]] * 2, strides=[op["pool_stride"]] * 2,
                      pads=[op["pool_pad"]] * 4)
-    return _finish(net, op, inputs, net.quantized(y, y_scale))
+    return _finish(net, op, inputs, net.quantized(y, scale.y))
 
 
-def _shapes(op: "Operator") -> tuple[dict[str, list[int]], tuple[int, ...]]:
+def _shapes(op: Operator) -> tuple[dict[str, list[int]], tuple[int, ...]]:
     """Inputs with their shapes, and the shape of the weight (empty if there is none)."""
     if op.kind == "add":
         return {"A": [op["size"]], "B": [op["size"]]}, ()
@@ -79,7 +76,7 @@ def _shapes(op: "Operator") -> tuple[dict[str, list[int]], tuple[int, ...]]:
     return {"A": [op["n"], op["c"], op["h"], op["w"]]}, (op["o"], op["c"], op["k"], op["k"])
 
 
-def _operator(net: _Network, op: "Operator", inputs: list[str]) -> str:
+def _operator(net: _Network, op: Operator, inputs: list[str]) -> str:
     if op.kind == "add":
         return net.node("Add", inputs, "add")
     if op.kind == "conv2d":
@@ -91,7 +88,7 @@ def _operator(net: _Network, op: "Operator", inputs: list[str]) -> str:
     return net.node("Add", [product, inputs[2]], "matmul.bias") if len(inputs) > 2 else product
 
 
-def _finish(net: _Network, op: "Operator", inputs: dict[str, list[int]], output: str) -> onnx.ModelProto:
+def _finish(net: _Network, op: Operator, inputs: dict[str, list[int]], output: str) -> onnx.ModelProto:
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
     net.node("Identity", [output], "Y")
     graph = helper.make_graph(

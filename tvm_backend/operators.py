@@ -10,15 +10,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from oracle.errors import InputError, Position, render, suggest
-
-if TYPE_CHECKING:
-    import onnx
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[+-]?\d+(?:\.\d*)?)|(?P<sign>[(),=]))")
 _START = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
@@ -149,12 +146,12 @@ def _misfit(op: Operator) -> str | None:
     return None
 
 
-# Random int8 values of this standard deviation keep sums and results in range: see _scales.
-_DEVIATION = 40.0
+# Random int8 values of this standard deviation keep sums and results in range: see scales.
+DEVIATION = 40.0
 
 
 @dataclass(frozen=True)
-class _Scales:
+class Scales:
     """Quantization of an operator: input, weight and output scales (zero points are 0)."""
 
     x: float
@@ -166,17 +163,18 @@ class _Scales:
         return float(np.float32(np.float32(np.float32(self.x) * np.float32(self.w)) / np.float32(self.y)))
 
 
-def _scales(op: Operator) -> _Scales:
+def scales(op: Operator) -> Scales:
+    """The quantization of the network of ``op``; the workload requantizes by the same."""
     if op.kind == "add":
-        return _Scales(1 / 32, 1.0, 1 / 16)
+        return Scales(1 / 32, 1.0, 1 / 16)
     terms = op["k"] if op.kind == "gemm" else op["c"] * op["k"] ** 2
-    return _Scales(1 / 32, 1 / 128, 1 / 32 * 1 / 128 * math.sqrt(terms) * _DEVIATION)
+    return Scales(1 / 32, 1 / 128, 1 / 32 * 1 / 128 * math.sqrt(terms) * DEVIATION)
 
 
 def workload(op: Operator) -> Workload:
-    """The workload that the network of :func:`onnx_model` is partitioned into."""
+    """The workload that the network of :mod:`tvm_backend.operator_network` is partitioned into."""
     v = dict(op.values)
-    relu, bias, scale = bool(v["relu"]), bool(v.get("bias")), _scales(op).requantize
+    relu, bias, scale = bool(v["relu"]), bool(v.get("bias")), scales(op).requantize
     if op.kind == "add":
         return add(v["size"], epilogue=Epilogue(False, scale, relu, "int8"))
     if op.kind == "gemm":
@@ -184,11 +182,3 @@ def workload(op: Operator) -> Workload:
     pool = Pool(v["pool"], v["pool_stride"], (v["pool_pad"],) * 4) if v["pool"] else None
     return conv2d(v["n"], v["h"], v["w"], v["c"], v["o"], v["k"], v["k"], stride=(v["stride"],) * 2,
                   padding=(v["pad"],) * 4, epilogue=Epilogue(bias, scale, relu, "int8", pool))
-
-
-def onnx_model(op: Operator, seed: int = 0) -> "onnx.ModelProto":
-    """A QDQ network of this one operator: float inputs ``A`` (and ``B`` for ``add``), float output ``Y``."""
-    from tvm_backend.operator_network import build
-
-    scales = _scales(op)
-    return build(op, scales.x, scales.w, scales.y, _DEVIATION, seed)

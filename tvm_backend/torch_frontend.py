@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.errors import InputError, ModelError
-from tvm_backend.frontends import Model, finish
+from tvm_backend.model import Model, finish
 
 if TYPE_CHECKING:
     import onnx

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 import torch
 
-from models import data, digits, resnet, zoo
+from models import data, digits, resnet, resnet_torch, zoo
 
 
 def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ def test_resnet_is_the_same_in_onnx_and_torch() -> None:
     plain = _run(resnet.onnx_model(net, batch=2, fold_batch_norm=False, centre=False), x)
     folded = _run(resnet.onnx_model(net, batch="n", centre=False), x)
     with torch.no_grad():
-        module = resnet.torch_module(net)(torch.from_numpy(x)).numpy()
+        module = resnet_torch.torch_module(net)(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(folded, plain, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(module, plain, rtol=1e-4, atol=1e-4)
 

@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tvm_backend.compiled import CompiledModel, Partition
-from tvm_backend.frontends import Model, load
+from tvm_backend.frontends import load
 from tvm_backend.lower import lower_host, lower_regions
+from tvm_backend.model import Model
 from tvm_backend.quantize import quantize
 from tvm_backend.runtime import Executable
 from tvm_backend.uma import registry

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tvm_backend import cli, operators
+from tvm_backend.operator_network import onnx_model
 
 Fails = Callable[..., str]
 
@@ -71,7 +72,7 @@ def _write(path: Path, content: str | bytes) -> str:
 
 
 def _operator(path: Path, text: str = "gemm(m=4,n=4,k=4)") -> str:
-    onnx.save(operators.onnx_model(operators.parse(text)), path)
+    onnx.save(onnx_model(operators.parse(text)), path)
     return str(path)
 
 

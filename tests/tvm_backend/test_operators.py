@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oracle.errors import InputError
 from tvm_backend import operators
+from tvm_backend.operator_network import onnx_model
 
 ISSUES = ["gemm(m=512,n=512,k=512)", "conv2d(n=1,c=64,h=56,w=56,o=64,k=3,stride=1,pad=1)"]
 
@@ -88,7 +89,7 @@ def test_add_network() -> None:
 
 
 def _run(operator: operators.Operator) -> np.ndarray:
-    session = onnxruntime.InferenceSession(operators.onnx_model(operator).SerializeToString())
+    session = onnxruntime.InferenceSession(onnx_model(operator).SerializeToString())
     rng = np.random.default_rng(0)
     feeds = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
     result: np.ndarray = session.run(None, feeds)[0]

@@ -9,9 +9,10 @@ from networks import executable, split
 from reference import ReferenceExecutor
 from torch import nn
 
-from models import resnet
+from models import resnet, resnet_torch
 from oracle.errors import InputError, ModelError
-from tvm_backend.frontends import Model, load
+from tvm_backend.frontends import load
+from tvm_backend.model import Model
 from tvm_backend.onnx_reference import integer_session, run
 from tvm_backend.quantize import quantize
 
@@ -49,7 +50,7 @@ def same(module: nn.Module, *inputs: torch.Tensor) -> Model:
 
 
 def test_residual_network() -> None:
-    model = same(resnet.torch_module(resnet.tiny()), torch.randn(1, 3, 32, 32))
+    model = same(resnet_torch.torch_module(resnet.tiny()), torch.randn(1, 3, 32, 32))
     assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None
 
 
@@ -77,7 +78,7 @@ def test_exported_program() -> None:
 
 
 def test_quantized_module_equals_onnxruntime() -> None:
-    module = resnet.torch_module(resnet.tiny())
+    module = resnet_torch.torch_module(resnet.tiny())
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((1, 3, 32, 32)).astype(np.float32) for _ in range(3)]
     quantized = quantize(module, data)

@@ -11,7 +11,7 @@ from oracle.errors import InputError
 from tvm_backend import operators
 
 if TYPE_CHECKING:
-    from tvm_backend.frontends import Model
+    from tvm_backend.model import Model
 
 Command = Callable[[argparse.Namespace], Any]
 MODEL_HELP = 'an .onnx file, or an operator such as "gemm(m=512,n=512,k=512)"'
@@ -93,7 +93,9 @@ def load_model(args: argparse.Namespace) -> "Model":
     from tvm_backend import frontends
 
     if (operator := operator_of(args)) is not None:
-        return frontends.load(operators.onnx_model(operator), name=str(operator))
+        from tvm_backend.operator_network import onnx_model
+
+        return frontends.load(onnx_model(operator), name=str(operator))
     if args.calibrate is None:
         return frontends.load(args.model, input_shapes=shapes(args.input_shape))
     from tvm_backend.commands.calibration import quantized

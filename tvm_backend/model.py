@@ -1,0 +1,61 @@
+"""Imported networks: what every frontend makes, and partitioning, compilation and ``check`` take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from oracle.errors import ModelError
+from tvm_backend.compiled import TensorSpec
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tvm_backend.compat import IRModule
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An imported network: one Relax function ``main`` of static shapes, with constants inside.
+
+    ``source`` is the kind of what was read; ``onnx`` is the ONNX network where there was one (with the input shapes
+    that were asked for), against which ``check`` compares.
+    """
+
+    name: str
+    module: "IRModule"
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source: Literal["onnx", "torch", "relax"]
+    onnx: "onnx.ModelProto | None" = None
+
+
+def finish(
+    module: "IRModule", name: str, source: Literal["onnx", "torch", "relax"], proto: "onnx.ModelProto | None",
+    input_names: Sequence[str] | None, output_names: Sequence[str] | None,
+) -> Model:
+    """Fold constants, demand static shapes, and wrap an imported module."""
+    from tvm_backend import compat
+    from tvm_backend.passes import fold_constants
+
+    module = fold_constants(compat.ensure_dataflow(module))
+    main = module["main"]
+    for binding in compat.bindings(main):
+        if not compat.has_static_type(binding.var):
+            raise ModelError(
+                f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
+                f"({compat.type_text(binding.var)}); only static shapes can be compiled"
+            )
+    names = list(input_names) if input_names is not None else [p.name for p in main.params]
+    inputs = tuple(
+        TensorSpec(n, compat.shape_of(p), compat.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
+    )
+    results = compat.outputs_of(main)
+    labels = list(output_names) if output_names is not None else [
+        r.name if compat.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
+    ]
+    outputs = tuple(
+        TensorSpec(n, compat.shape_of(r), compat.dtype_of(r)) for n, r in zip(labels, results, strict=True)
+    )
+    return Model(name, module, inputs, outputs, source, proto)
