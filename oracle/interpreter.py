@@ -22,6 +22,7 @@ from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from oracle.taidl.isa import HBM, Isa
 from oracle.taidl.kernels import Array, numpy_dtype
 from oracle.taidl.machine import Machine, Unit
+from oracle.validate import check_isa
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def start(
     stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
 ) -> tuple[Array, Machine]:
     """HBM with the arguments in place, and a machine at reset upon it."""
-    _check_isa(stream, isa)
+    check_isa(stream, isa)
     random = None if poison is None else np.random.default_rng(poison)
     hbm = _fresh((stream.hbm_bytes,), np.dtype(np.int8), random)
     for tensor, value in _paired(stream, arguments):
@@ -90,17 +91,6 @@ def start(
         _check_place(stream, tensor, "result")
     buffers = {b.name: _fresh(b.shape, numpy_dtype(b.dtype), random) for b in isa.buffers}
     return hbm, Machine(isa, {**buffers, HBM: hbm})
-
-
-def _check_isa(stream: Stream, isa: Isa) -> None:
-    if stream.isa != isa.name:
-        raise StreamError(f"stream {stream.name} is for ISA {stream.isa}, not for {isa.name}")
-    bound = dict(isa.parameters)
-    for name, value in stream.parameters:
-        if name not in bound:
-            raise StreamError(f"ISA {isa.name} has no parameter {name!r}{suggest(name, list(bound))}")
-        if bound[name] != value:
-            raise StreamError(f"stream {stream.name} is for {name} = {value}, the ISA has {name} = {bound[name]}")
 
 
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator | None) -> Array:

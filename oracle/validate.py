@@ -16,6 +16,13 @@ def validate(stream: Stream, isa: Isa) -> None:
 
     Parameters that the stream does not name may have any value.
     """
+    check_isa(stream, isa)
+    _check_tensors(stream)
+    _Walk(isa).nodes(stream.body, "", ())
+
+
+def check_isa(stream: Stream, isa: Isa) -> None:
+    """StreamError unless ``isa`` is the one that the stream is for, with the parameters that it names."""
     if stream.isa != isa.name:
         raise StreamError(f"stream {stream.name}: expected ISA {isa.name!r}, found {stream.isa!r}")
     expected = dict(isa.parameters)
@@ -26,8 +33,6 @@ def validate(stream: Stream, isa: Isa) -> None:
             raise StreamError(
                 f"stream {stream.name}: expected parameter {name}={expected[name]} of the ISA, found {value}"
             )
-    _check_tensors(stream)
-    _Walk(isa).nodes(stream.body, "", ())
 
 
 # --- HBM ----------------------------------------------------------------------------------------------------------

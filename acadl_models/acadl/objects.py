@@ -283,6 +283,7 @@ class DataStorage(ACADLObject):
     """
 
     virtual: ClassVar[bool] = True
+    latency_attributes: ClassVar[tuple[str, ...]] = ()
 
     data_width: int = 8
     max_concurrent_requests: int = 1
@@ -291,12 +292,15 @@ class DataStorage(ACADLObject):
     data: Mapping[int, Any] = field(default_factory=dict)
     shared_port: bool = False
 
+    def latencies(self) -> dict[str, Expression]:
+        return {a: parse(getattr(self, a)) for a in self.latency_attributes}
+
     def faults(self) -> list[str]:
         counts = ("data_width", "max_concurrent_requests", "read_write_ports", "port_width")
         faults = super().faults() + [f for c in counts for f in _count(self, c)]
         if not isinstance(self.shared_port, bool):
             faults.append(f"shared_port must be True or False, not {self.shared_port!r}")
-        return faults
+        return faults + [f for a in self.latency_attributes for f in _latency(self, a, 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,14 +308,14 @@ class MemoryInterface(DataStorage):
     """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here."""
 
     virtual: ClassVar[bool] = True
+    latency_attributes: ClassVar[tuple[str, ...]] = ("read_latency", "write_latency")
 
     read_latency: Latency = 1
     write_latency: Latency = 1
     address_ranges: Sequence[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.address_ranges, Sequence) and not isinstance(self.address_ranges, str):
-            self._set("address_ranges", tuple(tuple(r) if isinstance(r, Sequence) else r for r in self.address_ranges))
+        self._set("address_ranges", _tuples(self.address_ranges))
         super().__post_init__()
 
     @property
@@ -323,12 +327,15 @@ class MemoryInterface(DataStorage):
     def size_bytes(self) -> int:
         return self.words * self.data_width // 8
 
-    def latencies(self) -> dict[str, Expression]:
-        return {"read_latency": parse(self.read_latency), "write_latency": parse(self.write_latency)}
-
     def faults(self) -> list[str]:
-        faults = super().faults() + _latency(self, "read_latency", 1) + _latency(self, "write_latency", 1)
-        return faults + _range_faults("address_ranges", self.address_ranges, required=True)
+        return super().faults() + _range_faults("address_ranges", self.address_ranges, required=True)
+
+
+def _tuples(ranges: object) -> object:
+    """A list of lists as a tuple of tuples; anything else as it is, for the checks to name."""
+    if not isinstance(ranges, Sequence) or isinstance(ranges, str):
+        return ranges
+    return tuple(tuple(r) if isinstance(r, Sequence) else r for r in ranges)
 
 
 def _range_faults(attribute: str, ranges: object, required: bool) -> list[str]:
@@ -367,9 +374,7 @@ class DRAM(MemoryInterface):
     t_RAS: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.bank_address_ranges, Sequence) and not isinstance(self.bank_address_ranges, str):
-            ranges = tuple(tuple(r) if isinstance(r, Sequence) else r for r in self.bank_address_ranges)
-            self._set("bank_address_ranges", ranges)
+        self._set("bank_address_ranges", _tuples(self.bank_address_ranges))
         super().__post_init__()
 
     def faults(self) -> list[str]:
@@ -390,6 +395,7 @@ class CacheInterface(DataStorage):
     """Virtual: the attributes that caches share; ``cache_line_size`` is in words."""
 
     virtual: ClassVar[bool] = True
+    latency_attributes: ClassVar[tuple[str, ...]] = ("miss_latency", "hit_latency")
 
     write_allocate: bool = True
     write_back: bool = True
@@ -398,12 +404,8 @@ class CacheInterface(DataStorage):
     cache_line_size: int = 1
     replacement_policy: ReplacementPolicy = ReplacementPolicy.LRU
 
-    def latencies(self) -> dict[str, Expression]:
-        return {"miss_latency": parse(self.miss_latency), "hit_latency": parse(self.hit_latency)}
-
     def faults(self) -> list[str]:
-        faults = super().faults() + _latency(self, "miss_latency", 1) + _latency(self, "hit_latency", 1)
-        faults += _count(self, "cache_line_size")
+        faults = super().faults() + _count(self, "cache_line_size")
         for flag in ("write_allocate", "write_back"):
             if not isinstance(getattr(self, flag), bool):
                 faults.append(f"{flag} must be True or False, not {getattr(self, flag)!r}")

@@ -156,9 +156,9 @@ def test_wrong_arguments(arguments: dict[str, np.ndarray], message: str) -> None
 def test_streams_that_do_not_fit() -> None:
     with pytest.raises(StreamError, match=r"result y of stream s lies at 60\.\.68, outside of its 64 bytes of HBM"):
         run(stream(results=(HbmTensor("y", 60, (8,), "int8"),)), isa(), {})
-    with pytest.raises(StreamError, match=r"stream s is for ISA counters, not for gemmini"):
+    with pytest.raises(StreamError, match=r"stream s: expected ISA 'gemmini', found 'counters'"):
         run(stream(), taidl.load("gemmini"), {})
-    with pytest.raises(StreamError, match=r"stream s is for dim = 8, the ISA has dim = 16"):
+    with pytest.raises(StreamError, match=r"stream s: expected parameter dim=16 of the ISA, found 8"):
         run(Stream("gemmini", (("dim", 8),), (), (), 0, (), "s"), taidl.load("gemmini"), {})
     with pytest.raises(StreamError, match=r"the interpreter runs one core: parallel c over x is not for it"):
         run(stream(Parallel("c", 2, "x", (make("put", row=0, value=V("c")),))), isa(), {})
