@@ -1,5 +1,6 @@
 """Files that a user names."""
 
+import os
 from pathlib import Path
 
 import numpy as np
