@@ -40,7 +40,16 @@ def is_active(t, record, pc):
 
 @jit
 def move_machine(t, m, cycles, instances):
-    """Times and sequence numbers of units and storages."""
+    """Times and sequence numbers of the machine, its units and its storages."""
+    m[M_TIME] += cycles
+    m[M_LATEST] += cycles
+    m[M_CHANGED] += cycles
+    m[M_SINCE] += cycles
+    m[M_SEQ] += instances
+    if m[M_MOVE_TIME] != FOREVER:
+        m[M_MOVE_TIME] += cycles
+    if m[M_FETCH_END] != NONE:
+        m[M_FETCH_END] += cycles
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         m[unit + U_READY] += cycles
         if m[unit + U_NEXT] != FOREVER:
@@ -54,6 +63,22 @@ def move_machine(t, m, cycles, instances):
         m[store + D_SINCE] += cycles
         if m[store + D_NEXT] != FOREVER:
             m[store + D_NEXT] += cycles
+
+
+@jit
+def add_counters(t, m, later, after, h, before, times):
+    """Add to the counters, so many times, what they gained from the machine at ``h[before]`` to ``later[after]``."""
+    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
+        m[field] += times * (later[after + field] - h[before + field])
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        for field in range(stage + S_STALL, stage + S_SIZE):
+            m[field] += times * (later[after + field] - h[before + field])
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        for field in range(unit + U_TAKEN, unit + U_SIZE):
+            m[field] += times * (later[after + field] - h[before + field])
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        for field in range(store + D_READS, store + D_SIZE):
+            m[field] += times * (later[after + field] - h[before + field])
 
 
 @jit

@@ -18,6 +18,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.moving import (
+    add_counters,
     address,
     copy,
     equal,
@@ -213,39 +214,14 @@ def apply(t, m, h, loop, begin, end, words):
         m[k] = h[end + k]
     cycles = h[now + M_TIME] - h[begin + M_TIME]
     instances = h[now + M_SEQ] - h[begin + M_SEQ]
-    m[M_TIME] += cycles
-    m[M_LATEST] += cycles
-    m[M_CHANGED] += cycles
-    m[M_SEQ] += instances
-    m[M_SINCE] += cycles
-    if m[M_MOVE_TIME] != FOREVER:
-        m[M_MOVE_TIME] += cycles
-    if m[M_FETCH_END] != NONE:
-        m[M_FETCH_END] += cycles
     m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]
     m[M_STEPPED] = h[now + M_STEPPED]
     m[M_SKIPS] = h[now + M_SKIPS] + 1
-    add_counters(t, m, h, now, begin)
+    add_counters(t, m, h, now, h, begin, 1)
     move_machine(t, m, cycles, instances)
     shift_instances(t, m, h, now, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
     h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] = 0
-
-
-@jit
-def add_counters(t, m, h, now, begin):
-    """Counters: those of the present, and what the transition added."""
-    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
-        m[field] += h[now + field] - h[begin + field]
-    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
-        for field in range(stage + S_STALL, stage + S_SIZE):
-            m[field] += h[now + field] - h[begin + field]
-    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
-        for field in range(unit + U_TAKEN, unit + U_SIZE):
-            m[field] += h[now + field] - h[begin + field]
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        for field in range(store + D_READS, store + D_SIZE):
-            m[field] += h[now + field] - h[begin + field]
 
 
 @jit

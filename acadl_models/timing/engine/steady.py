@@ -16,6 +16,7 @@ from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.machine import settle_queue
 from acadl_models.timing.engine.moving import (
+    add_counters,
     address,
     copy,
     equal,
@@ -268,17 +269,8 @@ def multiply(t, m, h, old, loop, record, distance, times):
     """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters."""
     cycles = times * (m[M_TIME] - h[old + M_TIME])
     instances = times * (m[M_FETCHED] - h[old + M_FETCHED])
-    multiply_counters(t, m, h, old, times)
-    m[M_TIME] += cycles
-    m[M_LATEST] += cycles
-    m[M_CHANGED] += cycles
-    m[M_SINCE] += cycles
-    if m[M_MOVE_TIME] != FOREVER:
-        m[M_MOVE_TIME] += cycles
-    if m[M_FETCH_END] != NONE:
-        m[M_FETCH_END] += cycles
+    add_counters(t, m, m, 0, h, old, times)
     m[M_LEFT] -= instances
-    m[M_SEQ] += instances
     m[M_SKIPS] += 1
     move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + TL_PERIOD]), cycles, instances)
@@ -288,21 +280,6 @@ def multiply(t, m, h, old, loop, record, distance, times):
             m[m[M_LOOPS] + other * L_SIZE + L_ENTRY_SEQ] += instances
             h[h[HM_LOOPS] + other * HL_SIZE + HL_PENDING] = NONE
     set_iteration(t, m, loop, m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION] + times * distance)
-
-
-@jit
-def multiply_counters(t, m, h, old, times):
-    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
-        m[field] += times * (m[field] - h[old + field])
-    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
-        for field in range(stage + S_STALL, stage + S_SIZE):
-            m[field] += times * (m[field] - h[old + field])
-    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
-        for field in range(unit + U_TAKEN, unit + U_SIZE):
-            m[field] += times * (m[field] - h[old + field])
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        for field in range(store + D_READS, store + D_SIZE):
-            m[field] += times * (m[field] - h[old + field])
 
 
 @jit
