@@ -66,7 +66,6 @@ class Rates:
         rate = np.maximum(beats, self.load_latency * loads / self.loads_in_flight)
         return np.maximum(0, self.load_latency + rate - np.minimum(self.window_cycles(loads, pair), slack))
 
-
     def between_tiles(self, stores: Int, biases: Int, bias_rows: Int, loads: Int, pair: np.ndarray) -> np.ndarray:
         """Cycles that the array waits between two tiles for the next one's bias and first loads.
 
@@ -76,6 +75,16 @@ class Rates:
         hidden = np.maximum(self.window - crowd, 2) / 2 * pair
         needed = np.where(np.asarray(biases) > 0, self.load_latency + bias_rows, 0)
         return np.maximum(0, needed - hidden)
+
+    def with_stores(
+        self, time: np.ndarray, tiles: Int, slots: np.ndarray, between: np.ndarray, store: np.ndarray, bias: Int
+    ) -> np.ndarray:
+        """``time`` of so many tiles with what lies between them.
+
+        A slot of C must be stored (in ``store`` cycles) before it is used again; ``bias``: 1 if a load comes first.
+        """
+        cycle = self.store_latency + store + bias * self.load_latency
+        return time + tiles * (between + np.maximum(0, cycle - (slots - 1) * time / tiles))
 
 
 @dataclass(frozen=True)
@@ -138,13 +147,12 @@ def gemm_cycles(shape: GemmShape, rates: Rates, c: Columns) -> np.ndarray:
     whole_blocks = np.where(c["m_outer"], all_n, all_m) * all_k
     time = time + np.where(whole_hoisted, whole_blocks * dim * beat, 0)
 
-    # between tiles: stores and bias crowd the window; a slot of C must be stored before it is used again
+    # between tiles: stores and bias crowd the window
     blocks_c = mb * nb
     store = blocks_c * dim * max(1, int(rates.beats(dim * shape.out_bytes)))
     stores, biases = np.where(c["interleave"], 1, blocks_c), blocks_c * shape.bias
     between = rates.between_tiles(stores, biases, blocks_c * dim, loads, pair)
-    cycle = rates.store_latency + store + shape.bias * rates.load_latency
-    time = time + tiles * (between + np.maximum(0, cycle - (c["slots_c"] - 1) * time / tiles))
+    time = rates.with_stores(time, tiles, c["slots_c"], between, store, shape.bias)
 
     bus = beats_a + beats_b + beats_bias + beats_c
     return shape.batch * np.maximum(time, bus) + rates.load_latency + rates.store_latency + dim
@@ -201,29 +209,39 @@ def conv_cycles(shape: ConvShape, rates: Rates, c: Columns) -> np.ndarray:
     # input of the chunks
     x_used, x_loads = c["load_rows"] * beat / tiles, c["loads"] / tiles
     chunk_time = steps * step_time
-    # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
-    ahead = np.where(stream_x, c["slots_x"] - 1, np.where(c["slots_x"] > 1, 2 * chunks, chunks - 1)) * chunk_time
-    with_x = np.zeros(len(tiles))
-    for count, times in shape.phases:
-        # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-        used = (x_used + c["stalls"] / tiles) * times + (times - 1) * np.maximum(0, rates.load_latency - x_used)
-        wait = rates.exposed(used, x_loads * times, pair, ahead)
-        with_x = with_x + count * np.maximum(chunk_time + wait, used)
+    with_x = _loading_chunks(shape, rates, c, chunk_time, pair)
     loading = np.where(stream_x, tiles * o_tiles, np.where(c["level_x"] == INTERLEAVE, tiles, 0))
     time = loading * with_x + (tiles * o_tiles - loading) * chunks * chunk_time
     whole = rates.exposed(x_used * parts, x_loads * parts, pair, 1e18)
     time = time + np.where(c["level_x"] == HOIST, tiles * whole, 0)
     time = time + np.where(stream_w, 0, beats_w)
 
-    # between tiles: stores and bias crowd the window; a slot of C must be stored before it is used again
+    # between tiles: stores and bias crowd the window
     o_tile, stores = tiles * o_tiles, c["stretches"] / tiles * o_blocks
     store, rows = c["store_cycles"] / tiles * o_blocks, c["sums"] / tiles * o_blocks
     first = np.where(stream_x, x_loads, 0) + o_blocks * stream_w
     between = rates.between_tiles(stores, stores, rows, first, pair)
-    cycle = rates.store_latency + store + rates.load_latency
-    time = time + o_tile * (between + np.maximum(0, cycle - (c["slots_c"] - 1) * time / o_tile))
+    time = rates.with_stores(time, o_tile, c["slots_c"], between, store, 1)
 
     bus = beats_x + beats_w + beats_c
     loader = beats_x / beat + c["sums"] * all_o + beats_w / beat
     total = np.maximum(np.maximum(time, bus), np.maximum(loader, c["store_cycles"] * all_o))
     return shape.images * total * (1 + 3e-3 * (c["code"] - 1)) + rates.load_latency + rates.store_latency + dim
+
+
+def _loading_chunks(
+    shape: ConvShape, rates: Rates, c: Columns, chunk_time: np.ndarray, pair: np.ndarray
+) -> np.ndarray:
+    """Cycles of all chunks of a tile, each of ``chunk_time``, that load their input just before they use it."""
+    tiles, chunks = c["tiles"], c["chunks"]
+    part, loads = c["load_rows"] * int(rates.beats(rates.dim)) / tiles, c["loads"] / tiles
+    # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
+    kept = np.where(c["slots_x"] > 1, 2 * chunks, chunks - 1)
+    ahead = np.where(c["level_x"] == STREAM, c["slots_x"] - 1, kept) * chunk_time
+    time = np.zeros(len(tiles))
+    for count, times in shape.phases:
+        # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
+        used = (part + c["stalls"] / tiles) * times + (times - 1) * np.maximum(0, rates.load_latency - part)
+        wait = rates.exposed(used, loads * times, pair, ahead)
+        time = time + count * np.maximum(chunk_time + wait, used)
+    return time
