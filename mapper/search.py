@@ -11,6 +11,7 @@ import numpy as np
 from mapper import cache
 from mapper.mapping import Mapping
 from mapper.workload import Workload
+from oracle.collector import paused
 from oracle.errors import InputError, MappingError
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = No
     return mapping_of(best[1]), best[0]
 
 
+@paused()
 def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()

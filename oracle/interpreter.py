@@ -7,9 +7,7 @@ registers equal those of an earlier one repeats what that one did (:mod:`oracle.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oracle.affine import Affine, Atom, Div
+from oracle.collector import paused
 from oracle.errors import InputError, StreamError, suggest
 from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from oracle.taidl.isa import HBM, Isa
@@ -60,21 +59,9 @@ def run_state(
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
-    with np.errstate(all="ignore"), _collector_paused():
+    with np.errstate(all="ignore"), paused():
         _execute(tuple(_prepare(node, machine) for node in stream.body), {})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Recordings are many, live until the end and hold no cycles: collecting would scan them over and over."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def start(

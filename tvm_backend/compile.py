@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from oracle.collector import paused
 from tvm_backend.compiled import CompiledModel, OptionValue, Partition
 from tvm_backend.model import Model
 from tvm_backend.uma import registry
@@ -17,6 +18,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is being done, how many of the steps are done, and of how many."""
 
 
+@paused()
 def partition_model(
     model: Model, target: str | UMABackend = "gemmini", options: Mapping[str, Any] | None = None
 ) -> Partition:

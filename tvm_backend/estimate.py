@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.collector import paused
 from oracle.errors import ArtifactError, InputError
 from tvm_backend import cache, operators
 from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
@@ -34,6 +35,7 @@ def estimate(model: Any, target: str, options: Options, **load_options: Any) -> 
     return estimate_model(frontends.load(model, **load_options), target, options)
 
 
+@paused()
 def estimate_model(model: "Model", target: str, options: Options, *, progress: Progress | None = None) -> Report:
     """Partition, map and time an imported network."""
     from tvm_backend.compile import compile_model
@@ -42,6 +44,7 @@ def estimate_model(model: "Model", target: str, options: Options, *, progress: P
     return of_compiled(compile_model(model, target, options, progress=progress))
 
 
+@paused()
 def estimate_file(
     path: Path, target: str, options: Options, input_shapes: Mapping[str, Sequence[int]], *,
     progress: Progress | None = None,

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from oracle.collector import paused
 from oracle.errors import InputError
 from oracle.resolve import resolve
 from oracle.resolved import ResolvedStream
@@ -243,6 +244,7 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
     return Oracle(stream.name, program, bits)
 
 
+@paused()
 def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Program:
     if not raising:
         return Program(stream, None, "raising is switched off", reassociate)
