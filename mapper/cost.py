@@ -77,7 +77,7 @@ class Rates:
         return np.maximum(0, needed - hidden)
 
     def with_stores(
-        self, time: np.ndarray, tiles: Int, slots: np.ndarray, between: np.ndarray, store: np.ndarray, bias: Int
+        self, time: np.ndarray, tiles: Int, slots: np.ndarray, between: np.ndarray, store: Int, bias: Int
     ) -> np.ndarray:
         """``time`` of so many tiles with what lies between them.
 
