@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
 
-import numpy as np
-from numpy.typing import NDArray
-
 Latency: TypeAlias = Union[int, str]
-Value: TypeAlias = Union[int, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -72,18 +68,8 @@ class Expression:
         return not self.names
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value over Python ints; KeyError for a missing name, LatencyError for a division by zero."""
+        """The value; KeyError for a missing name, LatencyError for a division by zero."""
         return _integer(self.root, values)
-
-    def evaluate_arrays(self, values: Mapping[str, Value]) -> NDArray[np.int64]:
-        """The values over broadcast int64 arrays (any mix with ints), elementwise equal to :meth:`evaluate`.
-
-        Raises LatencyError if any element divides by zero in a branch that it takes.
-        """
-        result, undefined = _array(self.root, values)
-        if np.any(undefined):
-            raise LatencyError(f"{self.text!r} divides by zero")
-        return np.asarray(result, dtype=np.int64)
 
     def __str__(self) -> str:
         return self.text
@@ -276,51 +262,3 @@ def _integer(node: Node, values: Mapping[str, int]) -> int:
         return int(left if decided else bool(_integer(node.arguments[1], values)))
     arguments = [_integer(a, values) for a in node.arguments]
     return _INTEGER[node.op](*arguments) if len(arguments) > 1 or node.op in ("not", "neg") else arguments[0]
-
-
-_ARRAY: dict[str, Callable[..., Value]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "cdiv": lambda a, b: -(-a // b),
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "not": np.logical_not,
-    "neg": lambda a: -a,
-}
-
-
-def _array(node: Node, values: Mapping[str, Value]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values, and where they are undefined: both branches are computed, so a division by zero must wait to be used."""
-    if isinstance(node, Num):
-        return np.asarray(node.value, dtype=np.int64), np.asarray(False)
-    if isinstance(node, Name):
-        return np.asarray(values[node.name], dtype=np.int64), np.asarray(False)
-    if isinstance(node, IfElse):
-        (c, cu), (t, tu), (o, ou) = (_array(n, values) for n in (node.condition, node.then, node.otherwise))
-        return np.where(c != 0, t, o), cu | np.where(c != 0, tu, ou)
-    parts = [_array(a, values) for a in node.arguments]
-    undefined = np.asarray(np.any(np.broadcast_arrays(*(u for _, u in parts)), axis=0))
-    operands = [v for v, _ in parts]
-    if node.op in ("and", "or"):
-        (a, au), (b, bu) = parts
-        decided = (a != 0) if node.op == "or" else (a == 0)
-        result = ((a != 0) | (b != 0)) if node.op == "or" else ((a != 0) & (b != 0))
-        return result.astype(np.int64), au | (~decided & bu)
-    if node.op in ("min", "max"):
-        combine = np.minimum if node.op == "min" else np.maximum
-        result = operands[0]
-        for operand in operands[1:]:
-            result = combine(result, operand)
-        return result, undefined
-    if node.op in ("//", "%", "cdiv"):
-        zero = operands[1] == 0
-        undefined = undefined | zero
-        operands[1] = np.where(zero, 1, operands[1])
-    return np.asarray(_ARRAY[node.op](*operands)).astype(np.int64), undefined

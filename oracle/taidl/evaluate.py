@@ -31,13 +31,6 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
-def is_condition(expr: ast.Expr) -> bool:
-    """Whether the expression is a condition and not an integer."""
-    if isinstance(expr, ast.Unary):
-        return expr.operator == "!"
-    return isinstance(expr, ast.Binary) and (expr.operator in COMPARISONS or expr.operator in ("&&", "||"))
-
-
 def register_key(name: str, index: int | None) -> str:
     """The name of a control register, or of an element of an array of them, in a scope."""
     return name if index is None else f"{name}[{index}]"
