@@ -118,15 +118,15 @@ def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
     zero, limits = int(last.zero_point.reshape(-1)[0]), np.iinfo(last.dtype)
     low = zero if op.stages[0].kind == "relu" else int(limits.min)
     shape = (-1, 1, 1) if op.anchor == "nn.conv2d" else (-1,)
-    bias = np.zeros(1, np.int32)
+    bias = np.zeros((), np.int32)
     if op.bias is not None:
         fits = np.allclose(op.bias.scale, product, rtol=1e-6, atol=0) and not np.any(op.bias.zero_point)
         if op.bias.array is None or not fits:
             return None
-        bias = op.bias.array.reshape(-1)
+        bias = op.bias.array.reshape(op.bias_shape)
 
     def finish(sums: Any) -> Any:
-        total = (sums + bias.reshape(shape)).astype(jnp.float32) * scale.reshape(shape)
+        total = (sums + bias).astype(jnp.float32) * scale.reshape(shape)
         return jnp.clip(jnp.round(total) + zero, low, limits.max)
 
     return finish

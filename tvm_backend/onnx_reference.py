@@ -33,6 +33,10 @@ def integer_session(model: "onnx.ModelProto", threads: int = 0) -> Any:
 
 
 def run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by name."""
+    """All outputs by name; :class:`ModelError` where a kernel of onnxruntime refuses the network."""
     names: Sequence[str] = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, dict(inputs)), strict=True))
+    try:
+        results = session.run(None, dict(inputs))
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise ModelError(f"onnxruntime cannot run the network: {error}") from error
+    return dict(zip(names, results, strict=True))

@@ -37,7 +37,7 @@ POOL_ATTRS = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), "
 CONV = QuantizedOp(
     "nn.conv2d", "conv", (1, 8, 6, 6), CONV_ATTRS, (tensor(1, 4, 6, 6), tensor(8, 4, 3, 3, constant=True)),
     tensor(8, constant=True, dtype="int32", scale=SCALE * SCALE),
-    (Stage("relu", (1, 8, 6, 6)), quantize_stage(1, 8, 6, 6)),
+    (Stage("relu", (1, 8, 6, 6)), quantize_stage(1, 8, 6, 6)), (1, 8, 1, 1),
 )
 POOLED = replace(CONV, stages=(
     Stage("relu", (1, 8, 6, 6)), quantize_stage(1, 8, 6, 6), quantize_stage(1, 8, 6, 6, kind="dequantize"),
@@ -90,6 +90,7 @@ def test_accepted(op: QuantizedOp, rules: tuple[predicates.Rule, ...]) -> None:
     (predicates.int32_bias, replace(CONV, bias=tensor(8, constant=True, dtype="int32", scale=0.5)), "has scale 0.5"),
     (predicates.int32_bias, replace(CONV, bias=tensor(4, constant=True, dtype="int32", scale=SCALE * SCALE)),
      "4 values for 8 channels"),
+    (predicates.int32_bias, replace(CONV, bias_shape=(1, 1, 1, 8)), r"\(1, 1, 1, 8\), not along the channels"),
     (predicates.activation_saturates, clipped(-1, 6, 0.01), "it clips from -1, not from 0"),
     (predicates.activation_saturates, clipped(0, 6, 0.1), "clips at 6, which is 60.0 in units"),
     (predicates.plain_convolution, replace(CONV, attrs={**CONV_ATTRS, "dilation": (2, 1)}), "dilation is 2x1"),

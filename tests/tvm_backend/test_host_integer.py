@@ -88,3 +88,14 @@ def test_unsigned_activations_with_zero_points(tmp_path: object, dense: bool) ->
     assert not list(part.steps()) and "operand 0 is uint8" in {o.reason for o in part.host.ops}
     assert integers(result) >= 1
     agree(result)
+
+
+@pytest.mark.parametrize("shape", [(9, 1), (9, 9), (1, 9), (9,), (1,)])
+def test_biases_of_any_shape_of_a_square_product(shape: tuple[int, ...]) -> None:
+    """Nine values down the rows are not nine values along the channels."""
+    net = Net(2)
+    x, weights = net.input("x", 9, 21), net.weight("w", 21, 9)
+    bias = net.constant("b", net.rng.standard_normal(shape))
+    model = quantized(net.model(net.node("Gemm", [x, weights, bias], "dense")))
+    assert [s.op for s in split(model)[0].steps()] == (["dense+bias"] if shape in ((1, 9), (9,)) else [])
+    agree(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,8 @@ class Stage:
 class QuantizedOp:
     """An operator on integers with what follows it, up to its requantized result.
 
-    ``anchor`` is ``nn.conv2d``, ``matmul`` or ``add``; ``shape`` that of its own result, before the stages.
+    ``anchor`` is ``nn.conv2d``, ``matmul`` or ``add``; ``shape`` that of its own result, before the stages;
+    ``bias_shape`` that in which the bias is added to it.
     """
 
     anchor: str
@@ -77,6 +78,7 @@ class QuantizedOp:
     operands: tuple[QTensor, QTensor]
     bias: QTensor | None
     stages: tuple[Stage, ...]
+    bias_shape: tuple[int, ...] = ()
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -105,11 +107,12 @@ def read(root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None) -> Q
             return _anchored(name, expr, None, stages, lookup, label)
         if name == "add":
             for side, other in ((1, 0), (0, 1)):
-                bias = _bias(expr.args[side], lookup)
+                bias, added = _bias(expr.args[side], lookup), expr.args[side]
                 inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
                 if bias is not None and compat.op_name(inner) in ("nn.conv2d", "matmul"):
                     _note(label, expr.args[other], names)
-                    return _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label)
+                    op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label)
+                    return replace(op, bias_shape=compat.shape_of(added))
             return _anchored("add", expr, None, stages, lookup, label)
         stage = _stage(expr, name)
         stages.append(stage)

@@ -77,6 +77,9 @@ def int32_bias(op: QuantizedOp) -> str | None:
     channels = op.operands[1].read_shape[-1] if op.anchor == "matmul" else op.operands[1].shape[0]
     if int(np.prod(op.bias.shape)) != channels:
         return f"the bias has {int(np.prod(op.bias.shape))} values for {channels} channels"
+    along = (channels,) if op.anchor == "matmul" else (channels, 1, 1)
+    if op.bias_shape[-len(along):] != along:
+        return f"the bias is added in the shape {op.bias_shape}, not along the channels"
     return None
 
 
