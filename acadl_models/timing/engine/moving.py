@@ -68,7 +68,7 @@ def move_machine(t, m, cycles, instances):
 @jit
 def add_counters(t, m, later, after, h, before, times):
     """Add to the counters, so many times, what they gained from the machine at ``h[before]`` to ``later[after]``."""
-    for field in (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL):
+    for field in COUNTERS:
         m[field] += times * (later[after + field] - h[before + field])
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
         for field in range(stage + S_STALL, stage + S_SIZE):
