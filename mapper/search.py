@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,7 +95,19 @@ def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = No
 
 
 @paused()
+def _require_memory(workload: Workload, configuration: "Configuration") -> None:
+    """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
+    needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in (*workload.inputs, workload.output))
+    held = configuration.graph.bytes_of("hbm")
+    if needed > held:
+        raise MappingError(
+            f"{workload.name}: its tensors need {needed} bytes of HBM, but that of graph {configuration.graph.name!r} "
+            f"holds {held}"
+        )
+
+
 def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
+    _require_memory(workload, configuration)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     order = np.argsort(estimated, kind="stable")

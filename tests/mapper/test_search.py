@@ -149,6 +149,15 @@ def test_what_does_not_fit_says_demand_bound_and_gap() -> None:
         search(deep, GEMMINI, tiny)
 
 
+@pytest.mark.parametrize("workload", [
+    gemm(2**24, 2**24, 2**24, epilogue=Epilogue(False, 1.0, False, "int8")),
+    conv2d(2**24, 2**24, 2**24, 1, 1, 1, 1, epilogue=Epilogue(False, 1.0, False, "int8")),
+])
+def test_tensors_beyond_the_memory_are_refused_before_the_space_is_listed(workload: Workload) -> None:
+    with pytest.raises(MappingError, match=rf"{workload.name}: its tensors need \d+ bytes of HBM.* holds 17179869184"):
+        search(workload, GEMMINI)
+
+
 def test_a_pool_wider_than_its_field_is_refused() -> None:
     wide = conv2d(1, 4, 300, 3, 4, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(2, 1, (0, 0, 0, 0))))
     with pytest.raises(MappingError, match=r"max-pooling over 297 columns: config_st states at most 255"):
