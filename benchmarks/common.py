@@ -36,12 +36,6 @@ def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
         print(json.dumps(result))
 
 
-def median_seconds(run: Callable[[], object], repeat: int = 7) -> float:
-    """Median wall time of ``repeat`` calls, after one that does not count."""
-    run()
-    return statistics.median(_timed(run) for _ in range(repeat))
-
-
 def interleaved(runs: Sequence[Callable[[], object]], rounds: int = 9) -> list[float]:
     """Median wall time of each of ``runs``, called in turns so that a busy machine hits all alike."""
     for run in runs:

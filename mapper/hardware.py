@@ -31,11 +31,6 @@ class Memory:
     def size_bytes(self) -> int:
         return int(self.rows * self.row_bytes)
 
-    @property
-    def bytes_per_cycle(self) -> float:
-        """Most bytes in a cycle, all banks and slots together."""
-        return self.words_per_cycle * self.row_bytes * self.banks * (1 if self.shared_port else self.slots)
-
     def __str__(self) -> str:
         port = "one shared port" if self.shared_port else f"{self.slots} streams"
         return (

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
-from oracle.affine import Affine, Bounds
+from oracle.affine import Affine
 from oracle.errors import StreamError
 
 
@@ -112,11 +112,6 @@ def _count(nodes: tuple[Node, ...]) -> int:
     for node in nodes:
         total += 1 if isinstance(node, Instr) else node.extent * _count(node.body)
     return total
-
-
-def loop_bounds(loops: tuple[Loop, ...]) -> Bounds:
-    """Ranges of the variables of a nest, outermost first, as :meth:`Affine.simplify` takes them."""
-    return {loop.var: loop.bounds for loop in loops}
 
 
 def flat_trace(stream: Stream) -> Iterator[tuple[str, dict[str, int]]]:

@@ -40,7 +40,6 @@ IRModule: TypeAlias = tvm.IRModule
 Binding: TypeAlias = relax.VarBinding
 Tensor: TypeAlias = tvm.runtime.Tensor
 _Constant = tvm.ir.GenericConst
-_Pass = Callable[[IRModule], IRModule]
 
 IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
 """What an importer may raise on a network it does not understand: TVM's converters raise any type."""

@@ -65,7 +65,7 @@ def test_configurations_fit_for_any_size(dim: int) -> None:
 def test_hardware_is_what_the_graph_says() -> None:
     hardware = Hardware.from_graph(gemmini(dim=8, dma_bus_bits=64, dram_latency_cycles=77, ld_queue=5, rs_ex=6))
     hbm, spad = hardware.memory("hbm"), hardware.memory("spad")
-    assert (hbm.bytes_per_cycle, hbm.read_latency_cycles, hbm.shared_port) == (8, 77, True)
+    assert (hbm.words_per_cycle, hbm.read_latency_cycles, hbm.shared_port) == (8, 77, True)
     assert (spad.rows, spad.row_bytes, spad.banks, spad.size_bytes) == (32768, 8, 4, 256 << 10)
     load, execute = hardware.unit("mvin"), hardware.unit("preload")
     assert (load.queue, set(load.writes), load.reads) == (5, {"spad", "acc"}, ("hbm",))

@@ -6,7 +6,7 @@ import pytest
 
 from oracle.affine import Affine
 from oracle.errors import StreamError
-from oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream, flat_trace, loop_bounds
+from oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream, flat_trace
 from oracle.validate import validate
 from tests.oracle.toy_isa import TOY, stream
 
@@ -83,7 +83,7 @@ def test_loops_count_as_python_does(start: int, stop: int, step: int, values: li
     assert [a["dram"] for _, a in flat_trace(toy(loop))] == values
     assert toy(loop).count() == len(values)
     if values:
-        assert loop_bounds((loop,)) == {"i": (min(values), max(values))}
+        assert loop.bounds == (min(values), max(values))
 
 
 def test_count_multiplies_nests() -> None:

@@ -80,10 +80,6 @@ class QuantizedOp:
     stages: tuple[Stage, ...]
     bias_shape: tuple[int, ...] = ()
 
-    @property
-    def result_shape(self) -> tuple[int, ...]:
-        return self.stages[-1].shape if self.stages else self.shape
-
 
 class NotQuantized(Exception):
     """The piece is no integer operator; the message says what was seen."""
