@@ -125,10 +125,6 @@ def check(
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any]) -> Any:
-    from tvm_backend.model import Model
+    from tvm_backend.frontends import loaded
 
-    if isinstance(model, Model):
-        if load_options:
-            raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
-        return model
-    return load(model, **load_options)
+    return loaded(model, load_options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.collector import paused
-from oracle.errors import ArtifactError, InputError
+from oracle.errors import ArtifactError
 from tvm_backend import cache, operators
 from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from tvm_backend.report.data import Report
@@ -24,15 +24,10 @@ Progress = Callable[[str, int, int], None]
 def estimate(model: Any, target: str, options: Options, **load_options: Any) -> Report:
     """The report of ``model``: a loaded one, an operator as text, or anything that ``frontends.load`` takes."""
     from tvm_backend import frontends
-    from tvm_backend.model import Model
 
-    if isinstance(model, Model):
-        if load_options:
-            raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
-        return estimate_model(model, target, options)
     if isinstance(model, str) and operators.looks_like_operator(model) and not Path(model).exists():
         return estimate_operator(operators.parse(model), target, options)
-    return estimate_model(frontends.load(model, **load_options), target, options)
+    return estimate_model(frontends.loaded(model, load_options), target, options)
 
 
 @paused()

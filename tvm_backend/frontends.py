@@ -55,6 +55,15 @@ def load(
     )
 
 
+def loaded(model: Any, load_options: Mapping[str, Any]) -> Model:
+    """``model`` if it is a :class:`Model` already (which takes no options any more), else :func:`load` of it."""
+    if not isinstance(model, Model):
+        return load(model, **load_options)
+    if load_options:
+        raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
+    return model
+
+
 def load_relax(module: "IRModule", name: str) -> Model:
     """Take a Relax module as it is; its ``main`` must have static shapes."""
     if "main" not in [gv.name_hint for gv in module.functions]:
