@@ -62,7 +62,8 @@ def load(
 ) -> "Model":
     """Import a network.
 
-    ``source``: path of an ``.onnx`` file, ``onnx.ModelProto``, ``torch.nn.Module`` (with ``example_inputs``),
+    ``source``: path of an ``.onnx`` file, one operator as text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
+    ``torch.nn.Module`` (with ``example_inputs``),
     ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
     leaves open. Raises :class:`ModelError` naming the file and the node.
     """
@@ -89,7 +90,7 @@ def compile(
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
     from tvm_backend.executable import build
 
-    return build(_loaded(model, load_options), target, dict(options or {}))
+    return build(_loaded(model, load_options), target, _options(options))
 
 
 def load_compiled(path: "str | Path") -> "CompiledNetwork":
@@ -106,7 +107,7 @@ def estimate(model: Any, target: str = "gemmini", options: Options | None = None
     """Cycles, utilization and bytes of every layer, without building anything that runs."""
     from tvm_backend.estimate import estimate as estimate_model
 
-    return estimate_model(model, target, dict(options or {}), **load_options)
+    return estimate_model(model, target, _options(options), **load_options)
 
 
 def check(
@@ -120,8 +121,14 @@ def check(
     """
     from tvm_backend.check import check as check_model
 
-    return check_model(_loaded(model, load_options), target, dict(options or {}), inputs=inputs, labels=labels,
+    return check_model(_loaded(model, load_options), target, _options(options), inputs=inputs, labels=labels,
                        reference=reference)
+
+
+def _options(options: Options | None) -> dict[str, object]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"options: expected a mapping such as {{'dim': 16}}, found {options!r}")
+    return dict(options or {})
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any]) -> Any:

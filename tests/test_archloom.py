@@ -47,3 +47,19 @@ def test_unknown_sources_are_refused() -> None:
         archloom.estimate("nope.onnx")
     with pytest.raises(archloom.ArtifactError, match="no such artifact"):
         archloom.load_compiled("nope.loom")
+
+
+def test_operators_as_text_are_taken_wherever_a_network_is() -> None:
+    text = "gemm(m=5,n=6,k=7)"
+    assert archloom.load(text).name == text
+    assert archloom.compile(text).report.cycles == archloom.estimate(text).cycles > 0
+    assert archloom.check(text).passed
+    for call in (archloom.load, archloom.estimate, archloom.compile):
+        with pytest.raises(archloom.InputError, match="input_shapes.*operator as text"):
+            call(text, input_shapes={"A": (1, 2)})
+
+
+def test_options_are_a_mapping() -> None:
+    for call in (archloom.compile, archloom.estimate, archloom.check):
+        with pytest.raises(archloom.InputError, match=r"options: expected a mapping .* found \['dim'\]"):
+            call("gemm(m=4,n=4,k=4)", options=["dim"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.collector import paused
-from oracle.errors import ArtifactError
+from oracle.errors import ArtifactError, InputError
 from tvm_backend import cache, operators
 from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from tvm_backend.report.data import Report
@@ -25,8 +25,10 @@ def estimate(model: Any, target: str, options: Options, **load_options: Any) -> 
     """The report of ``model``: a loaded one, an operator as text, or anything that ``frontends.load`` takes."""
     from tvm_backend import frontends
 
-    if isinstance(model, str) and operators.looks_like_operator(model) and not Path(model).exists():
-        return estimate_operator(operators.parse(model), target, options)
+    if (operator := operators.spelled(model)) is not None:
+        if load_options:
+            raise InputError(f"{', '.join(sorted(load_options))}: not taken with an operator as text")
+        return estimate_operator(operator, target, options)
     return estimate_model(frontends.loaded(model, load_options), target, options)
 
 

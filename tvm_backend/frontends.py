@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.errors import InputError, ModelError, suggest
+from tvm_backend import operators
 from tvm_backend.model import Model, finish
 
 if TYPE_CHECKING:
@@ -23,10 +24,17 @@ def load(
 ) -> Model:
     """Import a network.
 
-    ``source`` is the path of an ONNX file, an ``onnx.ModelProto``, a ``torch.nn.Module`` (with ``example_inputs``, a
-    tensor or a sequence of tensors), a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
+    ``source`` is the path of an ONNX file, one operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
+    ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors), a ``torch.export.ExportedProgram`` or a Relax ``IRModule``.
+    ``input_shapes`` gives
     inputs of dynamic shape a static one. Raises :class:`~oracle.errors.ModelError` with the file and the node.
     """
+    if (operator := operators.spelled(source)) is not None:
+        from tvm_backend.operator_network import onnx_model
+
+        if input_shapes or example_inputs is not None:
+            raise InputError(f"{source}: input_shapes and example_inputs are not taken with an operator as text")
+        return load(onnx_model(operator), name=name or str(operator))
     if isinstance(source, str | Path):
         from tvm_backend.onnx_files import read_onnx
 

@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -61,6 +62,13 @@ class Operator:
 def looks_like_operator(text: str) -> bool:
     """Whether ``text`` has the form ``name(...``; a path rarely has."""
     return _START.match(text) is not None
+
+
+def spelled(model: Any) -> Operator | None:
+    """The operator that ``model`` spells, if it is such a text and no file has that name."""
+    if not isinstance(model, str) or not looks_like_operator(model) or Path(model).exists():
+        return None
+    return parse(model)
 
 
 def parse(text: str) -> Operator:
