@@ -25,8 +25,8 @@ def load(
     """Import a network.
 
     ``source`` is the path of an ONNX file, one operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
-    ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors), a ``torch.export.ExportedProgram`` or a Relax ``IRModule``.
-    ``input_shapes`` gives
+    ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors),
+    a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
     inputs of dynamic shape a static one. Raises :class:`~oracle.errors.ModelError` with the file and the node.
     """
     if (operator := operators.spelled(source)) is not None:
