@@ -258,3 +258,10 @@ def test_full_standard_output() -> None:
                              stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr == "archloom: standard output: No space left on device\n"
+
+
+def test_an_empty_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["estimate", ""])
+    assert stop.value.code == 2
+    assert "argument MODEL: expected a file or an operator, found an empty text" in capsys.readouterr().err

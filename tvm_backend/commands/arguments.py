@@ -32,8 +32,14 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="an option of the target, such as dim=32; repeatable")
 
 
+def _named(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a file or an operator, found an empty text")
+    return text
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP)
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
     parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]",
