@@ -217,17 +217,18 @@ def _rows(option: str, kib: int | None, default_bytes: int, row_bytes: int, bank
     return rows
 
 
-_RANGES: dict[str, tuple[int, int]] = {
+RANGES: dict[str, tuple[int, int]] = {
     "dim": (4, 256), "scratchpad_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "scratchpad_banks": (1, 64),
     "accumulator_banks": (1, 64), "spad_read_cycles": (1, 1000), "dma_bus_bits": (8, 65536), "dma_max_bytes": (1, 4096),
     "ld_queue": (1, 1024), "st_queue": (1, 1024), "ex_queue": (1, 1024), "rs_ld": (1, 1024), "rs_st": (1, 1024),
     "rs_ex": (2, 1024), "max_in_flight": (1, 1024), "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 20),
 }
+"""Smallest and largest value of each integer option."""
 
 
 def _check_options(options: dict[str, object]) -> None:
     problems = []
-    for name, (low, high) in _RANGES.items():
+    for name, (low, high) in RANGES.items():
         value = options[name]
         if value is None and name.endswith("_kib"):
             continue

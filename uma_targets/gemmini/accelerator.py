@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from acadl_models.gemmini import RANGES, gemmini, isa_parameters
 from mapper.accelerator import Accelerator, Emitter
 from mapper.options import Option
 from uma_targets.gemmini.emit import GemminiEmitter
@@ -12,39 +14,45 @@ from uma_targets.gemmini.emit import GemminiEmitter
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
 
+_DEFAULTS = {name: p.default for name, p in inspect.signature(gemmini).parameters.items()}
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
 OPTIONS = (
-    Option("dim", int, 16, "rows and columns of the array", 4, 256),
+    _size("dim", "rows and columns of the array"),
     Option("dataflow", str, "auto", "what stays in the array: weights (ws), sums (os), or the faster for each operator",
            choices=("auto", "ws", "os")),
-    Option("scratchpad_kib", int, None, "scratchpad; by default 256, more where dim needs it", 1, 1 << 20, unit="KiB"),
-    Option("accumulator_kib", int, None, "accumulator; by default 64, more where dim needs it", 1, 1 << 20, unit="KiB"),
-    Option("scratchpad_banks", int, 4, "banks of the scratchpad", 1, 64),
-    Option("accumulator_banks", int, 2, "banks of the accumulator", 1, 64),
-    Option("scratchpad_single_ported", bool, False, "loads, reads and writes of a scratchpad bank share one port"),
-    Option("dma_bus_bits", int, 128, "width of the bus to memory, a multiple of 8", 8, 65536, unit="bits"),
-    Option("dma_max_bytes", int, 64, "longest piece of memory that one row of a transfer takes", 1, 4096, unit="bytes"),
-    Option("max_in_flight", int, 16, "memory requests under way at a time", 1, 1024),
-    Option("ld_queue", int, 8, "queue of the load controller", 1, 1024),
-    Option("st_queue", int, 2, "queue of the store controller", 1, 1024),
-    Option("ex_queue", int, 8, "queue of the execute controller", 1, 1024),
-    Option("rs_ld", int, 8, "loads in the reservation station", 1, 1024),
-    Option("rs_st", int, 4, "stores in the reservation station", 1, 1024),
-    Option("rs_ex", int, 16, "preloads and computations in the reservation station", 2, 1024),
-    Option("dram_latency_cycles", int, 100, "from request to first data", 1, 1_000_000, unit="cycles"),
-    Option("clock_mhz", float, 1000.0, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+    _size("scratchpad_kib", "scratchpad; by default 256, more where dim needs it", "KiB"),
+    _size("accumulator_kib", "accumulator; by default 64, more where dim needs it", "KiB"),
+    _size("scratchpad_banks", "banks of the scratchpad"),
+    _size("accumulator_banks", "banks of the accumulator"),
+    Option("scratchpad_single_ported", bool, _DEFAULTS["scratchpad_single_ported"],
+           "loads, reads and writes of a scratchpad bank share one port"),
+    _size("dma_bus_bits", "width of the bus to memory, a multiple of 8", "bits"),
+    _size("dma_max_bytes", "longest piece of memory that one row of a transfer takes", "bytes"),
+    _size("max_in_flight", "memory requests under way at a time"),
+    _size("ld_queue", "queue of the load controller"),
+    _size("st_queue", "queue of the store controller"),
+    _size("ex_queue", "queue of the execute controller"),
+    _size("rs_ld", "loads in the reservation station"),
+    _size("rs_st", "stores in the reservation station"),
+    _size("rs_ex", "preloads and computations in the reservation station"),
+    _size("dram_latency_cycles", "from request to first data", "cycles"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    from acadl_models.gemmini import gemmini
-
     structure = {k: v for k, v in options.items() if k not in ("dataflow", "clock_mhz")}
     return gemmini(clock_hz=options["clock_mhz"] * 1e6, **structure)
 
 
 def _isa_parameters(graph: "ArchitectureGraph") -> Mapping[str, int]:
-    from acadl_models.gemmini import isa_parameters
-
     return isa_parameters(graph)
 
 
