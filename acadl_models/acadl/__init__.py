@@ -27,6 +27,7 @@ from acadl_models.acadl.objects import (
     Instruction,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryAccessUnit,
     MemoryInterface,
     PipelineStage,
@@ -34,12 +35,13 @@ from acadl_models.acadl.objects import (
     ReplacementPolicy,
     SetAssociativeCache,
 )
+from acadl_models.acadl.semantics import Semantics
 
 __all__ = [
     "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",
     "CacheInterface", "DRAM", "Data", "DataStorage", "EdgeKind", "ExecuteStage", "FORWARD", "FunctionalUnit",
-    "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "MemoryAccessUnit",
-    "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM",
+    "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "Link", "MemoryAccessUnit",
+    "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM", "Semantics",
     "SetAssociativeCache", "Template", "WRITE_DATA", "architecture", "connect_dangling_edge", "create_ag", "describe",
     "generate", "to_dot", "to_svg",
 ]

@@ -11,11 +11,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from acadl_models.acadl.semantics import Semantics
 from oracle.errors import GraphError
 
 if TYPE_CHECKING:
+    from acadl_models.acadl.base import ACADLObject
     from acadl_models.acadl.edges import ACADLEdge
-    from acadl_models.acadl.objects import ACADLObject
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Builder:
     parameters: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, Any] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
+    semantics: Semantics = field(default_factory=Semantics)
 
 
 _active: ContextVar[Builder | None] = ContextVar("acadl_builder", default=None)

@@ -15,6 +15,7 @@ from acadl_models.acadl.objects import (
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
@@ -79,18 +80,37 @@ def _show(value: object) -> str:
     return str(value) if isinstance(value, ACADLObject) else repr(value)
 
 
+def link_fault(source: object, target: object, kind: EdgeKind, link: object) -> str | None:
+    """Why the edge, in itself allowed, cannot run over ``link``, or None."""
+    if link is None:
+        return None
+    where = f"{kind.name} edge {_show(source)} -> {_show(target)}"
+    if not isinstance(link, Link):
+        return f"{where}: link must be a Link, not {link!r}"
+    storage, unit = (source, target) if kind is READ_DATA else (target, source)
+    if kind not in (READ_DATA, WRITE_DATA) or not isinstance(storage, DataStorage):
+        return f"{where}: only READ_DATA and WRITE_DATA edges of data storages run over a link, not over {link}"
+    if isinstance(unit, InstructionMemoryAccessUnit):
+        return f"{where}: a fetch takes its latencies only; it does not run over {link}"
+    return None
+
+
 class ACADLEdge:
-    """An edge of ``kind`` from ``source`` to ``target``; joins the graph under construction if it is allowed."""
+    """An edge of ``kind`` from ``source`` to ``target``; joins the graph under construction if it is allowed.
 
-    __slots__ = ("kind", "source", "target")
+    ``link`` (*added*): the link over which the requests of a READ_DATA or WRITE_DATA edge of a data storage run.
+    """
 
-    def __init__(self, source: ACADLObject, target: ACADLObject, kind: EdgeKind) -> None:
+    __slots__ = ("fault", "kind", "link", "source", "target")
+
+    def __init__(self, source: ACADLObject, target: ACADLObject, kind: EdgeKind, link: Link | None = None) -> None:
         self.source = source
         self.target = target
         self.kind = kind
-        problem = edge_fault(source, target, kind)
-        if problem is not None:
-            building.fault(problem)
+        self.link = link
+        self.fault = edge_fault(source, target, kind) or link_fault(source, target, kind, link)
+        if self.fault is not None:
+            building.fault(self.fault)
         else:
             building.add_edge(self)
 
@@ -105,6 +125,7 @@ class ACADLDanglingEdge:
     kind: EdgeKind
     source: ACADLObject | None = None
     target: ACADLObject | None = None
+    link: Link | None = None
 
     def __post_init__(self) -> None:
         ends = [e for e in (self.source, self.target) if e is not None]
@@ -148,8 +169,12 @@ def connect_dangling_edge(first: Any, second: Any) -> ACADLEdge | None:
         end = "sources" if len(sources) > 1 else "targets"
         building.fault(f"cannot connect {_label(first)} with {_label(second)}: both are {end}")
         return None
-    edge = ACADLEdge(sources[0], targets[0], ports[0].kind)
-    return edge if edge_fault(sources[0], targets[0], ports[0].kind) is None else None
+    links = [p.link for p in ports if p.link is not None]
+    if len({id(link) for link in links}) > 1:
+        building.fault(f"cannot connect {_label(first)} with {_label(second)}: they name different links")
+        return None
+    edge = ACADLEdge(sources[0], targets[0], ports[0].kind, link=links[0] if links else None)
+    return edge if edge.fault is None else None
 
 
 def _label(value: object) -> str:

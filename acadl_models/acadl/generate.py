@@ -11,8 +11,10 @@ from typing import Any, ParamSpec
 
 from acadl_models.acadl import building
 from acadl_models.acadl.building import Builder
-from acadl_models.acadl.graph import ArchitectureGraph, place_buffers
+from acadl_models.acadl.graph import ArchitectureGraph
+from acadl_models.acadl.placement import place_buffers
 from acadl_models.acadl.rules import check
+from acadl_models.acadl.semantics import Semantics
 from oracle.errors import GraphError
 
 P = ParamSpec("P")
@@ -61,6 +63,7 @@ def _graph(builder: Builder) -> ArchitectureGraph:
         edges=tuple(builder.edges),
         buffers=buffers,
         dims=dict(builder.dims),
+        semantics=builder.semantics,
     )
 
 
@@ -82,12 +85,14 @@ def architecture(
     parameters: Mapping[str, int] | None = None,
     buffers: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
+    semantics: Semantics | None = None,
 ) -> None:
     """State, inside a ``@generate`` function, the facts that are not objects.
 
     ``buffers`` says where each tensor buffer of the ISA lies: a storage or register file, a list of banks (whose
-    ``address_ranges`` tell which rows each holds), or a list of ``(storage, start, stop)`` in rows. ``parameters`` are
-    those of the ISA that the structure fixes; ``dims`` names the dimensions of cores.
+    ``address_ranges`` tell which rows each holds), a list of ``(storage, start, stop)`` in rows, or a list of register
+    files (each register is a row, and each file holds the next rows). ``parameters`` are those of the ISA that the
+    structure fixes; ``dims`` names the dimensions of cores; ``semantics`` chooses among the readings of the paper.
     """
     builder = building.active()
     if builder is None:
@@ -100,6 +105,20 @@ def architecture(
     builder.parameters = _integers("parameters", parameters)
     builder.buffers = _table("buffers", buffers)
     builder.dims = _integers("dims", dims)
+    builder.semantics = _semantics(semantics)
+
+
+def _semantics(semantics: object) -> Semantics:
+    """The semantics, or the default one after noting what is wrong."""
+    if semantics is None:
+        return Semantics()
+    if not isinstance(semantics, Semantics):
+        building.fault(f"semantics must be a Semantics, not {semantics!r}")
+        return Semantics()
+    faults = semantics.faults()
+    for fault in faults:
+        building.fault(fault)
+    return Semantics() if faults else semantics
 
 
 def _table(what: str, table: object) -> dict[str, Any]:

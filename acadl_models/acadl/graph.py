@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -14,19 +13,22 @@ from typing import Any
 from acadl_models.acadl.edges import ACADLEdge, EdgeKind
 from acadl_models.acadl.objects import (
     ACADLObject,
+    CacheInterface,
     DataStorage,
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryInterface,
     PipelineStage,
     RegisterFile,
 )
+from acadl_models.acadl.semantics import Semantics
 
 
 @dataclass(frozen=True)
 class Bank:
-    """The rows ``start <= row < stop`` of a buffer lie in ``storage`` (``stop`` None: all rows, a register file)."""
+    """The rows ``start <= row < stop`` of a buffer lie in ``storage`` (``stop`` None: all, in one register file)."""
 
     storage: str
     start: int
@@ -47,6 +49,7 @@ class ArchitectureGraph:
     edges: tuple[ACADLEdge, ...]
     buffers: Mapping[str, tuple[Bank, ...]]
     dims: Mapping[str, int]
+    semantics: Semantics = field(default_factory=Semantics)
 
     @cached_property
     def _out(self) -> dict[EdgeKind, dict[str, list[Any]]]:
@@ -115,6 +118,37 @@ class ArchitectureGraph:
     def writers(self, storage: RegisterFile | DataStorage) -> list[FunctionalUnit]:
         return list(self._in[EdgeKind.WRITE_DATA].get(storage.name, []))
 
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """All links, in order of creation."""
+        return tuple(o for o in self.objects.values() if isinstance(o, Link))
+
+    @cached_property
+    def _links(self) -> dict[tuple[str, str, EdgeKind], Link]:
+        return {(e.source.name, e.target.name, e.kind): e.link for e in self.edges if e.link is not None}
+
+    def link(self, storage: DataStorage, unit: FunctionalUnit, kind: EdgeKind) -> Link | None:
+        """The link over which the READ_DATA or WRITE_DATA edge between ``storage`` and ``unit`` runs, if any."""
+        ends = (storage.name, unit.name) if kind is EdgeKind.READ_DATA else (unit.name, storage.name)
+        return self._links.get((*ends, kind))
+
+    @cached_property
+    def caches(self) -> tuple[CacheInterface, ...]:
+        """All caches, in order of creation."""
+        return tuple(o for o in self.objects.values() if isinstance(o, CacheInterface))
+
+    def backing(self, cache: CacheInterface) -> DataStorage:
+        """The storage behind ``cache``: a memory or another cache."""
+        storage: DataStorage = self._out[EdgeKind.BACKED_BY][cache.name][0]
+        return storage
+
+    def memory_behind(self, storage: DataStorage) -> MemoryInterface:
+        """The memory at the end of the hierarchy that begins with ``storage`` (itself, if it is no cache)."""
+        while isinstance(storage, CacheInterface):
+            storage = self.backing(storage)
+        assert isinstance(storage, MemoryInterface)
+        return storage
+
     def instruction_memory(self, stage: InstructionFetchStage) -> tuple[InstructionMemoryAccessUnit, DataStorage]:
         """The access unit of a fetch stage and the memory that it reads."""
         unit = next(u for u in self.units(stage) if isinstance(u, InstructionMemoryAccessUnit))
@@ -125,9 +159,9 @@ class ArchitectureGraph:
         total_bits = 0
         for bank in self.buffers.get(buffer, ()):
             place = self.objects[bank.storage]
-            if isinstance(place, RegisterFile):
+            if isinstance(place, RegisterFile) and bank.stop is None:
                 total_bits += place.data_width * len(place.registers)
-            elif isinstance(place, DataStorage) and bank.stop is not None:
+            elif isinstance(place, (DataStorage, RegisterFile)) and bank.stop is not None:
                 total_bits += place.data_width * (bank.stop - bank.start)
         return total_bits // 8
 
@@ -140,9 +174,10 @@ class ArchitectureGraph:
             "parameters": dict(self.parameters),
             "objects": [[type(o).__name__, {f.name: _plain(getattr(o, f.name)) for f in fields(o)}]
                         for o in self.objects.values()],
-            "edges": [[e.kind.name, e.source.name, e.target.name] for e in self.edges],
+            "edges": [[e.kind.name, e.source.name, e.target.name, e.link.name if e.link else None] for e in self.edges],
             "buffers": {k: [[b.storage, b.start, b.stop] for b in banks] for k, banks in self.buffers.items()},
             "dims": dict(self.dims),
+            "semantics": asdict(self.semantics),
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -158,48 +193,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
-
-
-def place_buffers(
-    places: Mapping[str, Any], objects: Sequence[ACADLObject]
-) -> tuple[dict[str, tuple[Bank, ...]], list[str]]:
-    """The ``buffers`` table in canonical form, and its faults."""
-    known = {id(o) for o in objects}
-    table: dict[str, tuple[Bank, ...]] = {}
-    faults: list[str] = []
-    for buffer, place in places.items():
-        banks: list[Bank] = []
-        for item in place if isinstance(place, (list, tuple)) else [place]:
-            obj, *rows = item if isinstance(item, tuple) and item else (item,)
-            if not isinstance(obj, (RegisterFile, MemoryInterface)) or id(obj) not in known:
-                what = "a RegisterFile, SRAM or DRAM of the graph"
-                faults.append(f"buffer {buffer!r} must lie in {what}, not in {obj!s}")
-            elif rows and not (len(rows) == 2 and all(isinstance(r, int) for r in rows) and 0 <= rows[0] < rows[1]):
-                what = "(start, stop) with 0 <= start < stop"
-                faults.append(f"buffer {buffer!r}: rows in {obj.name} must be {what}, not {rows}")
-            elif rows:
-                banks.append(Bank(obj.name, rows[0], rows[1]))
-            elif isinstance(obj, RegisterFile):
-                banks.append(Bank(obj.name, 0, None))
-            elif not obj.faults():
-                banks += [Bank(obj.name, start, stop) for start, stop in obj.address_ranges]
-        table[buffer] = tuple(banks)
-        faults += _bank_faults(buffer, banks)
-    return table, faults
-
-
-def _bank_faults(buffer: str, banks: list[Bank]) -> list[str]:
-    if len(banks) > 1 and any(b.stop is None for b in banks):
-        return [f"buffer {buffer!r}: a register file holds a buffer alone, not beside other banks"]
-    ordered = sorted(banks, key=lambda b: b.start)
-    faults = []
-    for a, b in itertools.pairwise(ordered):
-        if a.stop != b.start:
-            what = "overlap" if (a.stop or 0) > b.start else "leave a gap"
-            faults.append(
-                f"buffer {buffer!r}: rows {a.start}..{a.stop} in {a.storage} "
-                f"and {b.start}..{b.stop} in {b.storage} {what}"
-            )
-    if ordered and ordered[0].start != 0:
-        faults.append(f"buffer {buffer!r}: its first row in {ordered[0].storage} is {ordered[0].start}, expected 0")
-    return faults

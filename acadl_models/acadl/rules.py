@@ -17,6 +17,7 @@ from acadl_models.acadl.objects import (
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
@@ -222,6 +223,18 @@ def storage_access(g: Sketch) -> Iterable[str]:
                 )
 
 
+def links_inside(g: Sketch) -> Iterable[str]:
+    """Every link is one of this graph and carries an edge."""
+    used = {id(e.link): e.link for e in g.edges if e.link is not None}
+    for link in g.objects:
+        if isinstance(link, Link) and id(link) not in used:
+            yield f"{link} carries no edge: name it as the link of a READ_DATA or WRITE_DATA edge, or remove it"
+    known = {id(o) for o in g.objects}
+    for key, link in used.items():
+        if key not in known:
+            yield f"{link} was not made inside this @generate function"
+
+
 def caches_backed(g: Sketch) -> Iterable[str]:
     """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
     for cache in g.objects:
@@ -247,4 +260,5 @@ Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, ports,
     acyclic, reachable, leads_somewhere, connected_storages, storage_access, caches_backed,
+    links_inside,
 )

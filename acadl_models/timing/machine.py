@@ -244,6 +244,10 @@ def untimed(graph: ArchitectureGraph) -> Iterator[str]:
                     f"{storage}: {', '.join(f'{t}={getattr(storage, t)}' for t in used)} asks for the timing of DRAM "
                     "banks, which is not simulated; set them to 0 and state read_latency and write_latency"
                 )
+    for link in graph.links:
+        yield f"{link}: the timing of links is not simulated"
+    for name, value in graph.semantics.changed().items():
+        yield f"semantics: {name}={value!r} is not simulated"
     if len(graph.fetch_stages) != 1:
         names = ", ".join(s.name for s in graph.fetch_stages)
         yield f"a simulation runs one stream: expected one InstructionFetchStage, found {names}"

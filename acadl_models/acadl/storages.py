@@ -1,0 +1,163 @@
+"""Register files and memories (section 3): what holds data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
+from acadl_models.acadl.latency import Expression, Latency, parse
+
+_STORED: tuple[str, ...] = ("joules_per_access", *ACADLObject.physical)
+
+
+@dataclass(frozen=True, eq=False)
+class RegisterFile(ACADLObject):
+    """Registers of ``data_width`` bits each; ``registers`` maps a register's name to its initial value.
+
+    ``joules_per_access`` (*added*): energy of each register that is read or written.
+    """
+
+    virtual: ClassVar[bool] = False
+    physical: ClassVar[tuple[str, ...]] = _STORED
+
+    data_width: int = 32
+    registers: Mapping[str, Any] = field(default_factory=dict)
+    joules_per_access: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.registers, Mapping):
+            self._set("registers", dict(self.registers))
+        super().__post_init__()
+
+    def faults(self) -> list[str]:
+        faults = super().faults() + count(self, "data_width")
+        if not isinstance(self.registers, Mapping) or not self.registers:
+            faults.append(f"registers must map at least one register name to a value, not {self.registers!r}")
+        return faults
+
+
+@dataclass(frozen=True, eq=False)
+class DataStorage(ACADLObject):
+    """Virtual: words of ``data_width`` bits, ``max_concurrent_requests`` request slots and a FIFO before them.
+
+    ``read_write_ports``: how many memory access units may be attached. ``port_width``: words in a transaction.
+    ``shared_port`` (*added*): the beats of all slots follow one another on one port (a bus). ``joules_per_access``
+    (*added*): energy of each word that is read or written.
+    """
+
+    virtual: ClassVar[bool] = True
+    physical: ClassVar[tuple[str, ...]] = _STORED
+    latency_attributes: ClassVar[tuple[str, ...]] = ()
+
+    data_width: int = 8
+    max_concurrent_requests: int = 1
+    read_write_ports: int = 1
+    port_width: int = 1
+    data: Mapping[int, Any] = field(default_factory=dict)
+    shared_port: bool = False
+    joules_per_access: float | None = field(default=None, kw_only=True)
+
+    def latencies(self) -> dict[str, Expression]:
+        return {a: parse(getattr(self, a)) for a in self.latency_attributes}
+
+    def faults(self) -> list[str]:
+        counts = ("data_width", "max_concurrent_requests", "read_write_ports", "port_width")
+        faults = super().faults() + [f for c in counts for f in count(self, c)]
+        faults += flag(self, "shared_port") + mapping(self, "data")
+        return faults + [f for a in self.latency_attributes for f in latency(a, getattr(self, a), 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryInterface(DataStorage):
+    """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here."""
+
+    virtual: ClassVar[bool] = True
+    latency_attributes: ClassVar[tuple[str, ...]] = ("read_latency", "write_latency")
+
+    read_latency: Latency = 1
+    write_latency: Latency = 1
+    address_ranges: Sequence[tuple[int, int]] = ()
+
+    def __post_init__(self) -> None:
+        self._set("address_ranges", tuples(self.address_ranges))
+        super().__post_init__()
+
+    @property
+    def words(self) -> int:
+        """How many words the address ranges hold."""
+        return sum(stop - start for start, stop in self.address_ranges)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all address ranges."""
+        return self.words * self.data_width // 8
+
+    def faults(self) -> list[str]:
+        return super().faults() + range_faults("address_ranges", self.address_ranges, True)
+
+
+@dataclass(frozen=True, eq=False)
+class SRAM(MemoryInterface):
+    """On-chip memory with constant latencies."""
+
+    virtual: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False)
+class DRAM(MemoryInterface):
+    """Off-chip memory; non-zero ``t_RCD``, ``t_RP`` and ``t_RAS`` (cycles) ask for timing by the state of its banks.
+
+    ``bank_address_ranges``: the words of each bank, by default one bank of all ``address_ranges``. ``row_words``
+    (*added*): words of a row, which stays open until another row of its bank is wanted.
+    """
+
+    virtual: ClassVar[bool] = False
+
+    bank_address_ranges: Sequence[tuple[int, int]] = ()
+    t_RCD: int = 0
+    t_RP: int = 0
+    t_RAS: int = 0
+    row_words: int = 0
+
+    def __post_init__(self) -> None:
+        self._set("bank_address_ranges", tuples(self.bank_address_ranges))
+        super().__post_init__()
+
+    @property
+    def has_bank_state(self) -> bool:
+        """Whether transactions are timed by the rows that are open."""
+        return bool(self.t_RCD or self.t_RP or self.t_RAS)
+
+    @property
+    def banks(self) -> tuple[tuple[int, int], ...]:
+        """The half-open range of word addresses of each bank."""
+        return tuple(self.bank_address_ranges or self.address_ranges)
+
+    def faults(self) -> list[str]:
+        faults = [f for t in ("t_RCD", "t_RP", "t_RAS", "row_words") for f in count(self, t, 0)]
+        if not faults and self.has_bank_state and not self.row_words:
+            faults.append("t_RCD, t_RP and t_RAS ask for the state of the banks: state row_words, the words of a row")
+        faults += range_faults("bank_address_ranges", self.bank_address_ranges, False)
+        faults = super().faults() + faults
+        if not faults and self.bank_address_ranges:
+            faults += self._cover_faults()
+        return faults
+
+    def _cover_faults(self) -> list[str]:
+        whole, banks = _joined(self.address_ranges), _joined(self.bank_address_ranges)
+        if whole == banks:
+            return []
+        return [f"bank_address_ranges hold the words {banks}, expected those of address_ranges, {whole}"]
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending ranges with neighbours made one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found
