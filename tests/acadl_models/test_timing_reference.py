@@ -493,7 +493,7 @@ def untimed(kind: str) -> ArchitectureGraph:
         unit = MemoryAccessUnit("mau", to_process={"op"})
         after(issue, unit)
         rcd = 14 if kind == "dram" else 0
-        memory = DRAM("dram", read_write_ports=2, t_RCD=rcd, address_ranges=[(0, 1024)])
+        memory = DRAM("dram", read_write_ports=2, t_RCD=rcd, row_words=64, address_ranges=[(0, 1024)])
         if kind == "cache":
             cache = SetAssociativeCache("l1", sets=4, ways=2)
             ACADLEdge(cache, unit, READ_DATA)
