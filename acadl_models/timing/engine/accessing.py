@@ -81,42 +81,89 @@ def find_ranges(entries: list[Entry], bounds: Bounds) -> None:
             e.high.append(high + shape.span)
 
 
-def classify(entries: list[Entry]) -> tuple[NDArray[np.int64], int]:
-    """Which pairs of accesses may meet; accesses that meet nothing get no class, the others connected classes."""
-    n = len(entries)
-    met = np.zeros((n, n), np.int64)
+@dataclass(frozen=True)
+class Classes:
+    """Which accesses may meet, as pairs of their orders (the smaller first), and how they fall into classes.
+
+    Accesses that meet nothing have no class. ``members`` are the orders of each class; ``first`` and ``second``:
+    int64 [pairs].
+    """
+
+    members: tuple[NDArray[np.int64], ...]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+
+
+def classify(entries: list[Entry]) -> Classes:
+    """Find the pairs of accesses that may meet, and give each connected part of them a conflict class."""
     groups: dict[str, list[Entry]] = {}
     for e in entries:
         if e.plan.tracked:
             groups.setdefault(e.plan.buffer.name, []).append(e)
-    classes = 0
+    members: list[NDArray[np.int64]] = []
+    firsts: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    seconds: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     for group in groups.values():
-        numbers = np.array([e.order for e in group])
         kinds = np.array([e.kind for e in group])
-        low, high = np.array([e.low for e in group]), np.array([e.high for e in group])
-        meets = (kinds[:, None] != kinds[None, :]) | (kinds == WRITE)[:, None]
-        meets &= ((low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])).all(axis=2)
-        met[np.ix_(numbers, numbers)] = meets
-        classes = _connect(group, meets, classes)
-    return met, classes
-
-
-def _connect(group: list[Entry], meets: NDArray[np.bool_], classes: int) -> int:
-    """Number the connected parts of the relation, and drop the axes along which a part always meets."""
-    for k, e in enumerate(group):
-        if e.conflict_class != NONE or not meets[k].any():
+        if (kinds == kinds[0]).all() and kinds[0] != WRITE:
             continue
-        members, work = {k}, [k]
-        while work:
-            fresh = [int(j) for j in np.flatnonzero(meets[work.pop()]) if int(j) not in members]
-            members.update(fresh)
-            work += fresh
-        part = [group[j] for j in sorted(members)]
-        axes = tuple(a for a in range(len(e.offsets)) if not _same_place(part, a))
-        for member in part:
-            member.conflict_class, member.axes = classes, axes
-        classes += 1
-    return classes
+        orders = np.array([e.order for e in group])
+        a, b = _meeting(kinds, np.array([e.low for e in group]), np.array([e.high for e in group]))
+        firsts.append(orders[a])
+        seconds.append(orders[b])
+        members += [orders[part] for part in _connected(kinds == WRITE, a, b)]
+    for number, part in enumerate(members):
+        _name_class([entries[k] for k in part.tolist()], number)
+    return Classes(tuple(members), np.concatenate(firsts), np.concatenate(seconds))
+
+
+def _meeting(
+    kinds: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs ``a < b`` of accesses of one buffer, given as [access] and [access, axis], whose boxes overlap."""
+    sweep = int(np.argmax([len(np.unique(low[:, axis])) for axis in range(low.shape[1])]))
+    by_low = np.argsort(low[:, sweep], kind="stable")
+    last = np.searchsorted(low[by_low, sweep], high[by_low, sweep], side="right")
+    place = np.arange(len(kinds))
+    count = last - place - 1
+    left = np.repeat(place, count)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
+    a, b = by_low[left], by_low[right]
+    meets = (kinds[a] != kinds[b]) | (kinds[a] == WRITE)
+    for axis in range(low.shape[1]):
+        if axis != sweep:
+            meets &= (low[a, axis] <= high[b, axis]) & (low[b, axis] <= high[a, axis])
+    a, b = a[meets], b[meets]
+    return np.minimum(a, b), np.maximum(a, b)
+
+
+def _connected(
+    alone: NDArray[np.bool_], a: NDArray[np.int64], b: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """The connected parts of a relation, in ascending order; ``alone``: what is related to itself counts as a part."""
+    label = np.arange(len(alone))
+    while True:
+        lower = np.minimum(label[a], label[b])
+        found = label.copy()
+        np.minimum.at(found, a, lower)
+        np.minimum.at(found, b, lower)
+        found = found[found]
+        if (found == label).all():
+            break
+        label = found
+    related = alone.copy()
+    related[a] = related[b] = True
+    inside = np.flatnonzero(related)
+    by_label = inside[np.argsort(label[inside], kind="stable")]
+    borders = np.flatnonzero(np.diff(label[by_label])) + 1
+    return [part for part in np.split(by_label, borders) if len(part)]
+
+
+def _name_class(part: list[Entry], number: int) -> None:
+    """Give the accesses of a class its number, and drop the axes along which all of them always meet."""
+    axes = tuple(a for a in range(len(part[0].offsets)) if not _same_place(part, a))
+    for member in part:
+        member.conflict_class, member.axes = number, axes
 
 
 def _same_place(part: list[Entry], axis: int) -> bool:

@@ -101,15 +101,15 @@ def search(m, first, count, dense, target):
 
 @jit
 def find_blocker(t, m, unit):
-    """Look for an earlier, unfinished instance that conflicts with the one that waits at a unit.
+    """Look for an earlier instance that conflicts with the one that waits at a unit and holds it up; ``NONE`` if none.
 
     The scan goes through the lists of each access's class, one opposing kind after the other, and goes on where it
-    stopped: what was judged to be free of conflict stays so. Returns whether one was found; it is then remembered.
+    stopped: what was judged to be free of conflict stays so.
     """
     slot = m[unit + U_WAITING]
     seq = m[slot + I_SEQ]
     record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
-    judged = m[unit + U_BLOCKER_SEQ]
+    judged = m[unit + U_JUDGED]
     for place in range(m[unit + U_SCAN], 3 * t[record + TI_ACCESS_COUNT]):
         k, kind = place // 3, place % 3
         access = t[record + TI_ACCESSES] + k * TA_SIZE
@@ -117,24 +117,23 @@ def find_blocker(t, m, unit):
         if conflict_class == NONE or (kind == t[access + TA_KIND] and kind != WRITE):
             continue
         mine = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
-        met = t[H_MET] + t[access + TA_ORDER] * t[H_MET_SIZE]
+        met = t[access + TA_MET]
         node = m[m[M_CLASSES] + (3 * conflict_class + kind) * C_SIZE + C_FIRST]
         while node != NONE:
             other = m[node + A_OWNER]
             if m[other + I_SEQ] >= seq:
                 break
             if (
-                m[other + I_SEQ] > judged
-                and t[met + t[m[node + A_ACCESS] + TA_ORDER]] == 1
+                m[other + I_SEQ] >= judged
+                and (met == NONE or t[met + t[m[node + A_ACCESS] + TA_RANK]] == 1)
                 and access_meets(t, m, node, mine)
             ):
                 m[unit + U_SCAN] = place
-                m[unit + U_BLOCKER] = other
-                m[unit + U_BLOCKER_SEQ] = m[other + I_SEQ]
-                return True
+                m[unit + U_JUDGED] = m[other + I_SEQ]
+                return other
             node = m[node + A_YOUNGER]
         judged = -1
-    return False
+    return NONE
 
 
 @jit
@@ -142,18 +141,35 @@ def leave_classes(t, m, slot):
     """Take the accesses of a finished instance out of their lists: its conflicts are released."""
     record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
     node = slot + t[H_SLOT_ACCESSES]
+    reads_left = t[H_READS_HOLD] == READS_UNTIL_FINISH
     for k in range(t[record + TI_ACCESS_COUNT]):
         access = t[record + TI_ACCESSES] + k * TA_SIZE
-        conflict_class = t[access + TA_CLASS]
-        if conflict_class != NONE:
-            ends = m[M_CLASSES] + (3 * conflict_class + t[access + TA_KIND]) * C_SIZE
-            older, younger = m[node + A_OLDER], m[node + A_YOUNGER]
-            if older == NONE:
-                m[ends + C_FIRST] = younger
-            else:
-                m[older + A_YOUNGER] = younger
-            if younger == NONE:
-                m[ends + C_LAST] = older
-            else:
-                m[younger + A_OLDER] = older
+        if t[access + TA_CLASS] != NONE and (reads_left or t[access + TA_KIND] != READ):
+            leave_class(t, m, node, access)
         node += t[H_ACCESS_SIZE]
+
+
+@jit
+def release_reads(t, m, slot):
+    """Take the reads of an instance that has started out of their lists: later writes need not wait for them."""
+    record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+    node = slot + t[H_SLOT_ACCESSES]
+    for k in range(t[record + TI_ACCESS_COUNT]):
+        access = t[record + TI_ACCESSES] + k * TA_SIZE
+        if t[access + TA_CLASS] != NONE and t[access + TA_KIND] == READ:
+            leave_class(t, m, node, access)
+        node += t[H_ACCESS_SIZE]
+
+
+@jit
+def leave_class(t, m, node, access):
+    ends = m[M_CLASSES] + (3 * t[access + TA_CLASS] + t[access + TA_KIND]) * C_SIZE
+    older, younger = m[node + A_OLDER], m[node + A_YOUNGER]
+    if older == NONE:
+        m[ends + C_FIRST] = younger
+    else:
+        m[older + A_YOUNGER] = younger
+    if younger == NONE:
+        m[ends + C_LAST] = older
+    else:
+        m[younger + A_OLDER] = older

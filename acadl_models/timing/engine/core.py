@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.jit import entry, jit, pointer
+from acadl_models.timing.engine.accounting import note_fetch, settle
+from acadl_models.timing.engine.completing import complete
+from acadl_models.timing.engine.forwarding import forward
+from acadl_models.timing.engine.jit import entry, pointer
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.machine import complete, fetch, forward, look_ahead, next_time, settle_counters, start
+from acadl_models.timing.engine.marks import next_mark
 from acadl_models.timing.engine.program import advance
+from acadl_models.timing.engine.starting import fetch, start
 from acadl_models.timing.engine.steady import look_back
+from acadl_models.timing.engine.timers import next_time
 
 
 @entry
@@ -19,38 +24,27 @@ def run(tables, machine, memory):
     remembers = len(memory) > 0
     m[M_PC] = -1
     advance(t, m)
-    m[M_MOVES] = 1
+    note_fetch(m, 0)
     while True:
         complete(t, m)
         if m[M_STATUS] != RUNNING:
             return
         if m[M_FINISHED] == t[H_TOTAL]:
-            settle_counters(t, m)
+            settle(t, m)
             m[M_STATUS] = DONE
             return
-        if m[M_MOVES] == 1 or m[M_MOVE_TIME] == m[M_TIME]:
-            move(t, m)
-            if m[M_STATUS] != RUNNING:
-                return
-            if m[M_EVENT] == 1 and remembers:
-                look_back(t, m, h)
-        after = next_time(t, m)
+        forward(t, m)
+        start(t, m)
+        fetch(t, m)
+        if m[M_STATUS] != RUNNING:
+            return
+        if m[M_EVENT] == 1 and remembers:
+            look_back(t, m, h)
+        after = next_time(m, m[M_AGAIN] == 1 or next_mark(t, m, 0) != NONE)
         if after == FOREVER:
             m[M_STATUS] = DEADLOCK
             return
         m[M_TIME] = after
-
-
-@jit
-def move(t, m):
-    """Phases 2 to 4: nothing of them happens in cycles that only end requests and processing steps."""
-    settle_counters(t, m)
-    m[M_AGAIN] = 0
-    forward(t, m)
-    start(t, m)
-    fetch(t, m)
-    look_ahead(t, m)
-    m[M_MOVES] = 0
 
 
 def compile_all() -> None:

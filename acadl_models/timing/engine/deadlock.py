@@ -20,11 +20,27 @@ def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
     left = total - int(m[M_FINISHED])
     idle = int(m[M_TIME]) + int(m[M_CHANGED] == m[M_TIME])
     faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
+    alive = list(_alive(m))
+    blockers = {unit: slot for slot in alive for unit in _waiters(m, slot)}
+    for slot in alive:
+        faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot, blockers)}")
+    return faults
+
+
+def _alive(m: NDArray[np.int64]) -> Iterator[int]:
+    """The slots of the instances in flight, in program order."""
     slot = int(m[M_OLDEST])
     while slot != NONE:
-        faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot)}")
+        yield slot
         slot = int(m[slot + I_YOUNGER])
-    return faults
+
+
+def _waiters(m: NDArray[np.int64], slot: int) -> Iterator[int]:
+    """The units whose instances wait for this one."""
+    unit = int(m[slot + I_WAITERS])
+    while unit != NONE:
+        yield unit
+        unit = int(m[unit + U_NEXT])
 
 
 def _name(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
@@ -53,11 +69,11 @@ def _locate(body: tuple[StaticNode, ...], number: int) -> tuple[StaticInstructio
     raise AssertionError("the number is that of an instance")
 
 
-def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
+def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict[int, int]) -> str:
     phase, unit = int(m[slot + I_PHASE]), int(m[slot + I_UNIT])
     if phase == WAITING:
         number = (unit - int(m[M_UNITS])) // U_SIZE
-        return f"{_name(lowered, m, int(m[unit + U_BLOCKER]))} to finish, in {lowered.units[number]}"
+        return f"{_name(lowered, m, blockers[unit])} to finish, in {lowered.units[number]}"
     if unit != NONE:
         number = (unit - int(m[M_UNITS])) // U_SIZE
         return f"{_STEPS[phase]} to end, in {lowered.units[number]}"

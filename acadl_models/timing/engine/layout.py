@@ -22,17 +22,12 @@ NONE = -1
     H_LOOPS, H_LOOP_TABLE,
     H_VALUES, H_ATOM_TABLE,  # values: loop variables first, then floor divisions and modulos (atoms)
     H_CLASSES,  # conflict classes: accesses of different classes never meet
-    H_SIGNATURES,  # sets of stages to which the fetch stage may pass an instruction
+    H_SIGNATURES, H_SIGNATURE_TABLE,  # sets of stages to which the fetch stage may pass an instruction
     H_PROGRAM,  # code of the loop nest
-    H_ROUTE,  # [stage, static]: one of ROUTE_*
-    H_STAGE_LATENCY,  # [stage, static]
-    H_UNIT_LATENCY,  # [unit, static]
-    H_UNIT_INTERVAL,  # [unit, static]
-    H_TAKES,  # [stage, signature]: whether the fetch stage may pass it there
-    H_MET, H_MET_SIZE,  # [access, access]: whether the two can touch a common element at all
-    H_FETCH_WIDTH, H_FETCH_LATENCY, H_ISSUE_SIZE,
+    H_FETCH_WIDTH, H_FETCH_LATENCY, H_FETCH_FLIGHTS, H_ISSUE_SIZE,
+    H_IN_ORDER, H_LATENCY_ADDED, H_EDGE_ORDER, H_READS_HOLD,  # parameters of the semantics (acadl.semantics)
     H_HISTORIES,  # loops that may repeat
-    H_PLACES,  # records of all accesses, by order
+    H_ACCESSES, H_PLACES,  # number of accesses and their records, by order
     H_TOTAL,  # instruction instances in the whole run
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
@@ -41,21 +36,46 @@ NONE = -1
 ) = range(39)
 
 # --- t: records ------------------------------------------------------------------------------------------------
-TS_DEPTH, TS_UNITS, TS_UNIT_COUNT, TS_PREDS, TS_PRED_COUNT, TS_FETCHES, TS_SIZE = range(7)
-"""Stage. ``UNITS`` and ``PREDS`` point to lists of numbers; ``FETCHES``: the fetch stage is a predecessor."""
+(
+    TS_DEPTH,
+    TS_UNITS, TS_UNIT_COUNT,
+    TS_SENDERS, TS_SENDER_COUNT,  # in the order of the edges; FETCH stands for the fetch stage
+    TS_RECEIVERS, TS_RECEIVER_COUNT,
+    TS_SIGNATURES, TS_SIGNATURE_COUNT,  # those that the fetch stage may pass to it
+    TS_SIZE,
+) = range(10)
+"""Stage; lists of numbers."""
 
-TU_CAPACITY, TU_PIPELINED, TU_SIZE = range(3)
-"""Unit. ``PIPELINED``: it has an ``interval``."""
+FETCH = -1
+"""Number of the fetch stage among senders."""
+
+TU_CAPACITY, TU_PIPELINED, TU_STAGE, TU_SIZE = range(4)
+"""Unit. ``PIPELINED``: it has an ``interval``; the stage that contains it."""
+
+TG_RECEIVERS, TG_RECEIVER_COUNT, TG_SIZE = range(3)
+"""Signature: numbers of stages."""
+
+TR_STAGE, TR_UNIT, TR_HELD, TR_LATENCY, TR_INTERVAL, TR_SIZE = range(6)
+"""An instruction in a stage: the unit that takes it or NONE, the latency of the stage, those of the unit. A latency is
+cycles, or below zero ``-1 -`` its number among those that vary along loops."""
+
 
 TM_CAPACITY, TM_PORT, TM_SHARED, TM_SIZE = range(4)
 """Storage: most requests at once, words per beat, one port for all requests."""
 
-TI_SIGNATURE, TI_ACCESSES, TI_ACCESS_COUNT, TI_LATENCIES, TI_LATENCY_COUNT, TI_SIZE = range(6)
-"""Instruction of the program text. ``LATENCIES`` points to the programs of the latencies that vary along loops."""
+(
+    TI_SIGNATURE,
+    TI_ROUTES, TI_ROUTE_COUNT,  # TR records of the stages into which it may come, by ascending stage
+    TI_ACCESSES, TI_ACCESS_COUNT,
+    TI_LATENCIES, TI_LATENCY_COUNT,  # programs of the latencies that vary along loops
+    TI_SIZE,
+) = range(8)
+"""Instruction of the program text."""
 
 (
     TA_KIND,  # READ, WRITE or ACCUMULATE
     TA_CLASS,  # conflict class or NONE
+    TA_MET, TA_RANK,  # which of its class, by rank, it can meet at all (NONE: any), and its own rank
     TA_AXES,  # number of axes that decide about conflicts
     TA_EXPRESSIONS,  # list of expressions, one for each such axis
     TA_PATTERNS,  # list of patterns, one for each such axis
@@ -70,10 +90,13 @@ TI_SIGNATURE, TI_ACCESSES, TI_ACCESS_COUNT, TI_LATENCIES, TI_LATENCY_COUNT, TI_S
     TA_DATA_WIDTH,
     TA_ORDER,  # number among all accesses of the program
     TA_SIZE,
-) = range(17)
+) = range(19)
 """Access of an instruction of the program text."""
 
 READ, WRITE, ACCUMULATE = 0, 1, 2
+
+READS_UNTIL_FINISH, READS_UNTIL_START, READS_NEVER = range(3)
+"""How long a read holds up later writes to the same place."""
 
 TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_LATENCY, TB_SIZE = range(6)
 """Part of a buffer in one storage: its words, the beats of a whole access there, and the latency: cycles, or below zero
@@ -104,7 +127,7 @@ TX_CONSTANT, TX_TERMS, TX_LIST = range(3)
     TL_ATOMS, TL_ATOM_COUNT,  # the atoms to evaluate when its variable changes
     TL_PERIOD,  # after so many iterations every address below it has moved by a constant (0: never)
     TL_REPEATS,  # the same, whatever the number of iterations (0: never)
-    TL_SHIFTS,  # those constants: for each access one for each axis, and one for its word
+    TL_SHIFTS,  # those constants: for each access below it one for each axis, and one for its word
     TL_CLASHES, TL_CLASH_COUNT,  # pairs of records of accesses below it that may meet and do not move together
     TL_MOVING, TL_MOVING_COUNT,  # records of accesses below it that move through banks
     TL_HISTORY,  # number of its ring of snapshots
@@ -121,9 +144,6 @@ TQ_IS_MODULO, TQ_DIVISOR, TQ_EXPRESSION, TQ_SIZE = range(4)
 OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
 """Code of the loop nest: pairs (operation, operand)."""
 
-ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
-"""An instruction does not go to a stage, is buffered there, or is taken by its unit ``route - ROUTE_UNIT``."""
-
 # --- m: header -------------------------------------------------------------------------------------------------
 (
     M_TIME,
@@ -131,29 +151,44 @@ ROUTE_NONE, ROUTE_BUFFER, ROUTE_UNIT = 0, 1, 2
     M_EVENT,  # a watched loop was entered or left, or its back edge was passed, in this cycle
     M_OBJECT, M_VALUE,  # what an error is about
     M_PC,
-    M_FETCH_END, M_FETCH_COUNT,
+    M_FETCHING, M_FETCH_FIRST, M_FETCH_NEXT,  # fetches under way, the first that ends, the record of the next
+    M_RESERVED,  # instances of the fetches under way
+    M_FETCH_DUE,  # fetches that end in this cycle
+    M_AGAIN,  # another fetch may start in the next cycle
     M_LEFT,  # instances not yet asked for by a fetch
     M_ISSUED,  # instances in the issue buffer
     M_SEQ,
     M_FREE,  # list of free slots
     M_OLDEST, M_YOUNGEST,  # instances in program order
-    M_AGAIN,  # the next cycle has something to do
-    M_MOVES,  # instructions may move, start or be fetched in this cycle
-    M_MOVE_TIME,  # when they may next, without a completion before
-    M_SINCE,  # up to when the counters of fetch, stages and units are complete
-    M_STALLED,  # no fetch is under way although instructions are left
+    M_STALLED, M_SINCE,  # whether no fetch is under way although instructions are left, and since when
     M_ACTIVE,  # first slot never used so far
     M_FINISHED, M_FETCHED,
     M_FETCHES, M_FETCH_STALL,  # counters
     M_LATEST,  # time of the last completion
     M_CHANGED,  # time of the last change of anything
     M_STEPPED,  # instances that were simulated one by one
+    M_ITERATIONS,  # back edges that were passed one by one
     M_SKIPS,
+    M_BASE, M_HORIZON,  # the time at place 0 of the wheel; timers before the horizon are on the wheel
+    M_BITS,  # places of the wheel that are taken: four words
+) = range(33)
+
+WHEEL = 256
+"""Cycles that the timing wheel spans."""
+
+(
+    M_FAR, M_FAR_TIME,  # list of timers from the horizon on, and the earliest time among them
+    M_ORIGIN,  # sequence number of the oldest instance at the begin of the cycle
+    M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_STACK, M_WORK,
-    M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_MOVING, M_SLOTS,
+    M_STAGES, M_UNITS, M_STORES, M_FLIGHTS, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_WHEEL,
+    M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
+    M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_SLOTS,
+    # of no meaning from one cycle to the next: stack of latencies, work space, instances that move on in phase 1 and
+    # those that may start in phase 3, storages with slots freed in phase 1
+    M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
     M_SIZE,
-) = range(44)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 28)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -169,50 +204,63 @@ L_ITERATION, L_ENTRY_SEQ, L_EVENT, L_SIZE = range(4)
 
 EVENT_ENTERED, EVENT_CROSSED, EVENT_LEFT = 1, 2, 4
 
+F_END, F_TIMER, F_COUNT, F_SIZE = range(4)
+"""Fetch under way: its end (a timer), instances that it brings."""
+
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
 
-S_COUNT, S_HEAD, S_TAIL, S_STALLED, S_STALL, S_HELD, S_SIZE = range(7)
-"""Stage: a list of instances linked by ``I_LINK``; whether its head could leave; counters: cycles in which it could,
+S_DUE, S_TIMER, S_RECORD, S_NUMBER, S_COUNT, S_HEAD, S_TAIL, S_OFFERS, S_SINCE, S_STALL, S_HELD, S_SIZE = range(12)
+"""Stage: the time from which its head may leave (a timer); its record in ``t``; a list of instances linked by
+``I_LINK``; whether its head may leave, and since when this is not counted; counters: cycles in which it could,
 instances it held."""
 
 (
+    U_READY, U_TIMER,  # start of the last instance plus interval (a timer)
+    U_RECORD,
     U_WAITING,  # the instance that waits for its dependences
-    U_SCAN, U_BLOCKER, U_BLOCKER_SEQ,  # how far its conflicts are judged: the list, the instance found there
-    U_CLEAR,  # nothing earlier conflicts with it: it starts in this cycle
-    U_COUNT, U_HEAD,  # instances inside, linked by I_LINK
-    U_READY,  # start of the last instance plus interval
-    U_LAST, U_UNGRANTED,  # its sequence number, its read requests without a slot
+    U_SCAN, U_JUDGED,  # how far its conflicts are judged: the list, the sequence number there
+    U_NEXT,  # the next unit that waits for the same instance
+    U_COUNT,  # instances inside
+    U_LAST, U_UNGRANTED,  # sequence number of the last one that started, its read requests without a slot
     U_QUEUED,  # requests of all instances inside without a slot
-    U_NEXT,  # earliest end of a processing
-    U_DOING,  # the counter of the cycles up to the next change
+    U_DOING, U_SINCE,  # the counter of what it does, and from when on that is not counted
     U_TAKEN, U_IDLE, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
     U_SIZE,
 ) = range(19)
 """Unit."""
 
 (
-    D_ACTIVE, D_HEAD, D_TAIL,  # requests with a slot, in the order in which they got it, linked by R_LINK
+    D_RECORD,
+    D_ACTIVE,  # requests with a slot
     D_QUEUED, D_QUEUE_HEAD, D_QUEUE_TAIL,  # requests that wait, linked by R_LINK
-    D_NEXT,  # earliest finish
+    D_FREED,  # a slot was freed in this cycle
     D_PORT_FREE,
     D_SINCE,  # up to when QUEUE_CYCLES is complete
     D_READS, D_WRITES, D_BYTES_READ, D_BYTES_WRITTEN, D_BEATS, D_QUEUE_CYCLES,  # counters
     D_SIZE,
-) = range(16)
+) = range(15)
 """Storage."""
 
 (
-    I_SEQ, I_STATIC, I_PHASE, I_PENDING, I_END, I_LEAVE, I_LINK, I_OLDER, I_YOUNGER, I_UNIT, I_READS, I_REQUESTS,
-    I_ORDINAL,
+    I_END, I_TIMER,  # end of processing (a timer)
+    I_SEQ, I_STATIC, I_PHASE, I_PENDING, I_LEAVE, I_LINK, I_OLDER, I_YOUNGER, I_UNIT,
+    I_ROUTE,  # its TR record in the stage where it is
+    I_WAITERS,  # units whose instances wait for this one, linked by U_NEXT
+    I_READS, I_REQUESTS, I_ORDINAL,
     I_SIZE,
-) = range(14)
+) = range(17)
 """Instance of an instruction; then its requests, its accesses and its latencies that vary."""
 
 BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 
-R_STORE, R_BEATS, R_LATENCY, R_FINISH, R_LINK, R_OWNER, R_IS_READ, R_SIZE = range(8)
-"""Request of an instance; reads come first."""
+R_FINISH, R_TIMER, R_STORE, R_BEATS, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_SIZE = range(9)
+"""Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
+legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to."""
+
+TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE = range(5)
+"""What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time and
+the link of its timer."""
 
 A_OLDER, A_YOUNGER, A_OWNER, A_ACCESS, A_OFFSETS = range(5)
 """Access of an instance: links in its conflict class and kind; then one offset for each axis."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.acadl import FunctionalUnit, MemoryInterface, PipelineStage
+from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionFetchStage, MemoryInterface, PipelineStage
 from acadl_models.acadl.latency import Expression, LatencyError, Num, parse
-from acadl_models.timing.engine.accessing import Entry, classify, entry, find_ranges
+from acadl_models.timing.engine.accessing import Classes, Entry, classify, entry, find_ranges
 from acadl_models.timing.engine.latencies import Names, arguments, compile_latency, simplify
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.periods import Periods
@@ -21,6 +21,12 @@ from oracle.affine import Affine, Atom, Div
 from oracle.errors import GraphError
 
 Array = NDArray[np.int64]
+
+LARGEST_CLASS = 128
+"""Accesses of a class that are compared one by one before the run; in larger ones whatever meets."""
+
+READS_HOLD = {"finished": READS_UNTIL_FINISH, "started": READS_UNTIL_START, "ignored": READS_NEVER}
+"""By the value of ``write_after_read``."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,16 @@ class _Lowering:
         self.program = program
         self.stages = tuple(s for s in program.forwarding_order if s is not program.fetch)
         self.units = graph.functional_units
+        self.stage_numbers = {s.name: k for k, s in enumerate(self.stages)}
+        self.unit_numbers = {u.name: k for k, u in enumerate(self.units)}
+        self.signatures: list[int] = []
         placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
         self.storages = tuple(s for s in graph.storages if s.name in placed and isinstance(s, MemoryInterface))
         self.storage_numbers = {s.name: k for k, s in enumerate(self.storages)}
         self.data: list[int] = [0] * H_SIZE
+        self.shift = 0  # words between the header and what follows it in ``data``
+        self.met: list[int] = []
+        self.ranks: list[int] = []
         self.loops: list[StaticLoop] = []
         self.loops_around: list[tuple[str, ...]] = []
         self.loop_statics: dict[str, tuple[int, int]] = {}
@@ -105,22 +117,25 @@ class _Lowering:
         plans = [(k, plan) for k, s in enumerate(self.statics) for plan in s.plans if plan.tracked or plan.banks]
         entries = [entry(plan, k, self.around[k], order) for order, (k, plan) in enumerate(plans)]
         find_ranges(entries, self.bounds)
-        met, classes = classify(entries)
+        classes = classify(entries)
         d = self.data
-        d[H_CLASSES], d[H_MAX_AXES] = classes, max((len(e.axes) for e in entries), default=0)
+        self.met, self.ranks, whether = _met(classes, entries)
+        self.shift = len(whether)
+        d[H_CLASSES], d[H_MAX_AXES] = len(classes.members), max((len(e.axes) for e in entries), default=0)
         self._graph_tables()
         self._instruction_tables(entries)
         d[H_PROGRAM] = self._put(self.code)
-        self._loop_tables(entries, met)
+        self._loop_tables(entries, classes)
         d[H_VALUES] = len(self.loops) + len(self.atoms)
         d[H_ATOM_TABLE] = self._put(v for a in self.atoms for v in a[:3])
-        d[H_MET], d[H_MET_SIZE] = len(d), len(entries)
-        tables = np.concatenate([np.array(d, dtype=np.int64), met.reshape(-1)])
+        d[H_ACCESSES] = len(entries)
+        flat = np.array(d, dtype=np.int64)
+        tables = np.concatenate([flat[:H_SIZE], whether, flat[H_SIZE:]])
         return Lowered(self.program, tables, self.stages, self.units, self.storages, tuple(self.owners))
 
     # --- pieces ------------------------------------------------------------------------------------------------
     def _put(self, values: Iterable[int]) -> int:
-        position = len(self.data)
+        position = len(self.data) + self.shift
         self.data.extend(values)
         return position
 
@@ -153,23 +168,49 @@ class _Lowering:
         d[H_ISSUE_SIZE] = fetch.issue_buffer_size
         _, memory = graph.instruction_memory(fetch)
         d[H_FETCH_WIDTH], d[H_FETCH_LATENCY] = memory.port_width, fetch_cycles(self.program)
-        stage_numbers = {s.name: k for k, s in enumerate(self.stages)}
-        unit_numbers = {u.name: k for k, u in enumerate(self.units)}
-        records: list[int] = []
-        for stage in self.stages:
-            preds = graph.predecessors(stage)
-            forwarding = [stage_numbers[p.name] for p in preds if p is not fetch]
-            contained = [unit_numbers[u.name] for u in graph.units(stage)]
-            record = [0] * TS_SIZE
-            record[TS_DEPTH], record[TS_FETCHES] = stage.depth, int(fetch in preds)
-            record[TS_UNITS], record[TS_UNIT_COUNT] = self._put(contained), len(contained)
-            record[TS_PREDS], record[TS_PRED_COUNT] = self._put(forwarding), len(forwarding)
-            records += record
-        d[H_STAGE_TABLE] = self._put(records)
-        d[H_UNIT_TABLE] = self._put(v for u in self.units for v in (u.in_flight, int(u.interval is not None)))
+        semantics = graph.semantics
+        d[H_FETCH_FLIGHTS] = min(semantics.fetches_in_flight, d[H_FETCH_LATENCY])  # at most one starts in a cycle
+        d[H_IN_ORDER] = int(semantics.issue == "in_order")
+        d[H_LATENCY_ADDED] = int(semantics.stage_latency == "added")
+        d[H_EDGE_ORDER] = int(semantics.arbitration == "edge_order")
+        d[H_READS_HOLD] = READS_HOLD[semantics.write_after_read]
+        self._stage_tables(graph, fetch)
+        d[H_UNIT_TABLE] = self._put(
+            v
+            for u in self.units
+            for v in (u.in_flight, int(u.interval is not None), self.stage_numbers[graph.stage_of(u).name])
+        )
         d[H_STORE_TABLE] = self._put(
             v for m in self.storages for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port))
         )
+
+    def _stage_tables(self, graph: ArchitectureGraph, fetch: InstructionFetchStage) -> None:
+        receivers = [s.name for s in graph.successors(fetch)]
+        found: dict[frozenset[str], int] = {}
+        for static in self.statics:
+            names = static.routed.intersection(receivers)
+            self.signatures.append(found.setdefault(names, len(found)))
+        offered: dict[str, list[int]] = {name: [] for name in receivers}
+        groups: list[int] = []
+        for names, number in found.items():
+            groups += self._list(sorted(self.stage_numbers[name] for name in names))
+            for name in names:
+                offered[name].append(number)
+        self.data[H_SIGNATURES], self.data[H_SIGNATURE_TABLE] = len(found), self._put(groups)
+        records: list[int] = []
+        for stage in self.stages:
+            records += [
+                stage.depth,
+                *self._list([self.unit_numbers[u.name] for u in graph.units(stage)]),
+                *self._list([self.stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)]),
+                *self._list([self.stage_numbers[s.name] for s in graph.successors(stage)]),
+                *self._list(sorted(offered.get(stage.name, ()))),
+            ]
+        self.data[H_STAGE_TABLE] = self._put(records)
+
+    def _list(self, values: list[int]) -> tuple[int, int]:
+        """Position and length of a list."""
+        return self._put(values), len(values)
 
     # --- instructions ------------------------------------------------------------------------------------------
     def _instruction_tables(self, entries: list[Entry]) -> None:
@@ -178,15 +219,11 @@ class _Lowering:
         for e in entries:
             of_static[e.static].append(e)
         varying: list[list[int]] = [[] for _ in self.statics]
-        signatures = self._signatures()
-        d[H_ROUTE] = self._put(self._route(s, stage) for stage in self.stages for s in self.statics)
-        d[H_STAGE_LATENCY] = self._put(self._stage_latencies(varying))
-        d[H_UNIT_LATENCY] = self._put(self._unit_latencies(varying, of_static))
-        d[H_UNIT_INTERVAL] = self._put(self._unit_intervals(varying))
         records: list[int] = []
         for k, found in enumerate(of_static):
             record = [0] * TI_SIZE
-            record[TI_SIGNATURE] = signatures[k]
+            record[TI_SIGNATURE] = self.signatures[k]
+            record[TI_ROUTES], record[TI_ROUTE_COUNT] = self._routes(k, found, varying)
             record[TI_ACCESSES], record[TI_ACCESS_COUNT] = self._access_table(k, found), len(found)
             record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self._put(varying[k]), len(varying[k])
             records += record
@@ -200,50 +237,26 @@ class _Lowering:
         d[H_SLOT_LATENCIES] = d[H_SLOT_ACCESSES] + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
         d[H_SLOT_SIZE] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
 
-    def _route(self, static: StaticInstruction, stage: PipelineStage) -> int:
-        taker = static.takers.get(stage.name)
-        if taker is not None:
-            return ROUTE_UNIT + next(k for k, u in enumerate(self.units) if u is taker)
-        return ROUTE_BUFFER if stage.name in static.routed else ROUTE_NONE
-
-    def _signatures(self) -> list[int]:
-        """Number the sets of stages to which the fetch stage may pass an instruction."""
-        receivers = [s.name for s in self.program.graph.successors(self.program.fetch)]
-        found: dict[frozenset[str], int] = {}
-        numbers = [found.setdefault(static.routed & set(receivers), len(found)) for static in self.statics]
-        self.data[H_SIGNATURES] = len(found)
-        self.data[H_TAKES] = self._put(int(stage.name in names) for stage in self.stages for names in found)
-        return numbers
-
-    def _stage_latencies(self, varying: list[list[int]]) -> list[int]:
-        table: list[int] = []
-        for stage in self.stages:
-            expression = stage.latencies()["latency"]
-            for k, static in enumerate(self.statics):
-                held = stage.name in static.routed and stage.name not in static.takers
-                table.append(self._latency(k, expression, 1, f"{stage}: latency", varying) if held else 1)
-        return table
-
-    def _unit_latencies(self, varying: list[list[int]], of_static: list[list[Entry]]) -> list[int]:
-        table: list[int] = []
-        for unit in self.units:
-            for k, static in enumerate(self.statics):
-                if unit not in static.takers.values():
-                    table.append(1)
-                    continue
-                least = 0 if any(e.plan.banks for e in of_static[k]) else 1
-                expression = unit.latency_of(static.node.mnemonic)
-                table.append(self._latency(k, expression, least, f"{unit}: latency", varying))
-        return table
-
-    def _unit_intervals(self, varying: list[list[int]]) -> list[int]:
-        table: list[int] = []
-        for unit in self.units:
-            for k, static in enumerate(self.statics):
-                takes = unit in static.takers.values()
-                interval = unit.interval_of(static.node.mnemonic) if takes else None
-                table.append(1 if interval is None else self._latency(k, interval, 1, f"{unit}: interval", varying))
-        return table
+    def _routes(self, k: int, found: list[Entry], varying: list[list[int]]) -> tuple[int, int]:
+        """The records of an instruction in the stages into which it may come, and how many."""
+        static = self.statics[k]
+        numbers = sorted(self.stage_numbers[name] for name in static.routed if name in self.stage_numbers)
+        added = bool(self.data[H_LATENCY_ADDED])
+        records: list[int] = []
+        for number in numbers:
+            stage = self.stages[number]
+            unit = static.takers.get(stage.name)
+            held, latency, interval = 1, 1, 1
+            if unit is None or added:
+                held = self._latency(k, stage.latencies()["latency"], 1, f"{stage}: latency", varying)
+            if unit is not None:
+                least = 0 if any(e.plan.banks for e in found) else 1
+                mnemonic = static.node.mnemonic
+                latency = self._latency(k, unit.latency_of(mnemonic), least, f"{unit}: latency", varying)
+                rate = unit.interval_of(mnemonic)
+                interval = 1 if rate is None else self._latency(k, rate, 1, f"{unit}: interval", varying)
+            records += [number, NONE if unit is None else self.unit_numbers[unit.name], held, latency, interval]
+        return self._put(records), len(numbers)
 
     def _latency(self, static: int, expression: Expression, least: int, where: str, varying: list[list[int]]) -> int:
         """The value, or ``-1 - n``: the ``n``-th of the latencies that each instance evaluates when it is made."""
@@ -274,6 +287,7 @@ class _Lowering:
         for e in found:
             banks = e.plan.banks
             record = [0] * TA_SIZE
+            record[TA_MET], record[TA_RANK] = self.met[e.order], self.ranks[e.order]
             record[TA_KIND], record[TA_CLASS], record[TA_AXES] = e.kind, e.conflict_class, len(e.axes)
             record[TA_EXPRESSIONS] = self._put([self._expression(e.offsets[a]) for a in e.axes])
             record[TA_PATTERNS] = self._put([self._pattern(e.shapes[a]) for a in e.axes])
@@ -314,25 +328,23 @@ class _Lowering:
         return self._value_or_program(static, expression, names, 1, f"{storage}: {attribute}")
 
     # --- loops -------------------------------------------------------------------------------------------------
-    def _loop_tables(self, entries: list[Entry], met: Array) -> None:
+    def _loop_tables(self, entries: list[Entry], classes: Classes) -> None:
         periods = Periods({loop.var: loop.values.step for loop in self.loops})
         firsts = np.searchsorted([e.static for e in entries], range(len(self.statics) + 1)).tolist()
         records: list[int] = []
         for number, loop in enumerate(self.loops):
             first, last = (firsts[s] for s in self.loop_statics[loop.var])
-            records += self._loop_record(number, loop, entries[first:last], met[first:last, first:last], periods)
+            records += self._loop_record(number, loop, entries[first:last], classes, periods)
         self.data[H_LOOP_TABLE] = self._put(records)
         self.data[H_PLACES] = self._put(self.places)
 
     def _loop_record(
-        self, number: int, loop: StaticLoop, below: list[Entry], met: Array, periods: Periods
+        self, number: int, loop: StaticLoop, below: list[Entry], classes: Classes, periods: Periods
     ) -> list[int]:
         extent, around = len(loop.values), self.loops_around[number]
         period, shifts = self._shifts(loop, below, periods)
-        whole = np.zeros((len(self.places), shifts.shape[1]), np.int64)
         first = below[0].order if below else 0
-        whole[first : first + len(below)] = shifts
-        clashes = _clashes(met, shifts[:, :-1]) if 0 < 2 * period < extent else []
+        clashes = _clashes(classes, first, shifts[:, :-1]) if 0 < 2 * period < extent else []
         moving = [self.places[e.order] for e, s in zip(below, shifts[:, -1].tolist()) if s]
         dependent = [len(self.loops) + k for k, atom in enumerate(self.atoms) if loop.var in atom[3]]
         record = [0] * TL_SIZE
@@ -340,11 +352,11 @@ class _Lowering:
         record[TL_BODY], record[TL_END] = self._body(number)
         record[TL_ATOMS], record[TL_ATOM_COUNT] = self._put(dependent), len(dependent)
         record[TL_PERIOD] = period if 2 * period < extent else 0
-        record[TL_REPEATS], record[TL_SHIFTS] = period, self._put(whole.reshape(-1).tolist())
+        record[TL_REPEATS], record[TL_SHIFTS] = period, self._put(shifts.reshape(-1).tolist())
         record[TL_PARENT] = self.values[around[-1]] if around else NONE
         record[TL_WATCHED] = int(_size(loop) >= LEAST_BODY * extent)
         record[TL_FIRST_ACCESS], record[TL_ACCESS_COUNT] = first, len(below)
-        places = [self.places[first + k] for pair in clashes for k in pair]
+        places = [self.places[order] for pair in clashes for order in pair]
         record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(places), len(clashes)
         record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
         record[TL_HISTORY] = self.data[H_HISTORIES]
@@ -387,12 +399,37 @@ def _size(node: StaticNode) -> int:
     return len(node.values) * sum(map(_size, node.body)) if isinstance(node, StaticLoop) else 1
 
 
-def _clashes(met: Array, shifts: Array) -> list[tuple[int, int]]:
+def _met(classes: Classes, entries: list[Entry]) -> tuple[list[int], list[int], Array]:
+    """For each access where in the tables the row of its class lies, and its rank there; and these rows."""
+    rows, ranks = [NONE] * len(entries), [0] * len(entries)
+    blocks: list[Array] = []
+    numbers = np.array([entries[k].conflict_class for k in classes.first.tolist()], np.int64)
+    place = H_SIZE
+    for number, members in enumerate(classes.members):
+        size = len(members)
+        if size > LARGEST_CLASS:
+            continue
+        inside = numbers == number
+        block = np.zeros((size, size), np.int64)
+        a, b = (np.searchsorted(members, x[inside]) for x in (classes.first, classes.second))
+        block[a, b] = block[b, a] = 1
+        for k, order in enumerate(members.tolist()):
+            rows[order], ranks[order] = place + k * size, k
+            block[k, k] = int(entries[order].kind == WRITE)
+        blocks.append(block.reshape(-1))
+        place += size * size
+    return rows, ranks, np.concatenate([*blocks, np.zeros(0, np.int64)])
+
+
+def _clashes(classes: Classes, first: int, shifts: Array) -> list[tuple[int, int]]:
     """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
     if (shifts == shifts[:1]).all():
         return []
-    apart = (shifts[:, None, :] != shifts[None, :, :]).any(axis=2)
-    return [(int(a), int(b)) for a, b in np.argwhere(apart & (met != 0)) if a <= b]
+    a, b = classes.first, classes.second
+    below = (a >= first) & (b < first + len(shifts))
+    a, b = a[below], b[below]
+    apart = (shifts[a - first] != shifts[b - first]).any(axis=1)
+    return list(zip(a[apart].tolist(), b[apart].tolist()))
 
 
 def _bounds(values: range) -> tuple[int, int]:

@@ -39,30 +39,38 @@ def is_active(t, record, pc):
 
 
 @jit
+def shifts_of(t, record, order):
+    """How far a period of a loop moves an access below it: one distance for each axis, and one for its word."""
+    return t[record + TL_SHIFTS] + (order - t[record + TL_FIRST_ACCESS]) * (t[H_MAX_AXES] + 1)
+
+
+@jit
 def move_machine(t, m, cycles, instances):
-    """Times and sequence numbers of the machine, its units and its storages."""
+    """Times and sequence numbers of the machine, its stages, units and storages; the wheel turns with them."""
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
     m[M_CHANGED] += cycles
     m[M_SINCE] += cycles
+    m[M_BASE] += cycles
+    m[M_HORIZON] += cycles
+    if m[M_FAR_TIME] != FOREVER:
+        m[M_FAR_TIME] += cycles
     m[M_SEQ] += instances
-    if m[M_MOVE_TIME] != FOREVER:
-        m[M_MOVE_TIME] += cycles
-    if m[M_FETCH_END] != NONE:
-        m[M_FETCH_END] += cycles
+    for flight in range(m[M_FLIGHTS], m[M_FLIGHTS] + t[H_FETCH_FLIGHTS] * F_SIZE, F_SIZE):
+        m[flight + F_END] += cycles
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        m[stage + S_DUE] += cycles
+        m[stage + S_SINCE] += cycles
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         m[unit + U_READY] += cycles
-        if m[unit + U_NEXT] != FOREVER:
-            m[unit + U_NEXT] += cycles
-        if m[unit + U_BLOCKER_SEQ] != NONE:
-            m[unit + U_BLOCKER_SEQ] += instances
+        m[unit + U_SINCE] += cycles
+        if m[unit + U_JUDGED] != NONE:
+            m[unit + U_JUDGED] += instances
         if m[unit + U_LAST] != NONE:
             m[unit + U_LAST] += instances
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         m[store + D_PORT_FREE] += cycles
         m[store + D_SINCE] += cycles
-        if m[store + D_NEXT] != FOREVER:
-            m[store + D_NEXT] += cycles
 
 
 @jit
@@ -87,8 +95,11 @@ def move_instance(t, m, slot, cycles, instances):
     m[slot + I_SEQ] += instances
     m[slot + I_END] += cycles
     m[slot + I_LEAVE] += cycles
-    for k in range(m[slot + I_REQUESTS]):
-        m[slot + t[H_SLOT_REQUESTS] + k * R_SIZE + R_FINISH] += cycles
+    request = slot + t[H_SLOT_REQUESTS]
+    for _ in range(m[slot + I_REQUESTS]):
+        if m[request + R_FINISH] != FOREVER:
+            m[request + R_FINISH] += cycles
+        request += R_SIZE
 
 
 @jit

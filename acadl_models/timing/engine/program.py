@@ -54,6 +54,7 @@ def advance(t, m):
         elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
             m[state + L_EVENT] |= EVENT_CROSSED
             m[M_EVENT] = 1
+            m[M_ITERATIONS] += 1
             set_iteration(t, m, loop, m[state + L_ITERATION] + 1)
             pc = t[record + TL_BODY]
         else:
@@ -104,6 +105,16 @@ def fail(t, m, program, value):
         m[M_OBJECT] = t[program + TC_OBJECT]
         m[M_VALUE] = value
     return 1
+
+
+@jit
+def latency_of(t, m, slot, code):
+    """A latency of an instance: cycles, or evaluated when the instance was made."""
+    if code >= 0:
+        return code
+    latency = m[slot + t[H_SLOT_LATENCIES] - 1 - code]
+    program = t[t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCIES] - 1 - code]
+    return latency if latency >= t[program + TC_LEAST] else fail(t, m, program, latency)
 
 
 @jit
@@ -173,6 +184,7 @@ def make_instance(t, m):
     m[slot + I_LEAVE] = 0
     m[slot + I_LINK] = NONE
     m[slot + I_UNIT] = NONE
+    m[slot + I_WAITERS] = NONE
     m[slot + I_OLDER] = m[M_YOUNGEST]
     m[slot + I_YOUNGER] = NONE
     if m[M_YOUNGEST] == NONE:
@@ -200,9 +212,12 @@ def enter_accesses(t, m, slot, record):
             expressions = t[access + TA_EXPRESSIONS]
             for axis in range(t[access + TA_AXES]):
                 m[node + A_OFFSETS + axis] = value_of(t, m, t[expressions + axis])
-            ends = m[M_CLASSES] + (3 * conflict_class + t[access + TA_KIND]) * C_SIZE
             m[node + A_OWNER] = slot
             m[node + A_ACCESS] = access
+            if t[access + TA_KIND] == READ and t[H_READS_HOLD] == READS_NEVER:
+                node += t[H_ACCESS_SIZE]
+                continue
+            ends = m[M_CLASSES] + (3 * conflict_class + t[access + TA_KIND]) * C_SIZE
             m[node + A_OLDER] = m[ends + C_LAST]
             m[node + A_YOUNGER] = NONE
             if m[ends + C_LAST] == NONE:
@@ -279,12 +294,11 @@ def add_request(t, m, slot, number, access, bank, words, beats):
         program = -1 - latency
         latency = latency_program(t, m, program, words, size)
         if latency < t[program + TC_LEAST]:
-            m[request + R_FINISH] = latency  # an error only if it is used: see grant()
+            m[request + R_TIMER] = latency  # an error only if it is used: see grant()
             latency = -1 - program
-    m[request + R_STORE] = t[bank + TB_STORE]
+    m[request + R_STORE] = store
     m[request + R_BEATS] = beats
     m[request + R_LATENCY] = latency
-    m[request + R_LINK] = NONE
     m[request + R_OWNER] = slot
     m[request + R_IS_READ] = is_read
     m[store + D_BEATS] += beats

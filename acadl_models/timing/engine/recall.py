@@ -29,6 +29,7 @@ from acadl_models.timing.engine.moving import (
     move_machine,
     remember_machine,
     reserve,
+    shifts_of,
 )
 from acadl_models.timing.engine.program import set_iteration
 
@@ -68,7 +69,7 @@ def complete_transition(t, m, h, loop):
     number = h[memory + HL_PENDING]
     h[memory + HL_PENDING] = NONE
     words = m[M_SLOTS] + m[M_ACTIVE] * t[H_SLOT_SIZE]
-    if words > MOST_MACHINE_WORDS or t[H_TOTAL] - m[M_FETCHED] < t[H_FETCH_WIDTH]:
+    if words > MOST_MACHINE_WORDS or t[H_TOTAL] - m[M_FETCHED] < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
         return
     index = h[HM_INDEX] + number * HT_SIZE
     h[index + HT_VALID] = 1
@@ -118,7 +119,7 @@ def stays(t, m, h, loop, begin, end):
 def same_path(t, m, h, begin, end):
     """Whether the same instructions are fetched as in the transition, with the same latencies."""
     fetched = m[M_FETCHED] + h[end + M_FETCHED] - h[begin + M_FETCHED]
-    if t[H_TOTAL] - fetched < t[H_FETCH_WIDTH]:
+    if t[H_TOTAL] - fetched < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
         return False
     for loop in range(t[H_LOOPS]):
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
@@ -160,7 +161,7 @@ def windows_move_together(t, m, h, loop, begin, end, new, old):
     scope = loop
     while scope != NONE and not stays(t, m, h, scope, begin, end):
         scope = t[t[H_LOOP_TABLE] + scope * TL_SIZE + TL_PARENT]
-    first, count = 0, t[H_MET_SIZE]
+    first, count = 0, t[H_ACCESSES]
     if scope != NONE:
         record = t[H_LOOP_TABLE] + scope * TL_SIZE
         first, count = t[record + TL_FIRST_ACCESS], t[record + TL_ACCESS_COUNT]
@@ -197,9 +198,10 @@ def window_agrees(t, m, h, order, begin):
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
         iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
         moved = m[iteration] - h[begin + iteration]
-        if moved != 0 and is_active(t, record, m[M_PC]):
+        inside = t[record + TL_FIRST_ACCESS] <= order < t[record + TL_FIRST_ACCESS] + t[record + TL_ACCESS_COUNT]
+        if moved != 0 and inside and is_active(t, record, m[M_PC]):
             periods = moved // t[record + TL_REPEATS]
-            shifts = t[record + TL_SHIFTS] + order * width
+            shifts = shifts_of(t, record, order)
             for column in range(width):
                 m[m[M_WORK] + column] += periods * t[shifts + column]
     return m[m[M_WORK] + width - 1] == 0 and agrees(t, m, access)
@@ -216,6 +218,7 @@ def apply(t, m, h, loop, begin, end, words):
     instances = h[now + M_SEQ] - h[begin + M_SEQ]
     m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]
     m[M_STEPPED] = h[now + M_STEPPED]
+    m[M_ITERATIONS] = h[now + M_ITERATIONS]
     m[M_SKIPS] = h[now + M_SKIPS] + 1
     add_counters(t, m, h, now, h, begin, 1)
     move_machine(t, m, cycles, instances)

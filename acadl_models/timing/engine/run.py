@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,21 @@ from oracle.errors import GraphError
 
 Array = NDArray[np.int64]
 
-FIRST_POOL = 256
-"""Instances that fit into the machine at first; where more are in flight, the run starts again with a larger pool."""
+LARGEST_FIRST_POOL = 1 << 17
+"""Instances that fit into the machine at first at most; where more are in flight, the run starts again with more."""
 
 
 def run(lowered: Lowered, *, skip: bool) -> TimingResult:
     """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way."""
-    pool = FIRST_POOL
+    most = most_in_flight(lowered)
+    pool = min(most, LARGEST_FIRST_POOL)
     while True:
         lowered.tables[H_POOL] = pool
         machine = new_machine(lowered.tables)
         core.run(lowered.tables, machine, new_memory(lowered.tables, machine, skip))
         if machine[M_STATUS] != POOL_FULL:
             break
-        pool *= 8
+        pool = min(8 * pool, most)
     if machine[M_STATUS] == BAD_LATENCY:
         value = int(machine[M_VALUE])
         found = "divides by zero" if value == DIVIDES_BY_ZERO else f"is {value}"
@@ -40,47 +42,62 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
     return _result(lowered, machine)
 
 
+def most_in_flight(lowered: Lowered) -> int:
+    """A bound of the instances that are fetched and not finished: what all places together hold."""
+    t = lowered.tables
+    stages = sum(stage.depth for stage in lowered.stages)
+    units = sum(1 + unit.in_flight for unit in lowered.units)
+    return max(1, min(int(t[H_ISSUE_SIZE]) + stages + units, int(t[H_TOTAL])))
+
+
 def new_machine(t: Array) -> Array:
     """The state before the first cycle."""
+    words = -(-int(t[H_STAGES]) // 64)
     sizes = {
         M_STAGES: t[H_STAGES] * S_SIZE,
         M_UNITS: t[H_UNITS] * U_SIZE,
         M_STORES: t[H_STORES] * D_SIZE,
+        M_FLIGHTS: t[H_FETCH_FLIGHTS] * F_SIZE,
         M_VALUES: t[H_VALUES],
         M_LOOPS: t[H_LOOPS] * L_SIZE,
         M_CLASSES: 3 * t[H_CLASSES] * C_SIZE,
         M_QUEUES: t[H_SIGNATURES] * Q_SIZE,
-        M_STACK: STACK,
-        M_WORK: 5 * MAX_DIMS,
+        M_WHEEL: WHEEL,
+        M_MARKS: words,
+        M_SUMMARY: -(-words // 64),
         M_LOW: t[H_VALUES],
         M_HIGH: t[H_VALUES],
         M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
         M_SHIFTED: t[H_CLASSES],
-        M_MOVING: t[H_POOL],
         M_SLOTS: t[H_POOL] * t[H_SLOT_SIZE],
+        M_STACK: STACK,
+        M_WORK: 5 * MAX_DIMS,
+        M_MOVING: t[H_POOL],
+        M_JUDGED: t[H_UNITS],
+        M_FREED: t[H_STORES],
     }
     m = np.zeros(M_SIZE + sum(int(s) for s in sizes.values()), np.int64)
     position = M_SIZE
     for part, size in sizes.items():
         m[part] = position
         position += int(size)
-    for part, empty, record in (
-        (M_STAGES, (S_HEAD, S_TAIL), S_SIZE),
-        (M_UNITS, (U_WAITING, U_BLOCKER, U_HEAD, U_LAST), U_SIZE),
-        (M_STORES, (D_HEAD, D_TAIL, D_QUEUE_HEAD, D_QUEUE_TAIL), D_SIZE),
-        (M_CLASSES, (C_FIRST, C_LAST), C_SIZE),
-        (M_QUEUES, (Q_HEAD, Q_TAIL), Q_SIZE),
-    ):
-        view = m[m[part] : m[part] + sizes[part]].reshape(-1, record)
-        view[:, empty] = NONE
-    units = m[m[M_UNITS] : m[M_UNITS] + sizes[M_UNITS]].reshape(-1, U_SIZE)
-    units[:, U_NEXT] = FOREVER
+    _fill(m, sizes, M_STAGES, S_SIZE, t[H_STAGE_TABLE], S_RECORD, TS_SIZE)[:, S_NUMBER] = np.arange(t[H_STAGES])
+    units = _fill(m, sizes, M_UNITS, U_SIZE, t[H_UNIT_TABLE], U_RECORD, TU_SIZE)
+    units[:, (U_WAITING, U_NEXT, U_LAST)] = NONE
     units[:, U_DOING] = U_IDLE
-    stores = m[m[M_STORES] : m[M_STORES] + sizes[M_STORES]].reshape(-1, D_SIZE)
-    stores[:, D_NEXT] = FOREVER
-    m[[M_FETCH_END, M_FREE, M_OLDEST, M_YOUNGEST]] = NONE
-    m[M_LEFT], m[M_MOVE_TIME] = t[H_TOTAL], FOREVER
+    _fill(m, sizes, M_STORES, D_SIZE, t[H_STORE_TABLE], D_RECORD, TM_SIZE)
+    for part in (M_CLASSES, M_QUEUES, M_WHEEL):
+        m[m[part] : m[part] + sizes[part]] = NONE
+    m[[M_FREE, M_OLDEST, M_YOUNGEST, M_FAR]] = NONE
+    m[M_LEFT], m[M_FAR_TIME], m[M_HORIZON] = t[H_TOTAL], FOREVER, WHEEL
     return m
+
+
+def _fill(m: Array, sizes: dict[int, Any], part: int, size: int, table: Any, field: int, step: int) -> Array:
+    """The records of a part, each with the position of its record in the tables."""
+    view = m[m[part] : m[part] + sizes[part]].reshape(-1, size)
+    view[:, field] = table + step * np.arange(len(view))
+    return view
 
 
 def new_memory(t: Array, m: Array, skip: bool) -> Array:

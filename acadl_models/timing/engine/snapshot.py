@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.marks import next_mark
 
 END = -1
 """Closes a list."""
@@ -25,7 +26,7 @@ def describe(t, m, h, base):
     at = describe_position(t, m, h, base, now)
     slot = m[M_OLDEST]
     while slot != NONE:
-        at = describe_instance(t, m, h, slot, at)
+        at = describe_instance(t, m, h, slot, at, now)
         slot = m[slot + I_YOUNGER]
     at = describe_places(t, m, h, at, now)
     at = describe_storages(t, m, h, at, now)
@@ -39,12 +40,12 @@ def fits(t, m):
     """Number the instances in flight, and tell whether their state fits into a snapshot whatever they are doing."""
     slot = m[M_OLDEST]
     count = 0
-    words = 4 + t[H_SIGNATURES] + t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
+    words = 6 + 3 * m[M_FETCHING] + t[H_SIGNATURES] + 3 * t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
     while slot != NONE:
         m[slot + I_ORDINAL] = count
         count += 1
         accesses = t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_ACCESS_COUNT]
-        words += 6 + 5 * m[slot + I_REQUESTS] + t[H_MAX_LATENCIES] + accesses * t[H_MAX_AXES]
+        words += 8 + 6 * m[slot + I_REQUESTS] + t[H_MAX_LATENCIES] + accesses * t[H_MAX_AXES]
         slot = m[slot + I_YOUNGER]
     return words <= STATE_WORDS
 
@@ -66,27 +67,45 @@ def describe_offsets(t, m, h, at):
 
 
 @jit
-def describe_position(t, m, h, base, now):
-    """Program position (the iterations of the loops are compared apart), fetch, and what is due in the next cycle."""
-    h[base] = m[M_PC]
-    h[base + 1] = m[M_FETCH_END] - now if m[M_FETCH_END] != NONE else END
-    h[base + 2] = m[M_FETCH_COUNT]
-    h[base + 3] = m[M_AGAIN]
-    return base + 4
+def describe_position(t, m, h, at, now):
+    """Program position (the iterations of the loops are compared apart), fetches, and what is due in the next cycle."""
+    h[at] = m[M_PC]
+    h[at + 1] = m[M_AGAIN]
+    h[at + 2] = m[M_FETCHING]
+    at += 3
+    for k in range(m[M_FETCHING]):
+        flight = m[M_FLIGHTS] + (m[M_FETCH_FIRST] + k) % t[H_FETCH_FLIGHTS] * F_SIZE
+        h[at] = m[flight + F_END] - now
+        h[at + 1] = m[flight + F_COUNT]
+        at += 2
+    number = next_mark(t, m, 0)
+    while number != NONE:
+        h[at] = number
+        at += 1
+        number = next_mark(t, m, number + 1)
+    h[at] = END
+    return at + 1
 
 
 @jit
-def describe_instance(t, m, h, slot, at):
-    """What an instance is, asks for and how long it takes."""
+def describe_instance(t, m, h, slot, at, now):
+    """What an instance is, how far it has come, what it asks for and how long it takes."""
     h[at] = m[slot + I_STATIC]
-    h[at + 1] = m[slot + I_REQUESTS]
+    h[at + 1] = m[slot + I_PHASE]
     at += 2
+    if m[slot + I_PHASE] >= READING:
+        h[at] = m[slot + I_PENDING]
+        h[at + 1] = m[slot + I_END] - now if m[slot + I_PHASE] == PROCESSING else 0
+        h[at + 2] = int(m[m[slot + I_UNIT] + U_LAST] == m[slot + I_SEQ])
+        at += 3
     request = slot + t[H_SLOT_REQUESTS]
     for _ in range(m[slot + I_REQUESTS]):
         h[at] = m[request + R_STORE]
         h[at + 1] = m[request + R_BEATS]
         h[at + 2] = m[request + R_LATENCY]
-        at += 3
+        finish = m[request + R_FINISH]
+        h[at + 3] = END if finish == FOREVER else max(finish - now, 0)
+        at += 4
         request += R_SIZE
     for k in range(t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCY_COUNT]):
         h[at] = m[slot + t[H_SLOT_LATENCIES] + k]
@@ -122,29 +141,14 @@ def describe_places(t, m, h, at, now):
         h[at] = END if waiting == NONE else m[waiting + I_ORDINAL]
         h[at + 1] = max(m[unit + U_READY] - now, 0)
         h[at + 2] = m[unit + U_UNGRANTED]
-        at = describe_list(m, h, m[unit + U_HEAD], at + 3)
-        slot = m[unit + U_HEAD]
-        while slot != NONE:
-            h[at] = m[slot + I_PHASE]
-            h[at + 1] = m[slot + I_PENDING]
-            h[at + 2] = m[slot + I_END] - now if m[slot + I_PHASE] == PROCESSING else 0
-            at += 3
-            slot = m[slot + I_LINK]
+        at += 3
     return at
 
 
 @jit
 def describe_storages(t, m, h, at, now):
-    """Requests with a slot and their finish, requests in the FIFO, and when a shared port is free."""
+    """Requests in the FIFOs, and when a shared port is free; those with a slot are described with their instances."""
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        request = m[store + D_HEAD] if m[store + D_ACTIVE] > 0 else NONE
-        while request != NONE:
-            h[at] = m[m[request + R_OWNER] + I_ORDINAL]
-            h[at + 1] = m[request + R_FINISH] - now
-            at += 2
-            request = m[request + R_LINK]
-        h[at] = END
-        at += 1
         request = m[store + D_QUEUE_HEAD] if m[store + D_QUEUED] > 0 else NONE
         while request != NONE:
             owner = m[request + R_OWNER]

@@ -12,9 +12,9 @@ the same in all later periods, then these repeat cycle for cycle:
 
 from __future__ import annotations
 
+from acadl_models.timing.engine.accounting import settle
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.machine import settle_queue
 from acadl_models.timing.engine.moving import (
     add_counters,
     address,
@@ -27,6 +27,7 @@ from acadl_models.timing.engine.moving import (
     move_machine,
     remember_machine,
     reserve,
+    shifts_of,
 )
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
@@ -42,8 +43,7 @@ LONGEST_WAIT = 256
 @jit
 def look_back(t, m, h):
     """At loop events: compare with earlier states, and skip what is proven to repeat as long as anything is."""
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        settle_queue(m, store, m[M_TIME])
+    settle(t, m)
     while skip_one(t, m, h):
         pass
     m[M_EVENT] = 0
@@ -161,7 +161,7 @@ def moved_along(t, m, h, record, distance, new, old):
         static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
-            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * (t[H_MAX_AXES] + 1)
+            shifts = shifts_of(t, record, t[access + TA_ORDER])
             for axis in range(t[access + TA_AXES]):
                 if h[new] - h[old] != periods * t[shifts + axis]:
                     return False
@@ -178,7 +178,7 @@ def most_periods(t, m, record, state, old_fetched, distance):
         return 0
     times = (t[record + TL_EXTENT] - 1 - m[state + L_ITERATION]) // distance
     fetched = m[M_FETCHED] - old_fetched
-    return min(times, (t[H_TOTAL] - m[M_FETCHED] - t[H_FETCH_WIDTH]) // fetched)
+    return min(times, (t[H_TOTAL] - m[M_FETCHED] - t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]) // fetched)
 
 
 # --- proof -----------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def move_instances(t, m, record, periods, cycles, instances):
         node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
-            shifts = t[record + TL_SHIFTS] + t[access + TA_ORDER] * (t[H_MAX_AXES] + 1)
+            shifts = shifts_of(t, record, t[access + TA_ORDER])
             for axis in range(t[access + TA_AXES]):
                 m[node + axis] += periods * t[shifts + axis]
             node += t[H_ACCESS_SIZE]

@@ -1,0 +1,92 @@
+"""Jitted: what fetch, stages, units and storages were doing, counted when it changes.
+
+A counter is complete up to the time in its record (``SINCE``); what holds at the end of a cycle counts for the cycle.
+"""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+
+
+@jit
+def unit_ready(t, m, unit, now):
+    """Phase 1c: whether a unit would take an instruction."""
+    if m[unit + U_WAITING] != NONE:
+        return False
+    record = m[unit + U_RECORD]
+    if t[record + TU_PIPELINED] == 0:
+        return m[unit + U_COUNT] == 0
+    return now >= m[unit + U_READY] and m[unit + U_UNGRANTED] == 0 and m[unit + U_COUNT] < t[record + TU_CAPACITY]
+
+
+@jit
+def doing(t, m, unit, now):
+    """The counter of what a unit does."""
+    if m[unit + U_WAITING] != NONE:
+        return U_DEPENDENCY
+    if t[m[unit + U_RECORD] + TU_PIPELINED] == 1:
+        if now < m[unit + U_READY]:
+            return U_BUSY
+        return U_IDLE if unit_ready(t, m, unit, now) else U_STORAGE
+    if m[unit + U_COUNT] == 0:
+        return U_IDLE
+    return U_STORAGE if m[unit + U_QUEUED] > 0 else U_BUSY
+
+
+@jit
+def note_unit(t, m, unit, now):
+    """Something about a unit has changed."""
+    found = doing(t, m, unit, now)
+    if found != m[unit + U_DOING]:
+        settle_unit(m, unit, now)
+        m[unit + U_DOING] = found
+
+
+@jit
+def settle_unit(m, unit, now):
+    m[unit + m[unit + U_DOING]] += now - m[unit + U_SINCE]
+    m[unit + U_SINCE] = now
+
+
+@jit
+def settle_stage(m, stage, now):
+    """Count how long the head of a stage could have left."""
+    if m[stage + S_OFFERS] == 1:
+        m[stage + S_STALL] += now - m[stage + S_SINCE]
+    m[stage + S_SINCE] = now
+
+
+@jit
+def settle_queue(m, store, now):
+    """Count the waiting requests of a storage before their number changes."""
+    m[store + D_QUEUE_CYCLES] += m[store + D_QUEUED] * (now - m[store + D_SINCE])
+    m[store + D_SINCE] = now
+
+
+@jit
+def note_fetch(m, now):
+    """Whether a fetch is under way, or how many instructions are left, has changed."""
+    stalled = int(m[M_FETCHING] == 0 and m[M_LEFT] > 0)
+    if stalled != m[M_STALLED]:
+        settle_fetch(m, now)
+        m[M_STALLED] = stalled
+
+
+@jit
+def settle_fetch(m, now):
+    m[M_FETCH_STALL] += m[M_STALLED] * (now - m[M_SINCE])
+    m[M_SINCE] = now
+
+
+@jit
+def settle(t, m):
+    """Complete all counters."""
+    now = m[M_TIME]
+    settle_fetch(m, now)
+    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
+        settle_stage(m, stage, now)
+    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
+        settle_unit(m, unit, now)
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        settle_queue(m, store, now)

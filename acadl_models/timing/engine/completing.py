@@ -1,0 +1,140 @@
+"""Jitted, phase 1: requests, processing steps and fetches end (docs/timing_semantics.md)."""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.accounting import note_fetch, note_unit
+from acadl_models.timing.engine.conflicts import leave_classes
+from acadl_models.timing.engine.forwarding import arrive, deliver, offer
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.order import note_candidate, note_mover, sort, unpacked
+from acadl_models.timing.engine.program import advance, latency_of, make_instance
+from acadl_models.timing.engine.requests import end_request, grant_freed, issue, may_be_ready
+from acadl_models.timing.engine.timers import LINK, due, schedule
+
+
+@jit
+def complete(t, m):
+    """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends."""
+    now = m[M_TIME]
+    m[M_MOVERS] = 0
+    m[M_FETCH_DUE] = 0
+    m[M_ORIGIN] = m[m[M_OLDEST] + I_SEQ] if m[M_OLDEST] != NONE else m[M_SEQ]
+    timer = due(m)
+    while timer != NONE:
+        record, tag = timer >> 3, timer & 7
+        timer = m[record + LINK]
+        if tag == TAG_REQUEST:
+            end_request(m, record)
+            m[M_CHANGED] = now
+        elif tag == TAG_INSTANCE:
+            note_mover(m, record)
+        elif tag == TAG_UNIT:
+            may_be_ready(t, m, record, now)
+        elif tag == TAG_STAGE:
+            if t[H_LATENCY_ADDED] == 1 and t[m[m[record + S_HEAD] + I_ROUTE] + TR_UNIT] != NONE:
+                deliver(t, m, record, now)
+            else:
+                offer(t, m, record, now)
+        else:
+            m[M_FETCH_DUE] += 1
+    if m[M_FREES] > 0:
+        grant_freed(t, m, now)
+    if m[M_MOVERS] > 0:
+        m[M_CHANGED] = now
+        sort(m, m[M_MOVING], m[M_MOVERS])
+        for k in range(m[M_MOVING], m[M_MOVING] + m[M_MOVERS]):
+            progress(t, m, unpacked(m[k]), now)
+    if m[M_FETCH_DUE] > 0:
+        append_fetched(t, m, now)
+
+
+@jit
+def progress(t, m, slot, now):
+    """Phase 1b: an instance whose step ended goes to the next step, through steps of no cycles."""
+    phase = m[slot + I_PHASE]
+    if phase == READING:
+        process(t, m, slot, now)
+    elif phase == PROCESSING:
+        write(t, m, slot, now)
+    else:
+        finish(t, m, slot, now)
+
+
+@jit
+def process(t, m, slot, now):
+    """All reads have ended: process for the latency of the unit."""
+    latency = latency_of(t, m, slot, t[m[slot + I_ROUTE] + TR_LATENCY])
+    m[slot + I_PHASE] = PROCESSING
+    if latency == 0:
+        write(t, m, slot, now)
+    else:
+        schedule(m, slot, TAG_INSTANCE, now + latency)
+
+
+@jit
+def write(t, m, slot, now):
+    """Processing has ended: issue the writes."""
+    reads, requests = m[slot + I_READS], m[slot + I_REQUESTS]
+    if reads == requests:
+        finish(t, m, slot, now)
+        return
+    m[slot + I_PHASE] = WRITING
+    m[slot + I_PENDING] = requests - reads
+    if issue(t, m, slot, reads, requests, now) > 0:
+        note_unit(t, m, m[slot + I_UNIT], now)
+
+
+@jit
+def finish(t, m, slot, now):
+    """Release the conflicts and the slot of an instance and take it out of its unit."""
+    unit = m[slot + I_UNIT]
+    m[unit + U_COUNT] -= 1
+    leave_classes(t, m, slot)
+    wake(m, slot)
+    older, younger = m[slot + I_OLDER], m[slot + I_YOUNGER]
+    if older == NONE:
+        m[M_OLDEST] = younger
+    else:
+        m[older + I_YOUNGER] = younger
+    if younger == NONE:
+        m[M_YOUNGEST] = older
+    else:
+        m[younger + I_OLDER] = older
+    m[slot + I_SEQ] = NONE
+    m[slot + I_LINK] = m[M_FREE]
+    m[M_FREE] = slot
+    m[M_FINISHED] += 1
+    m[M_LATEST] = now
+    may_be_ready(t, m, unit, now)
+
+
+@jit
+def wake(m, slot):
+    """The instances that wait for this one are judged again in phase 3."""
+    unit = m[slot + I_WAITERS]
+    m[slot + I_WAITERS] = NONE
+    while unit != NONE:
+        note_candidate(m, m[unit + U_WAITING])
+        unit = m[unit + U_NEXT]
+
+
+@jit
+def append_fetched(t, m, now):
+    """Phase 1d: the fetched instructions enter the issue buffer."""
+    for _ in range(m[M_FETCH_DUE]):
+        flight = m[M_FLIGHTS] + m[M_FETCH_FIRST] * F_SIZE
+        m[M_FETCH_FIRST] = (m[M_FETCH_FIRST] + 1) % t[H_FETCH_FLIGHTS]
+        count = m[flight + F_COUNT]
+        for _ in range(count):
+            slot = make_instance(t, m)
+            if m[M_STATUS] != RUNNING:
+                return
+            arrive(t, m, slot)
+            advance(t, m)
+        m[M_FETCHING] -= 1
+        m[M_RESERVED] -= count
+        m[M_FETCHED] += count
+        m[M_STEPPED] += count
+    m[M_CHANGED] = now
+    note_fetch(m, now)
