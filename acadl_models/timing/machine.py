@@ -169,11 +169,12 @@ class StaticInstruction:
 
 @dataclass(frozen=True)
 class StaticLoop:
-    """A loop over static instructions."""
+    """A loop over static instructions; ``source`` is the number of the stream's loop in the order of its text."""
 
     var: str
     values: range
     body: tuple["StaticNode", ...]
+    source: int = -1
 
 
 StaticNode: TypeAlias = Union[StaticInstruction, StaticLoop]

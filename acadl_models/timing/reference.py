@@ -24,6 +24,7 @@ from acadl_models.timing.machine import (
     fetch_cycles,
 )
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.tally import Tally, fetch_port
 from oracle.errors import GraphError
 from oracle.resolved import ResolvedStream
 
@@ -94,6 +95,7 @@ class _Unit:
     busy: int = 0
     dependency: int = 0
     storage: int = 0
+    starved: int = 0
 
     def queued(self) -> bool:
         """Whether a request of an instruction in the unit waits for a slot."""
@@ -116,6 +118,7 @@ class _Stage:
     held: deque[_Instance] = field(default_factory=deque)
     entered: int = 0
     stall: int = 0
+    busy: int = 0
 
     def room(self, now: int) -> bool:
         return len(self.held) < self.stage.depth and all(u.ready(now) for u in self.units)
@@ -131,6 +134,8 @@ class _Storage:
     writes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    words_read: int = 0
+    words_written: int = 0
     beats: int = 0
     queue_cycles: int = 0
 
@@ -151,7 +156,9 @@ class _Simulator:
         self.program = program
         self.log = log
         self.total = program.count
+        self.tally = Tally(program)
         self.stream: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
+        self.upcoming = next(self.stream, None)
         self.units = {u.name: _Unit(u) for u in self.graph.functional_units}
         self.stages = {
             s.name: _Stage(s, [self.units[u.name] for u in self.graph.units(s) if u.name in self.units])
@@ -168,7 +175,7 @@ class _Simulator:
         self.fetch_end = -1
         self.fetch_count = 0
         self.requested = self.fetched = self.finished = 0
-        self.fetches = self.fetch_stall = 0
+        self.fetches = self.fetch_stall = self.fetch_busy = 0
         self.changed = False
 
     # --- the clock ------------------------------------------------------------------------------------------
@@ -253,7 +260,9 @@ class _Simulator:
 
     def _append_fetched(self) -> None:
         for _ in range(self.fetch_count):
-            static, values = next(self.stream)
+            assert self.upcoming is not None
+            static, values = self.upcoming
+            self.upcoming = next(self.stream, None)
             environment = static.environment(self.program.parameters, values)
             instance = _Instance(self.fetched, static, values, environment, self.now)
             for plan in static.plans:
@@ -283,6 +292,7 @@ class _Simulator:
             first = max(first, storage.port_free)
             storage.port_free = first + request.beats
         issued.finish = first + request.beats - 1
+        self.tally.transfer(request.storage, request.is_read, issued.finish, request.beats, request.bytes)
         storage.slots.append(issued)
         self.changed = True
 
@@ -375,18 +385,24 @@ class _Simulator:
         if request.is_read:
             storage.reads += 1
             storage.bytes_read += request.bytes
+            storage.words_read += request.words
         else:
             storage.writes += 1
             storage.bytes_written += request.bytes
+            storage.words_written += request.words
 
     def _count_cycle(self) -> None:
-        if self.fetch_end < 0 and self.requested < self.total:
+        self.tally.cycle(self.alive[0].static if self.alive else self.upcoming[0] if self.upcoming else None)
+        if self.fetch_end >= 0:
+            self.fetch_busy += 1
+        elif self.requested < self.total:
             self.fetch_stall += 1
         for storage in self.storages.values():
             storage.queue_cycles += len(storage.fifo)
         for stage in self.stages.values():
-            if stage.held and stage.held[0].leave <= self.now:
-                stage.stall += 1
+            if stage.held:
+                stage.stall += stage.held[0].leave <= self.now
+                stage.busy += stage.held[0].leave > self.now
         for unit in self.units.values():
             self._count_unit(unit)
 
@@ -403,32 +419,39 @@ class _Simulator:
                 unit.storage += 1
             else:
                 unit.busy += 1
+        if unit.ready(self.now) and not self.issue_buffer and self.fetched < self.total:
+            unit.starved += 1
 
     def _result(self) -> TimingResult:
-        units = tuple(
-            UnitTiming(u.unit.name, u.taken, u.busy, u.dependency, u.storage,
-                       self.now - u.busy - u.dependency - u.storage)
-            for u in self.units.values()
-        )
-        stages = tuple(
-            StageTiming(s.name, self.fetched, self.fetch_stall)
-            if s is self.program.fetch
-            else StageTiming(s.name, self.stages[s.name].entered, self.stages[s.name].stall)
-            for s in self.graph.stages
-        )
         return TimingResult(
-            self.graph.name, self.program.stream.name, self.graph.clock_hz, self.now, self.total, units, stages,
-            tuple(self._storage_timings()), exact=True, stepped_instructions=self.total,
+            self.graph.name, self.program.stream.name, self.graph.clock_hz, self.now, self.total,
+            tuple(self._unit_timing(u) for u in self.units.values()), tuple(map(self._stage_timing, self.graph.stages)),
+            tuple(self._storage_timings()), exact=True, links=self.tally.links([k.name for k in self.graph.links]),
+            loops=self.tally.loops(), stepped_instructions=self.total,
         )
+
+    def _unit_timing(self, u: _Unit) -> UnitTiming:
+        idle = self.now - u.busy - u.dependency - u.storage
+        return UnitTiming(u.unit.name, u.taken, u.busy, u.dependency, u.storage, idle)
+
+    def _stage_timing(self, stage: PipelineStage) -> StageTiming:
+        if stage is self.program.fetch:
+            entered, stall, busy = self.fetched, self.fetch_stall, self.fetch_busy
+        else:
+            s = self.stages[stage.name]
+            entered, stall, busy = s.entered, s.stall, s.busy
+        return StageTiming(stage.name, entered, stall, busy, self.now - stall - busy)
 
     def _storage_timings(self) -> Iterator[StorageTiming]:
         placed = {bank.storage for banks in self.graph.buffers.values() for bank in banks}
         for name, s in self.storages.items():
             if s.storage is self.memory:
-                size = -(-self.fetched * self.memory.data_width // 8)
-                yield StorageTiming(name, self.fetches, 0, size, 0, self.fetches, 0)
+                port = fetch_port(self.fetched, self.memory.port_width, self.memory.data_width)
+                yield StorageTiming(name, self.fetches, 0, port.bytes, 0, self.fetches, 0, self.fetched, 0, port)
             elif name in placed:
-                yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles)
+                ports = self.tally.port(name, True), self.tally.port(name, False)
+                yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles,
+                                    s.words_read, s.words_written, *ports)
 
     def _unit(self, instance: _Instance) -> FunctionalUnit:
         assert instance.unit is not None

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 @dataclass(frozen=True)
 class UnitTiming:
-    """How a functional unit spent the cycles ``0 .. cycles - 1``; the four classes add up to ``cycles``.
+    """How a functional unit spent the cycles ``0 .. cycles - 1``; the classes add up to ``cycles``.
 
     An instruction that the unit took at ``r``, that started at ``s`` and finished at ``f`` counts
 
@@ -19,7 +19,9 @@ class UnitTiming:
       without a slot, or ``in_flight`` instructions not yet finished); without one, the cycles of ``s .. f - 1`` in
       which a request of it waits in a FIFO.
 
-    ``idle_cycles`` is the rest: the unit is ready and has nothing to do. Cycles from the makespan on do not count.
+    The rest of the cycles, in which the unit is ready and has nothing to do, are ``starved_cycles`` where the issue
+    buffer is empty although instructions are left to fetch, and ``idle_cycles`` otherwise. Cycles from the makespan on
+    do not count.
     """
 
     name: str
@@ -28,21 +30,61 @@ class UnitTiming:
     dependency_stall_cycles: int
     storage_stall_cycles: int
     idle_cycles: int
+    starved_cycles: int = field(default=0, compare=False)
+
+    @property
+    def cycles(self) -> int:
+        """All cycles of the run."""
+        stalls = self.dependency_stall_cycles + self.storage_stall_cycles + self.starved_cycles
+        return self.busy_cycles + stalls + self.idle_cycles
+
+    @property
+    def utilization(self) -> float:
+        """The share of the run in which the unit is busy."""
+        return _share(self.busy_cycles, self.cycles)
 
 
 @dataclass(frozen=True)
 class StageTiming:
-    """How many instructions entered a stage, and for how many cycles its head could have left and was not taken.
+    """How many instructions entered a stage, and how it spent the cycles; busy, stall and idle add up to them.
 
     ``stall_cycles`` of a pipeline stage adds ``left - max(available, time the instruction became the head)`` over its
-    instructions (``available`` is arrival plus latency); instructions that a contained unit takes are not counted. For
-    the fetch stage ``instructions`` are those fetched, and ``stall_cycles`` are the cycles at whose end no fetch is
-    under way although instructions are left: the issue buffer has no room.
+    instructions (``available`` is arrival plus latency): nothing downstream had room for it. ``busy_cycles`` are those
+    in which the head is held for the stage's latency, ``idle_cycles`` those in which the stage buffers nothing;
+    instructions that a contained unit takes are counted there and not here. For the fetch stage ``instructions`` are
+    those fetched; it is busy while a fetch is under way, and stalled in the cycles at whose end none is although
+    instructions are left: the issue buffer has no room.
     """
 
     name: str
     instructions: int
     stall_cycles: int
+    busy_cycles: int = field(default=0, compare=False)
+    idle_cycles: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class PortTiming:
+    """What one direction of a storage or of a link carries, cycle by cycle.
+
+    A request moves its bytes in its last ``beats`` cycles, ``finish - beats .. finish - 1``, as evenly as whole bytes
+    allow: the first ``bytes % beats`` of them carry one byte more. A link carries ``bandwidth`` bytes in each cycle of
+    a request and the rest in the last. ``busy_cycles``: cycles in which anything is moved; ``peak_bytes_per_cycle``: the
+    most in one cycle; ``peak_cycles``: cycles that reach this peak.
+    """
+
+    bytes: int = 0
+    busy_cycles: int = 0
+    peak_bytes_per_cycle: int = 0
+    peak_cycles: int = 0
+
+    def mean_bytes_per_cycle(self, cycles: int) -> float:
+        """Bytes per cycle over a run of ``cycles``."""
+        return _share(self.bytes, cycles)
+
+    def peak_share(self, cycles: int) -> float:
+        """The share of a run of ``cycles`` that is spent at the peak."""
+        return _share(self.peak_cycles, cycles)
 
 
 @dataclass(frozen=True)
@@ -60,6 +102,45 @@ class StorageTiming:
     bytes_written: int
     busy_beats: int
     queue_cycles: int
+    words_read: int = field(default=0, compare=False)
+    words_written: int = field(default=0, compare=False)
+    read: PortTiming = field(default=PortTiming(), compare=False)
+    write: PortTiming = field(default=PortTiming(), compare=False)
+
+
+@dataclass(frozen=True)
+class LinkTiming:
+    """Traffic of a link, and the cycles that requests waited for one of its channels."""
+
+    name: str
+    read: PortTiming
+    write: PortTiming
+    wait_cycles: int
+
+
+@dataclass(frozen=True)
+class LoopTiming:
+    """What a loop of the stream adds to the run.
+
+    The run is at every moment at the oldest instruction in program order that is not finished; ``cycles`` are those at
+    whose end this one lies in the loop. So ``cycles`` is the time from the moment at which everything before the loop is
+    finished to the moment at which everything up to its end is, summed over ``executions``; the loops and the
+    instructions of one body add up to the cycles of the body. ``source`` is the number of the loop in the stream, in
+    the order of the text; ``path`` names its variable after those of the loops around it. ``iterations`` are those of
+    all executions; ``stepped_iterations``, which takes no part in comparisons, were not multiplied out.
+    """
+
+    source: int
+    path: tuple[str, ...]
+    executions: int
+    iterations: int
+    cycles: int
+    stepped_iterations: int = field(default=0, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The path in one word, such as ``i/j``."""
+        return "/".join(self.path)
 
 
 @dataclass(frozen=True)
@@ -67,7 +148,8 @@ class TimingResult:
     """Cycles of one stream on one graph, with where they went.
 
     ``cycles`` is the makespan. ``units``, ``stages`` and ``storages`` are in the graph's order of creation; register
-    files and storages of no buffer (but the instruction memory) do not appear. ``exact`` says that nothing was
+    files and storages of no buffer (but the instruction memory) do not appear; ``loops`` are in the order of the text,
+    those without iterations left out. ``exact`` says that nothing was
     estimated. ``stepped_instructions`` and ``skipped_share`` (of ``instructions``) tell how much of the run was
     multiplied out; they do not take part in comparisons.
     """
@@ -81,6 +163,8 @@ class TimingResult:
     stages: tuple[StageTiming, ...]
     storages: tuple[StorageTiming, ...]
     exact: bool = True
+    links: tuple[LinkTiming, ...] = field(default=(), compare=False)
+    loops: tuple[LoopTiming, ...] = field(default=(), compare=False)
     stepped_instructions: int = field(default=0, compare=False)
     skipped_share: float = field(default=0.0, compare=False)
 
@@ -101,8 +185,20 @@ class TimingResult:
         """The figures of the storage ``name``; KeyError if there is none."""
         return _named(self.storages, name)
 
+    def link(self, name: str) -> LinkTiming:
+        """The figures of the link ``name``; KeyError if there is none."""
+        return _named(self.links, name)
 
-T = TypeVar("T", UnitTiming, StageTiming, StorageTiming)
+    def loop(self, name: str) -> LoopTiming:
+        """The figures of the first loop with this path, such as ``"i/j"``; KeyError if there is none."""
+        return _named(self.loops, name)
+
+
+T = TypeVar("T", UnitTiming, StageTiming, StorageTiming, LinkTiming, LoopTiming)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
 
 
 def _named(items: tuple[T, ...], name: str) -> T:
