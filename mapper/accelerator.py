@@ -23,6 +23,11 @@ __all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
 Options = Mapping[str, Any]
 
 
+def _square_array(graph: "ArchitectureGraph") -> int:
+    """A multiply-accumulate in every cycle for each of ``dim`` x ``dim`` elements."""
+    return Hardware.from_graph(graph).dim ** 2
+
+
 class Emitter(Protocol):
     """Turns a mapped workload into a stream of the accelerator's instructions."""
 
@@ -36,7 +41,8 @@ class Accelerator:
 
     ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
     ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets those parameters; ``make_space``
-    says which mappings a workload may have on the hardware.
+    says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak against which utilization
+    is counted (by default that of a square array of ``dim``).
     """
 
     name: str
@@ -47,6 +53,7 @@ class Accelerator:
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
+    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(default=_square_array, repr=False)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in; TargetError naming target, option, expectation and finding."""

@@ -64,7 +64,6 @@ class Hardware:
 
     name: str
     clock_hz: float
-    dim: int
     memories: tuple[Memory, ...]
     units: tuple[Unit, ...]
     issue_entries: int
@@ -73,13 +72,18 @@ class Hardware:
 
     @staticmethod
     def from_graph(graph: "ArchitectureGraph") -> "Hardware":
-        """Derive the view; TargetError for a graph that states no array size ``dim``."""
-        if "dim" not in graph.parameters:
-            raise TargetError(f"graph {graph.name!r} has no parameter 'dim': the size of its array is not known")
+        """Derive the view."""
         return Hardware(
-            graph.name, graph.clock_hz, graph.parameters["dim"], _memories(graph), _units(graph),
+            graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), graph.fingerprint, graph,
         )
+
+    @property
+    def dim(self) -> int:
+        """Rows and columns of the array; TargetError for a graph that does not state ``dim``."""
+        if "dim" not in self._graph.parameters:
+            raise TargetError(f"graph {self.name!r} has no parameter 'dim': the size of its array is not known")
+        return self._graph.parameters["dim"]
 
     def memory(self, buffer: str) -> Memory:
         """The memory that holds ``buffer``; TargetError if none does."""
@@ -108,7 +112,8 @@ class Hardware:
         return unit.latency_of(mnemonic).evaluate({**self._graph.parameters, **values})
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.dim} x {self.dim} array at {self.clock_hz / 1e6:g} MHz"]
+        array = f"{self.dim} x {self.dim} array " if "dim" in self._graph.parameters else ""
+        lines = [f"{self.name}: {array}at {self.clock_hz / 1e6:g} MHz"]
         lines += [f"  {m}" for m in self.memories] + [f"  {u}" for u in self.units]
         return "\n".join([*lines, f"  {self.issue_entries} instructions wait for issue"])
 

@@ -19,7 +19,7 @@ first use, among the computations of the first iteration of those loops.
 
 LEVELS: tuple[str, ...] = ("stream", "hoist", "interleave")
 STORES: tuple[str, ...] = ("after", "interleave")
-DATAFLOWS: tuple[str, ...] = ("ws", "os")
+DATAFLOWS: tuple[str, ...] = ("ws", "os", "is", "")
 PACKINGS: tuple[str, ...] = ("channels", "kernel_row")
 
 
@@ -28,10 +28,11 @@ class Mapping:
     """One point of the mapping space; with the workload and the accelerator enough to emit the stream again.
 
     ``kind``: the workload's kind as it is emitted (a 1 × 1 convolution may be emitted as a ``gemm``).
-    ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums there.
+    ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums, ``is`` keeps inputs there; empty where the
+    accelerator has no choice.
     ``tile``: extents of a tile in elements, by dimension (``gemm``: m, n, k; ``conv2d``: oh, ow, o, c, where oh and ow
     count pooled rows and columns if the epilogue pools; ``add``: rows).
-    ``order``: the loops over tiles, outermost first, without the reduction, which is always innermost.
+    ``order``: the loops over tiles, outermost first; without the reduction where that is always innermost.
     ``loads``: for each operand its :data:`Level`.
     ``buffers``: for each operand and the result how many tiles are held at a time (2 is double buffering).
     ``store``: ``after`` the tile is complete, or ``interleave``\\ d with the last step of its reduction.
@@ -40,7 +41,7 @@ class Mapping:
     """
 
     kind: Literal["gemm", "conv2d", "add"]
-    dataflow: Literal["ws", "os"]
+    dataflow: Literal["ws", "os", "is", ""]
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
     loads: tuple[tuple[str, Level], ...] = ()
@@ -63,10 +64,10 @@ class Mapping:
     def __str__(self) -> str:
         """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
         held = dict(self.loads)
-        parts = [self.kind, self.dataflow, " ".join(f"{d}{s}" for d, s in self.tile)]
+        parts = [self.kind, *([self.dataflow] if self.dataflow else []), " ".join(f"{d}{s}" for d, s in self.tile)]
         parts += [">".join(self.order)] if self.order else []
         parts += [f"{name}:{held[name]}*{n}" if name in held else f"{name}*{n}" for name, n in self.buffers]
-        parts.append(f"store {self.store}")
+        parts += [f"store {self.store}"] if self.buffers else []
         parts += [f"packed {self.packing}"] if self.packing != "channels" else []
         return " ".join(parts)
 

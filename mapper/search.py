@@ -158,11 +158,13 @@ def _distinct(order: np.ndarray, mapping_of: Any) -> Iterator[int]:
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
-    """The mapping with its stores placed the other way, and with another number of result tiles."""
+    """The mapping with its stores placed the other way, and with another number of result tiles, where it has any."""
+    slots = dict(mapping.buffers)
+    if "C" not in slots:
+        return
     other: Literal["after", "interleave"] = "after" if mapping.store == "interleave" else "interleave"
     if mapping.kind == "gemm":
         yield replace(mapping, store=other)
-    slots = dict(mapping.buffers)
     for count in (2 * slots["C"], slots["C"] // 2):
         if count:
             changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)

@@ -43,10 +43,11 @@ class Pool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to the int32 sums before they are stored.
+    """What happens to the sums before they are stored.
 
     ``y = relu?(saturate_int8(round_half_even(float32(acc) * float32(scale))))``; ``scale`` is a float32 value.
     ``out_dtype`` ``"int32"`` stores the sums as they are (then scale must be 1 and there is no activation).
+    Sums of a float operator are stored as they are or after ReLU: ``out_dtype`` is their type, scale is 1.
     """
 
     bias: bool
@@ -62,7 +63,8 @@ class Workload:
 
     kinds and their tensors, in this order:
 
-    ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] int32 (if the epilogue has one) → C[b, m, n]
+    ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] int32 (if the epilogue has one) → C[b, m, n];
+               or all of them float32
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool)
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
     """
@@ -92,17 +94,22 @@ class Workload:
 
 
 def gemm(
-    m: int, n: int, k: int, *, batch: int = 1, epilogue: Epilogue, shared_b: bool = True, name: str = "gemm"
+    m: int, n: int, k: int, *, batch: int = 1, epilogue: Epilogue, shared_b: bool = True, name: str = "gemm",
+    dtype: str = "int8",
 ) -> Workload:
-    """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all."""
+    """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all.
+
+    ``dtype`` is that of both operands; sums and bias are int32 for integers, else of the operands' type.
+    """
     v = {s: Affine.variable(s) for s in "bmnk"}
     dims = (Dim("b", batch, "parallel"), Dim("m", m, "parallel"), Dim("n", n, "parallel"), Dim("k", k, "reduction"))
-    a = Tensor("A", (batch, m, k), "int8", (v["b"], v["m"], v["k"]))
+    sums = "int32" if dtype.startswith("int") else dtype
+    a = Tensor("A", (batch, m, k), dtype, (v["b"], v["m"], v["k"]))
     if shared_b:
-        b = Tensor("B", (k, n), "int8", (v["k"], v["n"]))
+        b = Tensor("B", (k, n), dtype, (v["k"], v["n"]))
     else:
-        b = Tensor("B", (batch, k, n), "int8", (v["b"], v["k"], v["n"]))
-    inputs = (a, b) + ((Tensor("bias", (n,), "int32", (v["n"],)),) if epilogue.bias else ())
+        b = Tensor("B", (batch, k, n), dtype, (v["b"], v["k"], v["n"]))
+    inputs = (a, b) + ((Tensor("bias", (n,), sums, (v["n"],)),) if epilogue.bias else ())
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
     return Workload("gemm", name, dims, inputs, out, epilogue)
 

@@ -32,7 +32,7 @@ def partition_model(
     regions = lower_regions(partitioned, backend)
     return Partition(
         model.name, model.source, backend.target_name, resolved, model.inputs, model.outputs, regions,
-        lower_host(partitioned, model, backend.target_name),
+        lower_host(partitioned, model, backend),
     )
 
 

@@ -11,7 +11,7 @@ from tvm_backend import compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, Region, Step, Value
 from tvm_backend.model import Model
 from tvm_backend.uma.backend import Lowered, UMABackend
-from tvm_backend.uma.match import UNNAMED, NotQuantized, QuantizedOp, read
+from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
 from tvm_backend.uma.partition import Partitioned
 
 
@@ -63,7 +63,7 @@ def _step(
     taken: dict[str, int], values: Mapping[str, Value],
 ) -> tuple[Step, Value]:
     label, function = composite
-    op = operator_of(function)
+    op = operator_of(function, backend.numbers)
     lowered: Lowered = backend.strategy(label.split(".", 1)[1])(op)
     arguments = [names[a] for a in binding.value.args]
     position = {param: i for i, param in enumerate(function.params)}
@@ -85,14 +85,14 @@ def _step(
     return Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants), value
 
 
-def operator_of(function: compat.Function) -> QuantizedOp:
-    """The integer operator that a composite function computes."""
+def operator_of(function: compat.Function, numbers: Numbers = "int8") -> QuantizedOp:
+    """The operator that a composite function computes."""
     bound = {b.var: b.value for b in compat.bindings(function)}
     root = compat.outputs_of(function)[0]
     while compat.is_var(root) and compat.is_var(bound.get(root)):
         root = bound[root]
     expr = bound[root] if compat.is_var(root) else root
-    return read(expr, bound.get)
+    return read(expr, bound.get, numbers=numbers)
 
 
 def _unique(name: str, taken: Mapping[str, Any]) -> str:
@@ -108,7 +108,7 @@ def _numbered(name: str, taken: dict[str, int]) -> str:
     return name if taken[name] == 1 else _numbered(f"{name}.{taken[name]}", taken)
 
 
-def lower_host(partitioned: Partitioned, model: Model, target: str) -> HostPart:
+def lower_host(partitioned: Partitioned, model: Model, backend: UMABackend) -> HostPart:
     """The host part: ``main`` and the functions of XLA as text, and each operator with the reason why it is there.
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
@@ -122,19 +122,21 @@ def lower_host(partitioned: Partitioned, model: Model, target: str) -> HostPart:
                if compat.is_var(v)}
     ops = []
     for op in partitioned.host:
-        reason = refused.get(op.variable) or _reason(op.op, by_name.get(op.variable), bound, target)
+        reason = refused.get(op.variable) or _reason(op.op, by_name.get(op.variable), bound, backend)
         name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
         ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, reason))
     return HostPart(None, tuple(ops), kept)
 
 
-def _reason(op: str, call: Any, bound: Mapping[Any, Any], target: str) -> str:
+def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -> str:
     if op in ("quantize", "dequantize"):
         return "it converts between float32 and integers at the border of the host"
     if op not in ("nn.conv2d", "matmul", "add") or call is None:
-        return f"{target} has no pattern for {op}"
+        return f"{backend.target_name} has no pattern for {op}"
     try:
-        read(call, bound.get)
+        read(call, bound.get, numbers=backend.numbers)
     except NotQuantized as error:
         return str(error)
-    return f"its result is not requantized in a form that {target} takes"
+    if backend.numbers == "float32":
+        return f"it has no form that {backend.target_name} takes"
+    return f"its result is not requantized in a form that {backend.target_name} takes"

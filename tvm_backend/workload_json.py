@@ -21,7 +21,7 @@ def to_json(workload: Workload) -> dict[str, Any]:
 
 def _gemm(w: Workload) -> dict[str, Any]:
     sizes = {"m": w.extent("m"), "n": w.extent("n"), "k": w.extent("k"), "batch": w.extent("b")}
-    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2}
+    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2, "dtype": w.inputs[0].dtype}
 
 
 def _conv2d(w: Workload) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import Loop
 from uma_targets.gemmini.conv_axes import Axis, runs
-from uma_targets.gemmini.nest import each, pieces, place
+from uma_targets.kit.nest import each, pieces, place
 
 MAPPING = Mapping("gemm", "ws", (("m", 64), ("n", 32), ("k", 16)), ("n", "m"), (("A", "stream"), ("B", "interleave")),
                   (("A", 4), ("B", 2), ("C", 2)))

@@ -101,7 +101,7 @@ def split(
     found = partition(model.module, target, {})
     part = Partition(
         model.name, model.source, target.target_name, {}, model.inputs, model.outputs, lower_regions(found, target),
-        lower_host(found, model, target.target_name),
+        lower_host(found, model, target),
     )
     return part, found, model
 

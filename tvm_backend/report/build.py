@@ -24,8 +24,8 @@ def of_compiled(compiled: CompiledModel) -> Report:
 def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend") -> Report:
     """The report of a network; ``plans`` has one entry for each step of the partition."""
     options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
-    hardware = backend.accelerator.hardware(options)
-    clock_hz, peak_macs_per_cycle = hardware.clock_hz, hardware.dim**2
+    graph = backend.accelerator.graph(options)
+    clock_hz, peak_macs_per_cycle = graph.clock_hz, backend.accelerator.macs_per_cycle(graph)
     layers = [
         _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle)
         for region in partition.regions for step in region.steps

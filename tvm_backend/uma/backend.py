@@ -21,7 +21,7 @@ from tvm_backend.compiled import Layout, OptionValue
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
     from tvm_backend.compat import DFPattern, IRModule
-    from tvm_backend.uma.match import QuantizedOp
+    from tvm_backend.uma.match import Numbers, QuantizedOp
 
 
 class UMAPhase(enum.Enum):
@@ -92,6 +92,11 @@ class UMABackend(ABC):
     def description(self) -> str:
         """One line for listings."""
         return (type(self).__doc__ or self.target_name).strip().splitlines()[0]
+
+    @property
+    def numbers(self) -> "Numbers":
+        """What the target computes with: operators of quantized networks (int8), or of networks as they are."""
+        return "int8"
 
     # registration ---------------------------------------------------------------------------------------------------
 

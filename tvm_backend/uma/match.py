@@ -1,8 +1,9 @@
-"""A matched piece of a quantized network as plain data: the integer operator that a QDQ subgraph stands for.
+"""A matched piece of a network as plain data: the integer operator that a QDQ subgraph stands for, or a float one.
 
 A network in QDQ form computes in float32 between ``dequantize`` and ``quantize``. A target that computes in integers
 takes the whole piece from the dequantized operands to the requantized result. Predicates and operator strategies read
-it from here and need to know nothing of Relax.
+it from here and need to know nothing of Relax. A target that computes in float32 gets the operators of a float network
+in the same form: operands that stand for themselves (scale 1, zero point 0), and no requantization.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +22,7 @@ UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
 
 @dataclass(frozen=True, eq=False)
 class QTensor:
-    """An integer operand: ``real = scale * (value - zero_point)``.
+    """An operand: ``real = scale * (value - zero_point)``; a float32 one has scale 1 and zero point 0.
 
     ``var`` is the variable that holds it (None for a constant, whose value is ``array``). ``shape`` is the operand's
     own; ``permutation`` lists the axes that it takes when the operator reads it transposed.
@@ -82,14 +83,20 @@ class QuantizedOp:
 
 
 class NotQuantized(Exception):
-    """The piece is no integer operator; the message says what was seen."""
+    """The piece is no operator on the target's numbers; the message says what was seen."""
+
+
+Numbers = Literal["int8", "float32"]
+"""What a target computes with: quantized networks in int8, or networks as they are in float32."""
 
 
 Lookup = Callable[[Any], Any]
 
 
-def read(root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None) -> QuantizedOp:
-    """The integer operator whose result is ``root``.
+def read(
+    root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None, *, numbers: Numbers = "int8"
+) -> QuantizedOp:
+    """The operator on ``numbers`` whose result is ``root``.
 
     ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside. Raises
     :class:`NotQuantized`.
@@ -100,16 +107,16 @@ def read(root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None) -> Q
     while True:
         name = compat.op_name(expr)
         if name in ("nn.conv2d", "matmul"):
-            return _anchored(name, expr, None, stages, lookup, label)
+            return _anchored(name, expr, None, stages, lookup, label, numbers)
         if name == "add":
             for side, other in ((1, 0), (0, 1)):
-                bias, added = _bias(expr.args[side], lookup), expr.args[side]
+                bias, added = _bias(expr.args[side], lookup, numbers), expr.args[side]
                 inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
                 if bias is not None and compat.op_name(inner) in ("nn.conv2d", "matmul"):
                     _note(label, expr.args[other], names)
-                    op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label)
+                    op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label, numbers)
                     return replace(op, bias_shape=compat.shape_of(added))
-            return _anchored("add", expr, None, stages, lookup, label)
+            return _anchored("add", expr, None, stages, lookup, label, numbers)
         stage = _stage(expr, name)
         stages.append(stage)
         below = expr.args[0]
@@ -125,9 +132,10 @@ def _note(label: list[str], var: Any, names: Mapping[Any, str] | None) -> None:
 
 
 def _anchored(
-    name: str, call: Any, bias: QTensor | None, stages: list[Stage], lookup: Lookup, label: list[str]
+    name: str, call: Any, bias: QTensor | None, stages: list[Stage], lookup: Lookup, label: list[str],
+    numbers: Numbers,
 ) -> QuantizedOp:
-    first, second = (_operand(a, lookup, i) for i, a in enumerate(call.args))
+    first, second = (_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
     attrs = {k: ATTRIBUTES[k](call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
     return QuantizedOp(
         name, pick_name(label, name), compat.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
@@ -168,13 +176,16 @@ def _stage(call: Any, name: str | None) -> Stage:
     raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")
 
 
-def _operand(expr: Any, lookup: Lookup, index: int) -> QTensor:
-    permutation = None
+def _operand(expr: Any, lookup: Lookup, index: int, numbers: Numbers) -> QTensor:
+    permutation, source = None, expr
     inner = lookup(expr) if compat.is_var(expr) else expr
     if compat.op_name(inner) == "permute_dims":
         ndim = len(compat.shape_of(inner))
         permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else compat.attr_ints(inner, "axes")
-        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
+        source = inner.args[0]
+        inner = lookup(source) if compat.is_var(source) else source
+    if numbers == "float32":
+        return _float(source, index, permutation)
     if compat.op_name(inner) != "dequantize":
         kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
         raise NotQuantized(
@@ -194,8 +205,24 @@ def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
     )
 
 
-def _bias(expr: Any, lookup: Lookup) -> QTensor | None:
-    """A dequantized constant of integers wider than a byte, as it is added to sums."""
+_ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
+
+
+def _float(expr: Any, index: int, permutation: tuple[int, ...] | None) -> QTensor:
+    """A float operand as it is: a variable or a constant."""
+    if not compat.is_tensor(expr) or compat.dtype_of(expr) != "float32":
+        raise NotQuantized(f"operand {index} is {compat.dtype_of(expr) if compat.is_tensor(expr) else '?'}")
+    constant = compat.is_constant(expr)
+    return QTensor(
+        compat.shape_of(expr), "float32", _ONE, _ZERO, None if constant else expr,
+        compat.const_value(expr) if constant else None, permutation,
+    )
+
+
+def _bias(expr: Any, lookup: Lookup, numbers: Numbers) -> QTensor | None:
+    """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
+    if numbers == "float32":
+        return _float(expr, 2, None) if compat.is_constant(expr) and compat.dtype_of(expr) == "float32" else None
     inner = lookup(expr) if compat.is_var(expr) else None
     if inner is not None and compat.op_name(inner) == "reshape":
         inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else None

@@ -12,7 +12,7 @@ from tvm_backend import compat
 from tvm_backend.compiled import OptionValue
 from tvm_backend.passes import bind_parameters, duplicate_dequantize
 from tvm_backend.uma.backend import Pattern, UMABackend, UMAPhase
-from tvm_backend.uma.match import NotQuantized, read
+from tvm_backend.uma.match import NotQuantized, Numbers, read
 from tvm_backend.uma.regions import HostFunction, form_regions
 from tvm_backend.views import sink_reshapes
 
@@ -50,7 +50,8 @@ def partition(
     module = duplicate_dequantize(sink_reshapes(module))
     refusals: list[Refusal] = []
     patterns = [
-        (f"{backend.target_name}.{p.name}", p.make(), _check(p, options, refusals)) for p in backend.patterns
+        (f"{backend.target_name}.{p.name}", p.make(), _check(p, options, refusals, backend.numbers))
+        for p in backend.patterns
     ]
     module = compat.fuse_by_pattern(module, patterns)
     module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module)
@@ -60,12 +61,12 @@ def partition(
 
 
 def _check(
-    pattern: Pattern, options: Mapping[str, OptionValue], refusals: list[Refusal]
+    pattern: Pattern, options: Mapping[str, OptionValue], refusals: list[Refusal], numbers: Numbers
 ) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal."""
 
     def check(context: Any) -> bool:
-        reason = _refused(pattern, options, context)
+        reason = _refused(pattern, options, context, numbers)
         if reason is None:
             return True
         variables = [var.name for var, value in context.matched_bindings.items()
@@ -76,7 +77,9 @@ def _check(
     return check
 
 
-def _refused(pattern: Pattern, options: Mapping[str, OptionValue], context: Any) -> str | None:
+def _refused(
+    pattern: Pattern, options: Mapping[str, OptionValue], context: Any, numbers: Numbers
+) -> str | None:
     inside = dict(context.matched_bindings.items())
     if not all(compat.is_tensor(var) for var in inside):
         return "a tensor in it has no static shape"
@@ -84,7 +87,7 @@ def _refused(pattern: Pattern, options: Mapping[str, OptionValue], context: Any)
     if shared is not None:
         return f"its intermediate result {shared!r} is used elsewhere too"
     try:
-        op = read(context.matched_expr, inside.get)
+        op = read(context.matched_expr, inside.get, numbers=numbers)
     except NotQuantized as error:
         return str(error)
     if pattern.predicate is None:

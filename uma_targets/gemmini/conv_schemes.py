@@ -23,7 +23,7 @@ from oracle.stream import HbmTensor
 from uma_targets.gemmini import instructions as isa
 from uma_targets.gemmini.conv_axes import Axis, Run
 from uma_targets.gemmini.instructions import Block
-from uma_targets.gemmini.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 X, W = 0, 1
 """Load channels."""

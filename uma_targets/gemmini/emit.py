@@ -17,8 +17,8 @@ from uma_targets.gemmini.conv_schemes import Image, KernelRow
 from uma_targets.gemmini.emit_add import AddEmission
 from uma_targets.gemmini.emit_conv import ConvEmission
 from uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
-from uma_targets.gemmini.nest import align, place
 from uma_targets.gemmini.parameters import GemminiParameters
+from uma_targets.kit.nest import align, place
 
 
 @dataclass(frozen=True)

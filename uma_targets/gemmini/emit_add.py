@@ -13,8 +13,8 @@ from oracle.affine import Affine
 from oracle.stream import HbmTensor
 from uma_targets.gemmini import instructions as isa
 from uma_targets.gemmini.instructions import Block
-from uma_targets.gemmini.nest import Nodes, each, pieces
 from uma_targets.gemmini.parameters import GemminiParameters
+from uma_targets.kit.nest import Nodes, each, pieces
 
 
 @dataclass(frozen=True)

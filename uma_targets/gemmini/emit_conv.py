@@ -21,8 +21,8 @@ from uma_targets.gemmini import instructions as isa
 from uma_targets.gemmini.conv_axes import Run, runs
 from uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
 from uma_targets.gemmini.instructions import NONE, Block, PoolWindow
-from uma_targets.gemmini.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 from uma_targets.gemmini.parameters import GemminiParameters
+from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 BIAS = 2
 """Load channel."""

@@ -17,8 +17,8 @@ from oracle.affine import Affine
 from oracle.stream import HbmTensor
 from uma_targets.gemmini import instructions as isa
 from uma_targets.gemmini.instructions import NONE, Block
-from uma_targets.gemmini.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 from uma_targets.gemmini.parameters import GemminiParameters
+from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 A, B, BIAS = 0, 1, 2
 """Load channels."""

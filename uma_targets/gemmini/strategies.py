@@ -10,7 +10,8 @@ from mapper import workload as wl
 from tvm_backend.compiled import Layout
 from tvm_backend.uma.backend import Lowered
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.gemmini.predicates import has_relu, pool_stage, requantization_scale
+from uma_targets.gemmini.predicates import pool_stage
+from uma_targets.kit.rules import has_relu, requantization_scale
 
 
 def conv2d(op: QuantizedOp) -> Lowered:

@@ -1,0 +1,131 @@
+"""What an emission gets and gives: one matrix product with every operand's place in HBM; loops and instructions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from mapper.mapping import Mapping as TileMapping
+from mapper.workload import Workload
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Stream
+from uma_targets.kit.nest import Nodes, align, place, repeat
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n])``, all dense and row-major in HBM.
+
+    ``a``, ``b``, ``bias`` and ``c`` are byte addresses of the first elements, affine in enclosing loop variables.
+    ``item``, ``sum_item`` and ``out_item`` are bytes of an element of A and B, of the bias (int32 or float32), and of
+    C. ``scale`` is the float32 factor from int32 sums to int8 (1 for float): C is
+    ``saturate_int8(round_half_even(float32(sum) * scale))``, and then the maximum with 0 if ``relu``.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Affine
+    b: Affine
+    bias: Affine | None
+    c: Affine
+    item: int
+    sum_item: int
+    out_item: int
+    relu: bool
+    scale: float
+
+    @property
+    def scale_bits(self) -> int:
+        """The factor as the bits of a float32, as an attribute of an instruction holds it."""
+        return int(np.float32(self.scale).view(np.uint32))
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Bytes from one row to the next of A, B and C."""
+        return self.k * self.item, self.n * self.item, self.n * self.out_item
+
+    def a_at(self, m: Affine | int, k: Affine | int) -> Affine:
+        """Byte address of A[m, k]."""
+        return self.a + Affine.of(m) * (self.k * self.item) + Affine.of(k) * self.item
+
+    def b_at(self, k: Affine | int, n: Affine | int) -> Affine:
+        """Byte address of B[k, n]."""
+        return self.b + Affine.of(k) * (self.n * self.item) + Affine.of(n) * self.item
+
+    def c_at(self, m: Affine | int, n: Affine | int) -> Affine:
+        """Byte address of C[m, n]."""
+        return self.c + Affine.of(m) * (self.n * self.out_item) + Affine.of(n) * self.out_item
+
+    def bias_at(self, n: Affine | int) -> Affine:
+        """Byte address of bias[n]; MappingError where there is none."""
+        if self.bias is None:
+            raise MappingError("this product has no bias")
+        return self.bias + Affine.of(n) * self.sum_item
+
+
+EmitGemm: TypeAlias = Callable[[Gemm, TileMapping, Mapping[str, int]], Nodes]
+"""Writes the instructions of one product, for a mapping and the ISA's parameters; MappingError if it does not fit.
+
+Loop variables may have any name but ``batch``.
+"""
+
+
+@dataclass(frozen=True)
+class GemmEmitter:
+    """Streams of one ISA with one set of parameters; ``write`` emits each product."""
+
+    isa: str
+    isa_parameters: tuple[tuple[str, int], ...]
+    write: EmitGemm
+
+    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
+        """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
+        if workload.kind != "gemm":
+            raise MappingError(f"{workload.name}: expected a gemm, found a {workload.kind}, which {self.isa} cannot run")
+        tensors = (*workload.inputs, workload.output)
+        memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
+        addresses = {t.name: t.address for t in memory}
+        parameters = dict(self.isa_parameters)
+        body = repeat("batch", batches(workload), lambda b: self.write(
+            gemm_of(workload, addresses, b), mapping, parameters))
+        end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
+        return Stream(
+            self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
+        )
+
+
+def batches(workload: Workload) -> int:
+    """How many separate products ``workload`` is: with one B for all, the batch is rows of A."""
+    return 1 if len(workload.inputs[1].shape) == 2 else workload.extent("b")
+
+
+def rows(workload: Workload) -> int:
+    """Rows of A in each of them."""
+    return workload.extent("m") * (workload.extent("b") // batches(workload))
+
+
+def gemm_of(workload: Workload, addresses: Mapping[str, int], batch: Affine) -> Gemm:
+    """Product number ``batch`` of a ``gemm`` workload whose tensors lie at ``addresses``."""
+    a, b = workload.inputs[:2]
+    m, n, k = rows(workload), workload.extent("n"), workload.extent("k")
+    item, out_item = (np.dtype(t.dtype).itemsize for t in (a, workload.output))
+    bias = workload.inputs[2] if workload.epilogue.bias else None
+    epilogue = workload.epilogue
+    if epilogue.out_dtype not in (a.dtype, "int8") or epilogue.pool is not None:
+        raise MappingError(f"{workload.name}: its result is {epilogue.out_dtype}, which is not requantized to {a.dtype}")
+    return Gemm(
+        m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
+        None if bias is None else Affine(addresses[bias.name]),
+        batch * (m * n * out_item) + addresses[workload.output.name],
+        item, 4, out_item, epilogue.relu, epilogue.scale,
+    )
+
+
+def _size_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize

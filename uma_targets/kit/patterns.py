@@ -1,0 +1,103 @@
+"""What the pieces of a network look like that a target of matrix products could take, as Relax patterns.
+
+In a QDQ network all start from dequantized operands and end in integers; between a result and its activation there may
+be a quantize-dequantize pair, as onnxruntime's quantizer leaves it. In a float network they are the operators as they
+are. Whether the numbers fit is up to the rules.
+"""
+
+from __future__ import annotations
+
+from tvm_backend.compat import DFPattern, is_const, is_op, wildcard
+
+
+def dequantized() -> DFPattern:
+    return is_op("relax.dequantize")(wildcard(), is_const(), is_const())
+
+
+def quantized(value: DFPattern) -> DFPattern:
+    return is_op("relax.quantize")(value, is_const(), is_const())
+
+
+def requantized(value: DFPattern) -> DFPattern:
+    """``value`` itself or through a quantize-dequantize pair."""
+    return is_op("relax.dequantize")(quantized(value), is_const(), is_const()) | value
+
+
+def activated(value: DFPattern) -> DFPattern:
+    through = requantized(value)
+    return is_op("relax.nn.relu")(through) | is_op("relax.clip")(through, wildcard(), wildcard())
+
+
+def biased(value: DFPattern) -> DFPattern:
+    """``value`` with or without a constant bias, on either side of the addition."""
+    bias = is_op("relax.dequantize")(is_const(), is_const(), is_const())
+    bias = is_op("relax.reshape")(bias, wildcard()) | bias
+    return is_op("relax.add")(value, bias) | is_op("relax.add")(bias, value) | value
+
+
+def conv2d() -> DFPattern:
+    return biased(is_op("relax.nn.conv2d")(dequantized(), dequantized()))
+
+
+def matmul() -> DFPattern:
+    """Dense and batched matmul; either operand may be read transposed (``Gemm`` with ``transB``)."""
+
+    def operand() -> DFPattern:
+        return is_op("relax.permute_dims")(dequantized()) | dequantized()
+
+    return biased(is_op("relax.matmul")(operand(), operand()))
+
+
+def conv2d_activation() -> DFPattern:
+    return quantized(activated(conv2d()))
+
+
+def conv2d_plain() -> DFPattern:
+    return quantized(conv2d())
+
+
+def matmul_activation() -> DFPattern:
+    return quantized(activated(matmul()))
+
+
+def matmul_plain() -> DFPattern:
+    return quantized(matmul())
+
+
+# float networks -----------------------------------------------------------------------------------------------------
+
+
+def float_biased(value: DFPattern) -> DFPattern:
+    """``value`` with or without a constant bias, on either side of the addition."""
+    return is_op("relax.add")(value, is_const()) | is_op("relax.add")(is_const(), value) | value
+
+
+def float_matmul() -> DFPattern:
+    def operand() -> DFPattern:
+        return is_op("relax.permute_dims")(wildcard()) | wildcard()
+
+    return float_biased(is_op("relax.matmul")(operand(), operand()))
+
+
+def float_conv2d() -> DFPattern:
+    return float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const()))
+
+
+def _float_activated(value: DFPattern) -> DFPattern:
+    return is_op("relax.nn.relu")(value) | is_op("relax.clip")(value, wildcard(), wildcard())
+
+
+def float_matmul_activation() -> DFPattern:
+    return _float_activated(float_matmul())
+
+
+def float_matmul_plain() -> DFPattern:
+    return float_matmul()
+
+
+def float_conv2d_activation() -> DFPattern:
+    return _float_activated(float_conv2d())
+
+
+def float_conv2d_plain() -> DFPattern:
+    return float_conv2d()

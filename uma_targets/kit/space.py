@@ -1,0 +1,140 @@
+"""The mapping space of a matrix product: tile sizes that fit, execution orders and dataflows, ranked by traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from mapper.mapping import Mapping as TileMapping
+from mapper.reuse import ceil_div
+from mapper.space import Columns, Space, Table, divisions, product
+from mapper.workload import Workload
+from oracle.errors import MappingError
+from uma_targets.kit.gemm import batches, rows
+
+if TYPE_CHECKING:
+    from mapper.hardware import Hardware
+
+Demand: TypeAlias = Callable[[Columns], np.ndarray]
+"""Units that tiles need, for columns ``m``, ``n`` and ``k`` of tile sizes in elements."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``batch`` products [m, k] x [k, n], with element sizes in bytes of operands and result."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    item: int
+    out_item: int
+    bias: bool
+
+    @staticmethod
+    def of(workload: Workload) -> "Shape":
+        """The shape of a ``gemm`` workload; MappingError for other kinds."""
+        if workload.kind != "gemm":
+            raise MappingError(f"{workload.name}: a {workload.kind} is no matrix product")
+        return Shape(
+            batches(workload), rows(workload), workload.extent("n"), workload.extent("k"),
+            np.dtype(workload.inputs[0].dtype).itemsize, np.dtype(workload.output.dtype).itemsize,
+            workload.epilogue.bias,
+        )
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Which tiles a product may be cut into.
+
+    ``sizes``: candidates for each of m, n, k, in elements (:func:`divided` lists those that cut evenly). ``orders``:
+    loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a choice. ``demand`` and
+    ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest is pruned. ``cycles``:
+    estimated cycles of candidates, to rank them (see :func:`traffic_cycles`); columns are ``m``, ``n``, ``k``,
+    ``order`` and ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
+    """
+
+    sizes: Mapping[str, Sequence[int]]
+    orders: Sequence[tuple[str, ...]] = (("m", "n", "k"),)
+    dataflows: Sequence[str] = ("",)
+    demand: Mapping[str, Demand] = field(default_factory=dict)
+    room: Mapping[str, int] = field(default_factory=dict)
+    cycles: Callable[[Shape, Columns], np.ndarray] | None = None
+    help: str = ""
+
+
+def divided(extent: int, unit: int = 1, most: int | None = None, limit: int = 8) -> list[int]:
+    """Tile sizes, multiples of ``unit`` elements, that cut ``extent`` as evenly as can be; at most ``most`` elements."""
+    units = divisions(extent, unit, None if most is None else max(1, most // unit), limit)
+    return [int(u) * unit for u in units]
+
+
+def space_of(workload: Workload, tiling: Tiling, hardware: "Hardware", macs_per_cycle: int) -> Space:
+    """All tiles that fit, with estimates; MappingError with demand and room if none does."""
+    shape = Shape.of(workload)
+    columns = product({
+        **{d: tiling.sizes[d] for d in "mnk"}, "order": range(len(tiling.orders)),
+        "dataflow": range(len(tiling.dataflows)),
+    })
+    considered = len(columns["m"])
+    fits = np.ones(considered, bool)
+    for buffer, demand in tiling.demand.items():
+        fits &= demand(columns) <= tiling.room[buffer]
+    if not fits.any():
+        raise MappingError(_too_small(workload, tiling, columns))
+    kept = {name: column[fits] for name, column in columns.items()}
+    none = np.zeros(len(kept["m"]), np.int64)
+    estimate = tiling.cycles or (lambda s, c: traffic_cycles(s, c, hardware, macs_per_cycle, tiling.orders))
+
+    def mapping(c: Columns, i: int) -> TileMapping:
+        tile = tuple((d, int(c[d][i])) for d in "mnk")
+        flow = tiling.dataflows[int(c["dataflow"][i])]
+        return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]))  # type: ignore[arg-type]
+
+    return Space((Table(kept, none, none, lambda c: estimate(shape, c), mapping),), considered)
+
+
+def _too_small(workload: Workload, tiling: Tiling, columns: Columns) -> str:
+    lacking = []
+    for buffer, demand in tiling.demand.items():
+        least, room = int(demand(columns).min()), tiling.room[buffer]
+        if least > room:
+            lacking.append(f"{buffer} has {room} and the smallest needs {least}")
+    return (f"{workload.name}: none of {len(columns['m'])} mappings fits: {'; '.join(lacking) or 'not all at once'}"
+            + (f"; {tiling.help} would help" if tiling.help else ""))
+
+
+def traffic_cycles(
+    shape: Shape, c: Columns, hardware: "Hardware", macs_per_cycle: int, orders: Sequence[tuple[str, ...]]
+) -> np.ndarray:
+    """A first estimate: multiplications at the peak rate against bytes over the memory's port, and its latency.
+
+    An operand's tile is loaded again in each iteration of the loops down to the innermost one that indexes it.
+    """
+    counts = {d: ceil_div(e, c[d]) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    padded = {d: counts[d] * c[d] for d in "mnk"}
+    hbm = hardware.memory("hbm")
+    bytes_per_cycle = hbm.words_per_cycle * hbm.row_bytes
+    macs = shape.batch * padded["m"] * padded["n"] * padded["k"] / macs_per_cycle
+    total, transfers = np.zeros(len(c["m"])), np.zeros(len(c["m"]))
+    for index, item, writes in (("mk", shape.item, 1), ("kn", shape.item, 1), ("mn", shape.out_item, 1)):
+        loads = np.select([c["order"] == i for i in range(len(orders))],
+                          [_loads(order, index, counts) for order in orders])
+        transfers = transfers + loads * writes
+        total = total + loads * c[index[0]] * c[index[1]] * item
+    memory = shape.batch * (total / bytes_per_cycle)
+    tiles = counts["m"] * counts["n"] * counts["k"]
+    waits = shape.batch * transfers * hbm.read_latency_cycles / max(1, min(hbm.slots, 8))
+    return np.maximum(macs, memory) + np.minimum(macs, memory) / np.maximum(1, tiles) + waits
+
+
+def _loads(order: Sequence[str], index: str, counts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How often a tile of the operand over ``index`` is loaded."""
+    last = max(order.index(d) for d in index)
+    loads: np.ndarray = np.ones_like(counts["m"])
+    for d in order[:last + 1]:
+        loads = loads * counts[d]
+    return loads

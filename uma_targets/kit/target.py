@@ -1,0 +1,122 @@
+"""A target of matrix products from one description: what is different from one to the other, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mapper.accelerator import Accelerator
+from mapper.options import Option
+from tvm_backend.uma.backend import Strategy, UMABackend
+from uma_targets.kit import rules, strategies
+from uma_targets.kit.gemm import EmitGemm, GemmEmitter
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+    from mapper.space import Space
+    from mapper.workload import Workload
+    from tvm_backend.compat import DFPattern
+    from tvm_backend.uma.match import Numbers
+    from uma_targets.kit.space import Tiling
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class GemmKit:
+    """An accelerator of matrix products.
+
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description, whose parameters
+    ``isa_parameters`` reads off the graph. ``emit``: product, mapping, parameters → instructions. ``tiling``: workload,
+    hardware, options → the tiles to choose from. ``macs_per_cycle``: the peak of a graph, for utilization.
+    ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
+    networks as they are. ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
+    """
+
+    name: str
+    description: str
+    options: tuple[Option, ...]
+    isa: str
+    graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
+    emit: EmitGemm = field(repr=False)
+    tiling: Callable[["Workload", "Hardware", Options], "Tiling"] = field(repr=False)
+    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(repr=False)
+    numbers: "Numbers" = "int8"
+    bias: bool = True
+    relu: bool = True
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        """The accelerator as the mapper sees it."""
+        def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
+            return GemmEmitter(self.isa, tuple(parameters.items()), self.emit)
+
+        def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
+            from uma_targets.kit.space import space_of
+
+            peak = self.macs_per_cycle(made.graph(options))
+            return space_of(workload, self.tiling(workload, hardware, options), hardware, peak)
+
+        made = Accelerator(
+            self.name, self.description, self.options, self.isa, self.graph, self.isa_parameters, emitter, space,
+            self.macs_per_cycle,
+        )
+        return made
+
+
+class KitTarget(UMABackend):
+    """Base of the targets that are described by a :class:`GemmKit`: a subclass states ``kit``."""
+
+    kit: ClassVar[GemmKit]
+
+    def __init__(self) -> None:
+        super().__init__()
+        prefix = "float_" if self.kit.numbers == "float32" else ""
+        for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
+            predicate = _predicate(self.kit, anchor)
+            for form in (*(("activation",) if self.kit.relu else ()), "plain"):
+                self._offer(f"{anchor}_{form}", f"{prefix}{anchor}_{form}", predicate, strategy)
+        self._register_codegen("stream", lambda: self.kit.accelerator)
+
+    def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
+        self._register_pattern(name, _pattern(pattern), predicate)
+        self._register_operator_strategy(name, strategy)
+
+    @property
+    def target_name(self) -> str:
+        return self.kit.name
+
+    @property
+    def description(self) -> str:
+        return self.kit.description
+
+    @property
+    def numbers(self) -> "Numbers":
+        return self.kit.numbers
+
+
+def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
+    """All rules for the operators that a kit's target takes."""
+    float32 = kit.numbers == "float32"
+    if anchor == "matmul":
+        base = rules.FLOAT_MATMUL if float32 else rules.INT8_MATMUL
+    else:
+        base = rules.FLOAT_CONV2D if float32 else rules.INT8_CONV2D
+    extra = (*(() if kit.bias else (rules.no_bias,)), *(() if kit.relu else (rules.no_activation,)))
+    return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
+
+
+def _pattern(name: str) -> "Callable[[], DFPattern]":
+    """A function that makes the pattern: TVM is not needed before the first partitioning."""
+
+    def make() -> "DFPattern":
+        from uma_targets.kit import patterns
+
+        made: DFPattern = getattr(patterns, name)()
+        return made
+
+    return make
