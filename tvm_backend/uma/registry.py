@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tvm_backend.uma.backend import UMABackend
 
 GROUP = "archloom.targets"
-BUILT_IN = {"gemmini": "uma_targets.gemmini.target:Gemmini"}
+BUILT_IN = {
+    "gemmini": "uma_targets.gemmini.target:Gemmini",
+    "oma": "uma_targets.oma.target:Oma",
+}
 
 _lock = threading.RLock()
 _loaded: dict[str, "UMABackend"] = {}

@@ -1,0 +1,48 @@
+"""A target of matrix products in one short module: what a new accelerator with a GEMM needs, and no more.
+
+A target states a graph (``acadl_models/``), an ISA (``oracle/isas/``), an emission and its tiles::
+
+    # uma_targets/mine/target.py
+    def emit(gemm: Gemm, mapping: Mapping, parameters: Mapping[str, int]) -> Nodes:
+        # one product C[m, n] = A[m, k] · B[k, n] + bias[n]; loops stay loops
+        return each("mt", pieces(gemm.m, mapping.size("m")), lambda i, run: [
+            Instr.make("load", dram=gemm.a_at(i * mapping.size("m"), 0), rows=run.size, stride=gemm.strides[0]), ...])
+
+    def tiling(shape: Shape, hardware: Hardware, options: Mapping[str, Any]) -> Tiling:
+        dim = hardware.dim
+        return Tiling({d: divided(e, dim, most=8 * dim) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))},
+                      demand={"spad": lambda c: c["m"] * c["k"] // dim}, room={"spad": hardware.memory("spad").rows})
+
+    MINE = GemmKit(name="mine", description="one line", options=OPTIONS, isa="mine", graph=graph_of_options,
+                   isa_parameters=lambda graph: graph.parameters, emit=emit, tiling=tiling,
+                   macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2)
+
+    class Mine(KitTarget):
+        kit = MINE
+
+and one line in ``tvm_backend.uma.registry.BUILT_IN`` (or an entry point of the group ``archloom.targets`` in another
+package). With it ``targets``, ``describe``, ``estimate``, ``compile``, ``run`` and ``check`` work.
+
+Numbers. ``numbers="int8"`` (the default): A, B and C lie in HBM as int8, the bias as int32. The ISA adds up exactly
+(32 bits), then stores ``saturate(round_half_even(float32(sum) * scale))``, and with ReLU the maximum of that and 0:
+the factor's bits (:attr:`Gemm.scale_bits`) are an attribute of the storing (or of a configuring) instruction. Then
+results equal onnxruntime's. An accelerator of wider integers widens bytes in its loads. ``numbers="float32"``: all four are
+float32 and the network is taken as it is, without calibration.
+
+The mapping that the emission gets has ``mapping.size("m" | "n" | "k")`` in elements, ``mapping.order`` (loops over
+tiles, outermost first) and ``mapping.dataflow`` where the tiling offers several. Candidates are ranked by an estimate
+of traffic and multiplications (:func:`~uma_targets.kit.space.traffic_cycles`, or the tiling's own ``cycles``); the first
+are simulated and the fastest is taken and kept, as for every target.
+
+The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
+"""
+
+from uma_targets.kit.gemm import EmitGemm, Gemm
+from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from uma_targets.kit.space import Shape, Tiling, divided
+from uma_targets.kit.target import GemmKit, KitTarget
+
+__all__ = [
+    "EmitGemm", "Gemm", "GemmKit", "KitTarget", "Nodes", "Piece", "Shape", "Tiling", "ceil_div", "divided", "each",
+    "pieces", "repeat",
+]

@@ -39,6 +39,8 @@ class Gemm:
     out_item: int
     relu: bool
     scale: float
+    workspace: Affine
+    """first byte of the memory asked for beside the operands (see :class:`GemmKit`)"""
 
     @property
     def scale_bits(self) -> int:
@@ -76,6 +78,10 @@ Loop variables may have any name but ``batch``.
 """
 
 
+WorkspaceBytes: TypeAlias = Callable[[int, int, int, TileMapping], int]
+"""Bytes of memory that a product of sizes m, n and k needs beside its operands, for a mapping."""
+
+
 @dataclass(frozen=True)
 class GemmEmitter:
     """Streams of one ISA with one set of parameters; ``write`` emits each product."""
@@ -83,18 +89,22 @@ class GemmEmitter:
     isa: str
     isa_parameters: tuple[tuple[str, int], ...]
     write: EmitGemm
+    workspace_bytes: WorkspaceBytes | None = None
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
         if workload.kind != "gemm":
-            raise MappingError(f"{workload.name}: expected a gemm, found a {workload.kind}, which {self.isa} cannot run")
+            raise MappingError(f"{workload.name}: expected a gemm, found a {workload.kind}: {self.isa} runs none")
         tensors = (*workload.inputs, workload.output)
         memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
         addresses = {t.name: t.address for t in memory}
         parameters = dict(self.isa_parameters)
-        body = repeat("batch", batches(workload), lambda b: self.write(
-            gemm_of(workload, addresses, b), mapping, parameters))
         end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
+        body = repeat("batch", batches(workload), lambda b: self.write(
+            gemm_of(workload, addresses, end, b), mapping, parameters))
+        if self.workspace_bytes is not None:
+            sizes = rows(workload), workload.extent("n"), workload.extent("k")
+            end = align(end + self.workspace_bytes(*sizes, mapping))
         return Stream(
             self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
         )
@@ -110,7 +120,7 @@ def rows(workload: Workload) -> int:
     return workload.extent("m") * (workload.extent("b") // batches(workload))
 
 
-def gemm_of(workload: Workload, addresses: Mapping[str, int], batch: Affine) -> Gemm:
+def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, batch: Affine) -> Gemm:
     """Product number ``batch`` of a ``gemm`` workload whose tensors lie at ``addresses``."""
     a, b = workload.inputs[:2]
     m, n, k = rows(workload), workload.extent("n"), workload.extent("k")
@@ -118,12 +128,12 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], batch: Affine) -> 
     bias = workload.inputs[2] if workload.epilogue.bias else None
     epilogue = workload.epilogue
     if epilogue.out_dtype not in (a.dtype, "int8") or epilogue.pool is not None:
-        raise MappingError(f"{workload.name}: its result is {epilogue.out_dtype}, which is not requantized to {a.dtype}")
+        raise MappingError(f"{workload.name}: expected a result of int8 or {a.dtype}, found {epilogue.out_dtype}")
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
         None if bias is None else Affine(addresses[bias.name]),
         batch * (m * n * out_item) + addresses[workload.output.name],
-        item, 4, out_item, epilogue.relu, epilogue.scale,
+        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace),
     )
 
 

@@ -67,14 +67,13 @@ class Tiling:
 
 
 def divided(extent: int, unit: int = 1, most: int | None = None, limit: int = 8) -> list[int]:
-    """Tile sizes, multiples of ``unit`` elements, that cut ``extent`` as evenly as can be; at most ``most`` elements."""
+    """Tile sizes, multiples of ``unit`` elements, at most ``most``, that cut ``extent`` as evenly as can be."""
     units = divisions(extent, unit, None if most is None else max(1, most // unit), limit)
     return [int(u) * unit for u in units]
 
 
-def space_of(workload: Workload, tiling: Tiling, hardware: "Hardware", macs_per_cycle: int) -> Space:
+def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardware", macs_per_cycle: int) -> Space:
     """All tiles that fit, with estimates; MappingError with demand and room if none does."""
-    shape = Shape.of(workload)
     columns = product({
         **{d: tiling.sizes[d] for d in "mnk"}, "order": range(len(tiling.orders)),
         "dataflow": range(len(tiling.dataflows)),
@@ -114,7 +113,7 @@ def traffic_cycles(
 
     An operand's tile is loaded again in each iteration of the loops down to the innermost one that indexes it.
     """
-    counts = {d: ceil_div(e, c[d]) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     padded = {d: counts[d] * c[d] for d in "mnk"}
     hbm = hardware.memory("hbm")
     bytes_per_cycle = hbm.words_per_cycle * hbm.row_bytes

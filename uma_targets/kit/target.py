@@ -11,7 +11,7 @@ from mapper.accelerator import Accelerator
 from mapper.options import Option
 from tvm_backend.uma.backend import Strategy, UMABackend
 from uma_targets.kit import rules, strategies
-from uma_targets.kit.gemm import EmitGemm, GemmEmitter
+from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mapper.workload import Workload
     from tvm_backend.compat import DFPattern
     from tvm_backend.uma.match import Numbers
-    from uma_targets.kit.space import Tiling
+    from uma_targets.kit.space import Shape, Tiling
 
 Options = Mapping[str, Any]
 
@@ -30,8 +30,9 @@ class GemmKit:
     """An accelerator of matrix products.
 
     ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description, whose parameters
-    ``isa_parameters`` reads off the graph. ``emit``: product, mapping, parameters → instructions. ``tiling``: workload,
+    ``isa_parameters`` reads off the graph. ``emit``: product, mapping, parameters → instructions. ``tiling``: shape,
     hardware, options → the tiles to choose from. ``macs_per_cycle``: the peak of a graph, for utilization.
+    ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
     """
@@ -43,23 +44,24 @@ class GemmKit:
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     emit: EmitGemm = field(repr=False)
-    tiling: Callable[["Workload", "Hardware", Options], "Tiling"] = field(repr=False)
+    tiling: Callable[["Shape", "Hardware", Options], "Tiling"] = field(repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(repr=False)
     numbers: "Numbers" = "int8"
     bias: bool = True
     relu: bool = True
+    workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
 
     @cached_property
     def accelerator(self) -> Accelerator:
         """The accelerator as the mapper sees it."""
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(self.isa, tuple(parameters.items()), self.emit)
+            return GemmEmitter(self.isa, tuple(parameters.items()), self.emit, self.workspace_bytes)
 
         def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
-            from uma_targets.kit.space import space_of
+            from uma_targets.kit.space import Shape, space_of
 
-            peak = self.macs_per_cycle(made.graph(options))
-            return space_of(workload, self.tiling(workload, hardware, options), hardware, peak)
+            shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
+            return space_of(workload, shape, self.tiling(shape, hardware, options), hardware, peak)
 
         made = Accelerator(
             self.name, self.description, self.options, self.isa, self.graph, self.isa_parameters, emitter, space,

@@ -1,0 +1,1 @@
+"""OMA, the One MAC Accelerator: UMA target (:mod:`~uma_targets.oma.target`) and emission."""

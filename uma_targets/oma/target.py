@@ -1,0 +1,87 @@
+"""The UMA target ``oma``: tiled GEMM with tile sizes and execution order to choose."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from acadl_models.oma import POLICIES, RANGES, oma
+from mapper.options import Option
+from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.oma.emit import emit, workspace_bytes
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+    from uma_targets.kit import Shape
+
+_DEFAULTS = {name: p.default for name, p in inspect.signature(oma).parameters.items()}
+ORDERS = tuple(itertools.permutations("mnk"))
+MAPPING = ("tile_m", "tile_n", "tile_k", "order", "clock_mhz")
+"""Options that are no structure."""
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
+def _tile(d: str) -> Option:
+    return Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24)
+
+
+OPTIONS = (
+    _tile("m"), _tile("n"), _tile("k"),
+    Option("order", str, "auto", "loops over tiles, outermost first", choices=(
+        "auto", *("".join(o) for o in ORDERS))),
+    _size("registers", "registers of 32 bits"),
+    Option("cache", bool, _DEFAULTS["cache"], "a data cache in front of the data memory"),
+    _size("cache_sets", "sets of the data cache"),
+    _size("cache_ways", "lines in a set"),
+    _size("cache_line_bytes", "line of the data cache", "bytes"),
+    Option("replacement", str, _DEFAULTS["replacement"], "which line of a set is given up", choices=tuple(POLICIES)),
+    _size("hit_cycles", "a hit in the data cache", "cycles"),
+    _size("miss_cycles", "what a miss costs more than a hit", "cycles"),
+    _size("memory_cycles", "the data memory without a cache", "cycles"),
+    _size("mac_cycles", "a multiply-accumulate", "cycles"),
+    _size("memory_mib", "data memory", "MiB"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+)
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    structure = {k: v for k, v in options.items() if k not in MAPPING}
+    return oma(clock_hz=options["clock_mhz"] * 1e6, **structure)
+
+
+def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    """Any tiles; without a cache nothing is reused and only the number of passes over k matters."""
+    sizes = {}
+    for d, extent in (("m", shape.m), ("n", shape.n), ("k", shape.k)):
+        given = options[f"tile_{d}"]
+        sizes[d] = [min(given, extent)] if given else divided(extent) if options["cache"] else [extent]
+    orders = ORDERS if options["order"] == "auto" else (tuple(options["order"]),)
+    return Tiling(sizes, orders)
+
+
+OMA = GemmKit(
+    name="oma",
+    description="one multiply-accumulate at a time behind a data cache: scalar, int8 (ACADL paper)",
+    options=OPTIONS,
+    isa="oma",
+    graph=_graph,
+    isa_parameters=lambda graph: graph.parameters,
+    emit=emit,
+    tiling=_tiling,
+    macs_per_cycle=lambda graph: 1,
+    workspace_bytes=workspace_bytes,
+)
+
+
+class Oma(KitTarget):
+    """OMA: one multiply-accumulate at a time behind a data cache."""
+
+    kit = OMA
