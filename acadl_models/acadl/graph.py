@@ -19,7 +19,6 @@ from acadl_models.acadl.objects import (
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
     Link,
-    MemoryInterface,
     PipelineStage,
     RegisterFile,
 )
@@ -39,7 +38,8 @@ class Bank:
 class ArchitectureGraph:
     """Objects by name in order of creation, edges, buffers and the facts of the ISA that the structure fixes.
 
-    ``clock_hz`` in hertz; ``parameters`` of the ISA; ``buffers``: tensor buffer → banks; ``dims``: cores by dimension.
+    ``clock_hz`` in hertz; ``parameters`` of the ISA; ``buffers``: tensor buffer → banks by ascending rows without
+    gaps; ``dims``: cores by dimension.
     """
 
     name: str
@@ -142,12 +142,12 @@ class ArchitectureGraph:
         storage: DataStorage = self._out[EdgeKind.BACKED_BY][cache.name][0]
         return storage
 
-    def memory_behind(self, storage: DataStorage) -> MemoryInterface:
-        """The memory at the end of the hierarchy that begins with ``storage`` (itself, if it is no cache)."""
-        while isinstance(storage, CacheInterface):
-            storage = self.backing(storage)
-        assert isinstance(storage, MemoryInterface)
-        return storage
+    def path(self, storage: DataStorage) -> tuple[DataStorage, ...]:
+        """The storages from ``storage`` on to the memory behind it: itself alone, if it is no cache."""
+        found = [storage]
+        while isinstance(found[-1], CacheInterface):
+            found.append(self.backing(found[-1]))
+        return tuple(found)
 
     def instruction_memory(self, stage: InstructionFetchStage) -> tuple[InstructionMemoryAccessUnit, DataStorage]:
         """The access unit of a fetch stage and the memory that it reads."""
@@ -164,6 +164,11 @@ class ArchitectureGraph:
             elif isinstance(place, (DataStorage, RegisterFile)) and bank.stop is not None:
                 total_bits += place.data_width * (bank.stop - bank.start)
         return total_bits // 8
+
+    @cached_property
+    def first_rows(self) -> Mapping[str, tuple[int, ...]]:
+        """Of each buffer the first row in each bank, ascending."""
+        return {name: tuple(bank.start for bank in banks) for name, banks in self.buffers.items()}
 
     @cached_property
     def fingerprint(self) -> str:

@@ -252,6 +252,45 @@ def caches_backed(g: Sketch) -> Iterable[str]:
             yield f"BACKED_BY edges form a cycle: {' -> '.join(o.name for o in [*seen, cache])}"
 
 
+def cache_words(g: Sketch) -> Iterable[str]:
+    """A cache has the words of the storage behind it, whole bytes, and its lines are whole words."""
+    for cache in g.objects:
+        if not isinstance(cache, CacheInterface) or cache.faults():
+            continue
+        for behind in g.targets(BACKED_BY, cache):
+            if isinstance(behind, DataStorage) and behind.data_width != cache.data_width:
+                yield (
+                    f"{cache}: data_width is {cache.data_width}, but {behind} behind it has words of "
+                    f"{behind.data_width} bits: a cache has the words of what backs it"
+                )
+        if cache.data_width % 8:
+            yield f"{cache}: data_width {cache.data_width} is no whole number of bytes, in which lines are counted"
+        elif cache.cache_line_size % (cache.data_width // 8):
+            yield (
+                f"{cache}: cache_line_size {cache.cache_line_size} bytes is no whole number of its words of "
+                f"{cache.data_width} bits"
+            )
+
+
+def one_way(g: Sketch) -> Iterable[str]:
+    """A unit is attached to a cache or to what lies behind it, not to both for the same kind of access."""
+    for cache in g.objects:
+        if not isinstance(cache, CacheInterface):
+            continue
+        seen: list[ACADLObject] = [cache]
+        while (behind := g.targets(BACKED_BY, seen[-1])) and behind[0] not in seen:
+            seen.append(behind[0])
+        for kind, find in ((READ_DATA, g.targets), (WRITE_DATA, g.sources)):
+            near = {id(u) for u in find(kind, cache)}
+            for place in seen[1:]:
+                for unit in find(kind, place):
+                    if id(unit) in near:
+                        yield (
+                            f"{unit} has {kind.name} edges to {cache} and to {place} behind it: "
+                            "it must reach a storage in one way"
+                        )
+
+
 def _list(objects: Iterable[ACADLObject]) -> str:
     return ", ".join(str(o) for o in objects) or "nothing"
 
@@ -260,5 +299,5 @@ Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, ports,
     acyclic, reachable, leads_somewhere, connected_storages, storage_access, caches_backed,
-    links_inside,
+    links_inside, cache_words, one_way,
 )

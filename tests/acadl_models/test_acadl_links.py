@@ -11,9 +11,11 @@ import pytest
 from acadl_builders import build
 
 from acadl_models.acadl import (
+    BACKED_BY,
     CONTAINS,
     DRAM,
     READ_DATA,
+    SRAM,
     WRITE_DATA,
     ACADLDanglingEdge,
     ACADLEdge,
@@ -96,16 +98,16 @@ def test_energy() -> None:
 
 def test_caches_and_memories_behind_them() -> None:
     def change(m: SimpleNamespace) -> None:
-        from acadl_models.acadl import BACKED_BY
-
-        l1, l2 = (SetAssociativeCache(n, sets=4, ways=2, cache_line_size=16) for n in ("l1", "l2"))
+        memory = SRAM("far", data_width=32, address_ranges=[(0, 64)])
+        l1, l2 = (SetAssociativeCache(n, data_width=32, sets=4, ways=2, cache_line_size=16) for n in ("l1", "l2"))
         ACADLEdge(l1, m.mau, READ_DATA)
         ACADLEdge(l1, l2, BACKED_BY)
-        ACADLEdge(l2, m.mem, BACKED_BY)
+        ACADLEdge(l2, memory, BACKED_BY)
 
     graph = build(change)
     l1, l2 = graph.caches
-    assert graph.backing(l1) is l2 and graph.memory_behind(l1) is graph["mem"] and l1.size_bytes == 128  # type: ignore
+    assert graph.backing(l1) is l2 and graph.path(l1) == (l1, l2, graph["far"])
+    assert l1.size_bytes == 128
 
 
 FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [

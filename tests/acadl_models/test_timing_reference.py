@@ -455,7 +455,7 @@ def test_streams_that_the_graph_cannot_process() -> None:
         "no unit processes 'mul': it is in the to_process of none",
     ]
     graph = two_units(latency_a=1, latency_b=1, shared=False)
-    with pytest.raises(GraphError, match=r"no unit processes 'b': b .* has no edge READ_DATA rf -> b "):
+    with pytest.raises(GraphError, match=r"no unit processes 'b': b .* has no edge READ_DATA rf -> b"):
         simulate_reference(graph, stream(instr("b", reads=(R0,))))
 
 

@@ -1,0 +1,215 @@
+"""Instances of one instruction told apart by the banks that they touch, over the grid of the loops that decide it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, RegisterFile
+from acadl_models.timing.program import linear, relative, word_axes
+from acadl_models.timing.routing import Need, Routing
+from oracle.affine import Affine, Bounds
+from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
+
+Array = NDArray[np.int64]
+
+MOST_INSTANCES = 4_000_000
+"""The largest grid of loop values that is looked at for one instruction."""
+
+
+class TooMany(Exception):
+    """More instances than can be told apart; the text says whose."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """``choice[k]``, ``k`` being indices along the loops ``loops``, numbers the entry of ``takers`` of an instance."""
+
+    loops: tuple[str, ...]
+    choice: Array
+    takers: tuple[Mapping[str, FunctionalUnit], ...]
+
+    def at(self, indices: Mapping[str, int]) -> Mapping[str, FunctionalUnit]:
+        """The takers where each loop is at the given index."""
+        return self.takers[int(self.choice[tuple(indices[var] for var in self.loops)])]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Words of one access: the first as an expression, the others relative to it, and the banks in which they lie.
+
+    ``banks`` ascend without gaps; ``starts`` are their first words.
+    """
+
+    first: Affine
+    words: Array
+    banks: tuple[Bank, ...]
+    starts: tuple[int, ...]
+
+    def touched(self, bounds: Bounds) -> tuple[Bank, ...]:
+        """The banks from the one of the smallest to the one of the largest word, over all loop values."""
+        low, high = self.first.range(bounds)
+        first = bisect_right(self.starts, low + int(self.words[0])) - 1
+        last = bisect_right(self.starts, high + int(self.words[-1])) - 1
+        return self.banks[max(first, 0) : max(last, 0) + 1]
+
+
+def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | None:
+    """The words of an access in the places of its buffer; None where one place holds all of it."""
+    banks = graph.buffers.get(buffer.name, ())
+    if len(banks) < 2:
+        return None
+    width = place_width(graph, banks[0])
+    axes = word_axes(buffer, width)
+    if axes is None:
+        return None
+    window = access.window
+    return Rows(
+        linear(window.offsets[:axes], buffer.shape[:axes]), relative(window.dims, buffer.shape, axes),
+        banks, graph.first_rows[buffer.name],
+    )
+
+
+def place_width(graph: ArchitectureGraph, bank: Bank) -> int:
+    """Bits of a word of a bank or of a register."""
+    width: int = graph[bank.storage].data_width  # type: ignore[attr-defined]
+    return width
+
+
+def tell_apart(
+    routing: Routing, node: ResolvedInstr, found: Sequence[tuple[Access, Buffer]], around: Sequence[ResolvedLoop]
+) -> tuple[Table, list[str]]:
+    """Who takes each instance of ``node``, and why some are taken by none."""
+    graph = routing.graph
+    bounds = {loop.var: _bounds(loop) for loop in around}
+    constant: set[Need] = set()
+    varying: list[tuple[tuple[str, ...], Array, list[frozenset[Need]]]] = []
+    loops = {loop.var: loop for loop in around}
+    for access, buffer in found:
+        is_read = access.kind == "read"
+        place = rows(graph, access, buffer)
+        banks = graph.buffers.get(buffer.name, ()) if place is None else place.touched(bounds)
+        if place is None or len(banks) == 1:
+            constant.update((bank.storage, is_read) for bank in banks)
+            continue
+        names, choice, sets = _banks_touched(node, place, loops)
+        if len(sets) == 1:
+            constant.update((bank, is_read) for bank in sets[0])
+        else:
+            varying.append((names, choice, [frozenset((bank, is_read) for bank in s) for s in sets]))
+    return _joined(routing, node, constant, varying, loops)
+
+
+def _banks_touched(
+    node: ResolvedInstr, place: Rows, loops: Mapping[str, ResolvedLoop]
+) -> tuple[tuple[str, ...], Array, list[frozenset[str]]]:
+    """Over the grid of the loops that move an access: which set of banks it touches."""
+    names = tuple(var for var in loops if var in place.first.variables())
+    _check_size(node, [loops[v].extent for v in names])
+    firsts = np.asarray(place.first.evaluate(_grid(names, loops)), dtype=np.int64)
+    firsts = np.broadcast_to(firsts, [loops[v].extent for v in names])
+    distinct, inverse = np.unique(firsts, return_inverse=True)
+    starts = np.array(place.starts)
+    low = np.searchsorted(starts, distinct + place.words[0], side="right") - 1
+    high = np.searchsorted(starts, distinct + place.words[-1], side="right") - 1
+    sets: dict[frozenset[str], int] = {}
+    numbers = np.empty(len(distinct), np.int64)
+    for k, (first, a, b) in enumerate(zip(distinct.tolist(), low.tolist(), high.tolist())):
+        inside: Iterable[int] = (a,)
+        if a != b:
+            inside = np.unique(np.searchsorted(starts, first + place.words, side="right") - 1).tolist()
+        numbers[k] = sets.setdefault(frozenset(place.banks[max(i, 0)].storage for i in inside), len(sets))
+    return *_needed(names, numbers[inverse].reshape(firsts.shape)), list(sets)
+
+
+def _grid(names: Sequence[str], loops: Mapping[str, ResolvedLoop]) -> dict[str, Any]:
+    """Each loop's values along its own axis."""
+    found = {}
+    for axis, name in enumerate(names):
+        loop = loops[name]
+        values = loop.start + np.arange(loop.extent, dtype=np.int64) * loop.step
+        found[name] = values.reshape([-1 if k == axis else 1 for k in range(len(names))])
+    return found
+
+
+def _needed(names: tuple[str, ...], choice: Array) -> tuple[tuple[str, ...], Array]:
+    """The table without the axes along which nothing changes."""
+    for axis in reversed(range(len(names))):
+        first = choice.take([0], axis)
+        if (choice == first).all():
+            choice, names = first.squeeze(axis), names[:axis] + names[axis + 1 :]
+    return names, choice
+
+
+def _joined(
+    routing: Routing, node: ResolvedInstr, constant: Collection[Need],
+    varying: Sequence[tuple[tuple[str, ...], Array, list[frozenset[Need]]]], loops: Mapping[str, ResolvedLoop],
+) -> tuple[Table, list[str]]:
+    names = tuple(var for var in loops if any(var in own for own, _, _ in varying))
+    extents = [loops[v].extent for v in names]
+    _check_size(node, extents)
+    code = np.zeros(extents, np.int64)
+    for own, choice, sets in varying:
+        shape = [loops[v].extent if v in own else 1 for v in names]
+        code = code * len(sets) + choice.reshape(shape)
+        _, packed = np.unique(code, return_inverse=True)
+        code = packed.reshape(extents)
+    takers: list[Mapping[str, FunctionalUnit]] = []
+    numbers: dict[int, int] = {}
+    faults: list[str] = []
+    _, firsts, inverse = np.unique(code, return_index=True, return_inverse=True)
+    chosen = np.empty(len(firsts), np.int64)
+    for k, first in enumerate(firsts.tolist()):
+        index = np.unravel_index(first, extents) if extents else ()
+        needs = frozenset(constant).union(*(_at(own, choice, sets, names, index) for own, choice, sets in varying))
+        taker = routing.takers(node.mnemonic, needs)
+        if not taker:
+            faults.append(_untaken(routing, node, needs, names, index, loops))
+        if id(taker) not in numbers:
+            numbers[id(taker)] = len(takers)
+            takers.append(taker)
+        chosen[k] = numbers[id(taker)]
+    names, choice = _needed(names, chosen[inverse].reshape(extents))
+    return Table(names, choice, tuple(takers)), faults
+
+
+def _at(
+    own: tuple[str, ...], choice: Array, sets: list[frozenset[Need]], names: tuple[str, ...], index: Sequence[int]
+) -> frozenset[Need]:
+    place = dict(zip(names, index))
+    return sets[int(choice[tuple(place[v] for v in own)])]
+
+
+def _untaken(
+    routing: Routing, node: ResolvedInstr, needs: frozenset[Need], names: tuple[str, ...], index: Sequence[int],
+    loops: Mapping[str, ResolvedLoop],
+) -> str:
+    where = ", ".join(f"{v}={loops[v].start + int(k) * loops[v].step}" for v, k in zip(names, index))
+    at = f" where {where}" if where else ""
+    return f"no unit processes {node.mnemonic!r}{at}: {routing.refusals(node.mnemonic, needs)}"
+
+
+def _check_size(node: ResolvedInstr, extents: Sequence[int]) -> None:
+    count = int(np.prod(extents, dtype=object)) if extents else 1
+    if count > MOST_INSTANCES:
+        raise TooMany(
+            f"the unit that takes {node.mnemonic!r} depends on {count} combinations of loop values; at most "
+            f"{MOST_INSTANCES} can be told apart: connect its units to all banks, or split the loops"
+        )
+
+
+def _bounds(loop: ResolvedLoop) -> tuple[int, int]:
+    last = loop.start + (loop.extent - 1) * loop.step
+    return min(loop.start, last), max(loop.start, last)
+
+
+def holds_alone(graph: ArchitectureGraph, name: str) -> bool:
+    """Whether one unit alone reaches a register file, so that its pipeline orders all accesses."""
+    place = graph[name]
+    assert isinstance(place, RegisterFile)
+    return len({u.name for u in (*graph.readers(place), *graph.writers(place))}) < 2

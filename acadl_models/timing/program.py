@@ -1,0 +1,227 @@
+"""Programs: streams bound to graphs, as both simulators walk them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeAlias, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
+from oracle.accesses import ITEM_BYTES
+from oracle.affine import Affine
+from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
+
+
+def element_bits(dtype: str) -> int:
+    """Bits that an element takes in a buffer (a truth value takes a byte)."""
+    return 8 * ITEM_BYTES[dtype]
+
+
+def word_axes(buffer: Buffer, data_width: int) -> int | None:
+    """How many leading axes of the buffer number its words: the axes after them make up one word of ``data_width``.
+
+    None if no such split exists: a word is then no whole number of elements along the last axes.
+    """
+    bits = element_bits(buffer.dtype)
+    for axes in range(len(buffer.shape), -1, -1):
+        if bits == data_width:
+            return axes
+        if axes:
+            bits *= buffer.shape[axes - 1]
+    return None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one access of one instance asks of one storage.
+
+    ``runs``: the maximal runs of contiguous words as (address, words), ascending.
+    """
+
+    storage: str
+    is_read: bool
+    words: int
+    beats: int
+    bytes: int
+    runs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AccessPlan:
+    """An access of a static instruction; ``banks`` is empty in a register file, which takes no requests.
+
+    ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
+    which the buffer lies, or the caches before them over which the unit reaches them. ``paths`` has, for each bank, the
+    storages from the one that serves to the memory.
+    """
+
+    access: Access
+    buffer: Buffer
+    tracked: bool
+    banks: tuple[Bank, ...]
+    data_width: int
+    port_widths: tuple[int, ...]
+    paths: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def is_read(self) -> bool:
+        return self.access.kind == "read"
+
+    @cached_property
+    def element_offset(self) -> Affine:
+        """Row-major number of the window's first element in the buffer."""
+        return linear(self.access.window.offsets, self.buffer.shape)
+
+    @cached_property
+    def elements(self) -> NDArray[np.int64]:
+        """Distinct row-major numbers of the window's elements relative to the first, ascending."""
+        return relative(self.access.window.dims, self.buffer.shape, len(self.buffer.shape))
+
+    @cached_property
+    def word_offset(self) -> Affine:
+        """Address of the window's first word."""
+        axes = word_axes(self.buffer, self.data_width)
+        assert axes is not None
+        return linear(self.access.window.offsets[:axes], self.buffer.shape[:axes])
+
+    @cached_property
+    def words(self) -> NDArray[np.int64]:
+        """Distinct word addresses relative to the first, ascending."""
+        axes = word_axes(self.buffer, self.data_width)
+        assert axes is not None
+        return relative(self.access.window.dims, self.buffer.shape, axes)
+
+    def requests(self, values: Mapping[str, int]) -> list[Request]:
+        """The requests of the instance at these loop values, by ascending rows."""
+        if not self.banks:
+            return []
+        words = self.words + self.word_offset.evaluate(values)
+        found = []
+        for bank, port_width in zip(self.banks, self.port_widths):
+            inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
+            if len(inside):
+                runs = _runs(inside)
+                beats = sum(-(-count // port_width) for _, count in runs)
+                size = -(-len(inside) * self.data_width // 8)
+                found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
+        return found
+
+
+def linear(indices: tuple[Affine, ...], shape: tuple[int, ...]) -> Affine:
+    """Row-major number of the element at ``indices``."""
+    total, scale = Affine(0), 1
+    for index, extent in zip(reversed(indices), reversed(shape)):
+        total = total + index * scale
+        scale *= extent
+    return total
+
+
+@lru_cache(maxsize=4096)
+def relative(dims: tuple[WindowDim, ...], shape: tuple[int, ...], axes: int) -> NDArray[np.int64]:
+    """Distinct row-major numbers over the first ``axes`` axes that a window walks from its offset on, ascending."""
+    scales = [int(np.prod(shape[axis + 1 : axes], dtype=np.int64)) for axis in range(axes)]
+    total = np.zeros((), dtype=np.int64)
+    for dim in dims:
+        if dim.axis < axes:
+            steps = np.arange(dim.extent, dtype=np.int64) * dim.stride * scales[dim.axis]
+            total = np.unique(np.add.outer(total, steps))
+    found = np.atleast_1d(total)
+    found.setflags(write=False)
+    return found
+
+
+def _runs(words: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    """Maximal runs of consecutive words: each takes whole beats."""
+    breaks = np.flatnonzero(np.diff(words) != 1) + 1
+    edges = np.concatenate(([0], breaks, [len(words)]))
+    return tuple(zip(words[edges[:-1]].tolist(), np.diff(edges).tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class StaticInstruction:
+    """An instruction of the resolved stream, or one of several into which the binder unrolled it.
+
+    ``takers`` has the unit that takes it in each stage that contains one; ``routed`` names the stages into which it
+    may be forwarded. Where loops were unrolled, the attributes and registers of ``node`` and the windows of ``plans``
+    are those of this copy; the statements of ``node`` stay those of the stream, and ``fixed`` has the values of the
+    stream's variables of unrolled loops.
+    """
+
+    index: int
+    node: ResolvedInstr
+    plans: tuple[AccessPlan, ...]
+    takers: Mapping[str, FunctionalUnit]
+    routed: frozenset[str]
+    fixed: tuple[tuple[str, Affine], ...] = ()
+
+    @property
+    def makes_requests(self) -> bool:
+        return any(plan.banks for plan in self.plans)
+
+    def environment(self, parameters: Mapping[str, int], values: Mapping[str, int]) -> dict[str, int]:
+        """What a latency may name: attributes before registers before the ISA's parameters."""
+        found = dict(parameters)
+        found.update((name, e.evaluate(values)) for name, e in self.node.registers)
+        found.update((name, e.evaluate(values)) for name, e in self.node.attributes)
+        return found
+
+
+@dataclass(frozen=True)
+class StaticLoop:
+    """A loop over static instructions; ``source`` is the number of the stream's loop in the order of its text.
+
+    The pieces into which a loop was taken apart share its number.
+    """
+
+    var: str
+    values: range
+    body: tuple["StaticNode", ...]
+    source: int = -1
+
+
+StaticNode: TypeAlias = Union[StaticInstruction, StaticLoop]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A stream bound to a graph."""
+
+    graph: ArchitectureGraph
+    stream: ResolvedStream
+    fetch: InstructionFetchStage
+    body: tuple[StaticNode, ...]
+    instructions: tuple[StaticInstruction, ...]
+    forwarding_order: tuple[PipelineStage, ...]
+
+    @property
+    def count(self) -> int:
+        """Instruction instances of a run."""
+        return _count(self.body)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return dict(self.stream.parameters)
+
+    def instances(self) -> Iterator[tuple[StaticInstruction, dict[str, int]]]:
+        """Every instance in program order with its loop values; for the reference simulator."""
+        return _instances(self.body, {})
+
+
+def _count(body: tuple[StaticNode, ...]) -> int:
+    return sum(len(n.values) * _count(n.body) if isinstance(n, StaticLoop) else 1 for n in body)
+
+
+def _instances(
+    body: tuple[StaticNode, ...], values: dict[str, int]
+) -> Iterator[tuple[StaticInstruction, dict[str, int]]]:
+    for node in body:
+        if isinstance(node, StaticInstruction):
+            fixed = {name: value.evaluate(values) for name, value in node.fixed}
+            yield node, {**values, **fixed} if fixed else values
+        else:
+            for value in node.values:
+                yield from _instances(node.body, {**values, node.var: value})

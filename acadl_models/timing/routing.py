@@ -1,0 +1,162 @@
+"""Which units can take an instruction: rule 3 of the paper, by the storages that an instance really touches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, FunctionalUnit, PipelineStage
+
+Need: TypeAlias = tuple[str, bool]
+"""A register file or memory that is touched, and whether it is read."""
+
+Used: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""The buffers that an instruction touches, each with its kinds of access."""
+
+SHOWN = 4
+"""How many units a message names before it counts the others."""
+
+
+class Routing:
+    """Tables over a graph: who processes what, and who reaches which place over which storage."""
+
+    def __init__(self, graph: ArchitectureGraph) -> None:
+        self.graph = graph
+        self.places: dict[str, tuple[str, int]] = {}
+        self.processing: dict[str, dict[str, FunctionalUnit]] = {}
+        for stage in graph.stages:
+            for number, unit in enumerate(graph.units(stage)):
+                self.places[unit.name] = stage.name, number
+                for mnemonic in unit.to_process:
+                    self.processing.setdefault(mnemonic, {})[unit.name] = unit
+        self.order = {s.name: k for k, s in enumerate(graph.stages)}
+        self.ways: dict[Need, dict[str, list[str]]] = {}
+        for edge in graph.edges:
+            if edge.kind is READ_DATA:
+                self._reach(edge.source.name, edge.target.name, True)
+            elif edge.kind is WRITE_DATA:
+                self._reach(edge.target.name, edge.source.name, False)
+        self._coverage: dict[tuple[str, bool], dict[str, int]] = {}
+        self._takers: dict[tuple[str, frozenset[Need]], Mapping[str, FunctionalUnit]] = {}
+
+    def _reach(self, storage: str, unit: str, is_read: bool) -> None:
+        """The unit reaches the storage, and over it, if it is a cache, all that lies behind."""
+        place = self.graph[storage]
+        self.ways.setdefault((storage, is_read), {}).setdefault(unit, []).append(storage)
+        while isinstance(place, CacheInterface):
+            place = self.graph.backing(place)
+            self.ways.setdefault((place.name, is_read), {}).setdefault(unit, []).append(storage)
+
+    def coverage(self, buffer: str, is_read: bool) -> dict[str, int]:
+        """How many of the banks of a buffer each unit reaches; units that reach none are left out."""
+        key = buffer, is_read
+        if key not in self._coverage:
+            found: dict[str, int] = {}
+            for bank in self.graph.buffers.get(buffer, ()):
+                for unit in self.ways.get((bank.storage, is_read), ()):
+                    found[unit] = found.get(unit, 0) + 1
+            self._coverage[key] = found
+        return self._coverage[key]
+
+    def reaching(self, mnemonic: str, needs: Collection[Need]) -> dict[str, FunctionalUnit]:
+        """The units that process ``mnemonic`` and reach everything in ``needs``."""
+        units = self.processing.get(mnemonic, {})
+        tables: list[Mapping[str, object]] = [self.ways.get(need, {}) for need in needs]
+        smallest = min((units, *tables), key=len)
+        return {u: units[u] for u in smallest if u in units and all(u in table for table in tables)}
+
+    def takers(self, mnemonic: str, needs: frozenset[Need]) -> Mapping[str, FunctionalUnit]:
+        """By stage, in the order of creation: the first contained unit that takes an instance with these needs."""
+        key = mnemonic, needs
+        if key not in self._takers:
+            self._takers[key] = self.first(self.reaching(mnemonic, needs))
+        return self._takers[key]
+
+    def first(self, units: Mapping[str, FunctionalUnit]) -> Mapping[str, FunctionalUnit]:
+        """Of each stage the first of ``units`` in the order of its CONTAINS edges."""
+        found: dict[str, FunctionalUnit] = {}
+        for name in sorted(units, key=lambda u: (self.order[self.places[u][0]], self.places[u][1])):
+            found.setdefault(self.places[name][0], units[name])
+        return found
+
+    def refusals(self, mnemonic: str, needs: Iterable[Need]) -> str:
+        """Why no unit takes an instance with these needs: what each lacks, those that lack least first."""
+        units = self.processing.get(mnemonic)
+        if not units:
+            return "it is in the to_process of none"
+        lacking = []
+        for unit in units.values():
+            missing = [edge_text(place, unit, is_read) for place, is_read in sorted(set(needs), key=str)
+                       if unit.name not in self.ways.get((place, is_read), ())]
+            lacking.append((len(missing), f"{unit} has no edge {', '.join(missing)}"))
+        lacking.sort(key=lambda entry: entry[0])
+        more = len(lacking) - SHOWN
+        shown = [text for _, text in lacking[:SHOWN]] + ([f"and {more} more units lack edges"] if more > 0 else [])
+        return "; ".join(shown)
+
+
+def edge_text(place: str, unit: FunctionalUnit, is_read: bool) -> str:
+    """The edge that would let the unit reach the place."""
+    return f"READ_DATA {place} -> {unit.name}" if is_read else f"WRITE_DATA {unit.name} -> {place}"
+
+
+@lru_cache(maxsize=64)
+def routing(graph: ArchitectureGraph) -> Routing:
+    """The tables of ``graph``."""
+    return Routing(graph)
+
+
+@lru_cache(maxsize=1024)
+def uniform(graph: ArchitectureGraph, mnemonic: str, used: Used) -> tuple[Mapping[str, FunctionalUnit], str] | None:
+    """The takers of every instance that touches these buffers, or why there are none.
+
+    None where some unit reaches some banks of a buffer and not others, so that the instances must be told apart.
+    """
+    tables = routing(graph)
+    kinds = [(buffer, is_read) for buffer, found in used for is_read in access_modes(found)]
+    candidates = dict(tables.processing.get(mnemonic, {}))
+    partial = False
+    for buffer, is_read in kinds:
+        banks, covered = len(graph.buffers.get(buffer, ())), tables.coverage(buffer, is_read)
+        candidates = {name: unit for name, unit in candidates.items() if covered.get(name, 0) or not banks}
+        partial = partial or any(covered.get(name, 0) < banks for name in candidates)
+    if candidates and partial:
+        return None
+    needs = [(bank.storage, is_read) for buffer, is_read in kinds for bank in graph.buffers.get(buffer, ())]
+    return tables.first(candidates), "" if candidates else tables.refusals(mnemonic, needs)
+
+
+def access_modes(kinds: Iterable[str]) -> list[bool]:
+    """Which edges kinds of access need: ``True`` for READ_DATA, ``False`` for WRITE_DATA (the storage accumulates)."""
+    found = set(kinds)
+    return [True] * ("read" in found) + [False] * bool(found - {"read"})
+
+
+@lru_cache(maxsize=8192)
+def routes(graph: ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
+    """The stages from which one of ``stages`` can be reached, themselves included."""
+    routed: set[str] = set()
+    work = [graph[name] for name in stages]
+    while work:
+        stage = work.pop()
+        assert isinstance(stage, PipelineStage)
+        if stage.name not in routed:
+            routed.add(stage.name)
+            work += graph.predecessors(stage)
+    return frozenset(routed)
+
+
+def missing_edges(graph: ArchitectureGraph, unit: FunctionalUnit, used: Mapping[str, Collection[str]]) -> list[str]:
+    """Edges that ``unit`` lacks to touch buffers; ``used`` maps a buffer to kinds of access.
+
+    A unit that reaches some banks of a buffer lacks none: which of them an instance needs, the binder decides.
+    """
+    tables = routing(graph)
+    missing = []
+    for buffer, kinds in used.items():
+        for is_read in access_modes(kinds):
+            if unit.name not in tables.coverage(buffer, is_read):
+                places = [bank.storage for bank in graph.buffers.get(buffer, ())]
+                missing += [f"{edge_text(place, unit, is_read)} (buffer {buffer!r})" for place in places]
+    return missing

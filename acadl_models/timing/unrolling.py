@@ -1,0 +1,124 @@
+"""Loops taken apart where the unit that takes an instruction depends on them: space is unrolled, time stays a loop.
+
+Along a loop, values at which everything below goes to the same units stay together: neighbours as a shorter loop, a
+repeating pattern as a loop over its repetitions. Only what is left becomes instructions with fixed values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.affine import Affine
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a loop: its values as ``value`` over ``count`` iterations of a new variable, or one fixed value.
+
+    ``index`` is the index of one of the iterations, which stands for all of them.
+    """
+
+    values: range
+    index: int
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A loop as ``repeat`` repetitions of ``pieces``, each moved by ``stride`` from one repetition to the next."""
+
+    repeat: int
+    stride: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the loop stays as it is."""
+        return self.repeat == 1 and len(self.pieces) == 1
+
+
+def classes(extent: int, tables: Sequence[tuple[Array, int]]) -> Array:
+    """Number the iterations of a loop: equal numbers where all ``tables``, along their axis, are equal."""
+    code = np.zeros(extent, np.int64)
+    for table, axis in tables:
+        slices = np.moveaxis(table, axis, 0).reshape(extent, -1)
+        _, own = np.unique(slices, axis=0, return_inverse=True)
+        _, code = np.unique(code * extent + own.reshape(-1), return_inverse=True)
+    return code.reshape(-1)
+
+
+def take_apart(values: range, code: Array) -> Parts:
+    """The fewest pieces of a loop with iterations of one class each."""
+    n = len(values)
+    breaks = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), n]
+    period = _period(code, len(breaks) - 1)
+    if period is None:
+        return Parts(1, 0, tuple(Piece(values[a:b], a) for a, b in itertools.pairwise(breaks)))
+    inside = [b for b in breaks if b < period] + [period]
+    pieces = tuple(Piece(values[a:b], a) for a, b in itertools.pairwise(inside))
+    return Parts(n // period, period * values.step, pieces)
+
+
+def _period(code: Array, runs: int) -> int | None:
+    """The smallest period after which the classes repeat to the end, if it leaves fewer pieces than there are runs."""
+    n = len(code)
+    for period in range(1, n // 2 + 1):
+        if n % period == 0 and (code[period:] == code[:-period]).all():
+            pieces = 1 + int(np.count_nonzero(np.diff(code[:period])))
+            return period if pieces < runs else None
+    return None
+
+
+class Names:
+    """Unique names for the variables of a program, none of which means something else in the stream."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.counts: dict[str, int] = {}
+
+    def same(self, name: str) -> str:
+        """``name`` for a loop that stays as it is, the first time; then a new name."""
+        if name in self.used:
+            return self.new(name)
+        self.used.add(name)
+        return name
+
+    def new(self, name: str) -> str:
+        """A name like ``name`` that the stream does not have: loop variables are identifiers with dots."""
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return f"{name}'{self.counts[name]}"
+
+
+class Substitution:
+    """Variables of the stream by expressions over those of the program; expressions are remembered."""
+
+    def __init__(self, values: Mapping[str, Affine]) -> None:
+        self.values = dict(values)
+        self._known: dict[Affine, Affine] = {}
+
+    def __call__(self, expression: Affine) -> Affine:
+        if not expression.terms:
+            return expression
+        found = self._known.get(expression)
+        if found is None:
+            found = self._known[expression] = expression.substitute(self.values)
+        return found
+
+    def extended(self, var: str, value: Affine) -> "Substitution":
+        """With one more variable; one that stands for itself is none."""
+        rest = {k: v for k, v in self.values.items() if k != var}
+        return Substitution(rest if value == Affine.variable(var) else {**rest, var: value})
+
+    def fixed(self) -> Iterator[tuple[str, Affine]]:
+        """The variables of the stream and what they stand for."""
+        yield from self.values.items()
