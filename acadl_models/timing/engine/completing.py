@@ -124,7 +124,7 @@ def append_fetched(t, m, now):
     """Phase 1d: the fetched instructions enter the issue buffer."""
     for _ in range(m[M_FETCH_DUE]):
         flight = m[M_FLIGHTS] + m[M_FETCH_FIRST] * F_SIZE
-        m[M_FETCH_FIRST] = (m[M_FETCH_FIRST] + 1) % t[H_FETCH_FLIGHTS]
+        m[M_FETCH_FIRST] = m[M_FETCH_FIRST] + 1 if m[M_FETCH_FIRST] + 1 < t[H_FETCH_FLIGHTS] else 0
         count = m[flight + F_COUNT]
         for _ in range(count):
             slot = make_instance(t, m)

@@ -21,7 +21,7 @@ def run(tables, machine, memory):
     ``memory`` is room for what is remembered; if it has none, nothing is skipped.
     """
     t, m, h = pointer(tables), pointer(machine), pointer(memory)
-    remembers = len(memory) > 0
+    m[M_REMEMBERS] = int(len(memory) > 0)
     m[M_PC] = -1
     advance(t, m)
     note_fetch(m, 0)
@@ -38,7 +38,7 @@ def run(tables, machine, memory):
         fetch(t, m)
         if m[M_STATUS] != RUNNING:
             return
-        if m[M_EVENT] == 1 and remembers:
+        if m[M_EVENT] == 1:
             look_back(t, m, h)
         after = next_time(m, m[M_AGAIN] == 1 or next_mark(t, m, 0) != NONE)
         if after == FOREVER:

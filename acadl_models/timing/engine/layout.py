@@ -64,12 +64,13 @@ TM_CAPACITY, TM_PORT, TM_SHARED, TM_SIZE = range(4)
 """Storage: most requests at once, words per beat, one port for all requests."""
 
 (
+    TI_LOOP,  # the innermost loop around it or NONE
     TI_SIGNATURE,
     TI_ROUTES, TI_ROUTE_COUNT,  # TR records of the stages into which it may come, by ascending stage
     TI_ACCESSES, TI_ACCESS_COUNT,
     TI_LATENCIES, TI_LATENCY_COUNT,  # programs of the latencies that vary along loops
     TI_SIZE,
-) = range(8)
+) = range(9)
 """Instruction of the program text."""
 
 (
@@ -83,7 +84,7 @@ TM_CAPACITY, TM_PORT, TM_SHARED, TM_SIZE = range(4)
     TA_STORE_COUNT,
     TA_WORD,  # expression of the first word, or NONE where one storage holds the whole buffer
     TA_WORD_AXIS,  # the deciding axis with the same expression, or NONE
-    TA_BANK_WORDS,  # words of each bank where all hold as many, else 0
+    TA_BANK_SHIFT,  # a bank holds 2 ** shift words if all hold as many, else NONE
     TA_RUNS, TA_RUN_COUNT,  # list of (first word, number of words) relative to the access
     TA_SPAN,  # words from the first to the last, both included
     TA_WORDS,  # distinct words
@@ -148,7 +149,9 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
 (
     M_TIME,
     M_STATUS,
-    M_EVENT,  # a watched loop was entered or left, or its back edge was passed, in this cycle
+    M_REMEMBERS,  # loop events are noted
+    M_EVENT,  # a watched loop was entered or left, or a back edge was passed, in this cycle
+    M_EVENT_COUNT,  # loops in M_EVENTS
     M_OBJECT, M_VALUE,  # what an error is about
     M_PC,
     M_FETCHING, M_FETCH_FIRST, M_FETCH_NEXT,  # fetches under way, the first that ends, the record of the next
@@ -171,7 +174,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_SKIPS,
     M_BASE, M_HORIZON,  # the time at place 0 of the wheel; timers before the horizon are on the wheel
     M_BITS,  # places of the wheel that are taken: four words
-) = range(33)
+) = range(35)
 
 WHEEL = 256
 """Cycles that the timing wheel spans."""
@@ -181,14 +184,14 @@ WHEEL = 256
     M_ORIGIN,  # sequence number of the oldest instance at the begin of the cycle
     M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_FLIGHTS, M_VALUES, M_LOOPS, M_CLASSES, M_QUEUES, M_WHEEL,
+    M_STAGES, M_UNITS, M_STORES, M_FLIGHTS, M_VALUES, M_LOOPS, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
     M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
     M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_SLOTS,
     # of no meaning from one cycle to the next: stack of latencies, work space, instances that move on in phase 1 and
     # those that may start in phase 3, storages with slots freed in phase 1
     M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
     M_SIZE,
-) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 28)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 29)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
 """What a skipped period adds to, beside the counters of stages, units and storages."""

@@ -223,6 +223,7 @@ class _Lowering:
         for k, found in enumerate(of_static):
             record = [0] * TI_SIZE
             record[TI_SIGNATURE] = self.signatures[k]
+            record[TI_LOOP] = self.values[self.around[k][-1]] if self.around[k] else NONE
             record[TI_ROUTES], record[TI_ROUTE_COUNT] = self._routes(k, found, varying)
             record[TI_ACCESSES], record[TI_ACCESS_COUNT] = self._access_table(k, found), len(found)
             record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self._put(varying[k]), len(varying[k])
@@ -296,7 +297,8 @@ class _Lowering:
             same = (column for column, axis in enumerate(e.axes) if e.offsets[axis] == e.word)
             record[TA_WORD_AXIS] = next(same, NONE) if e.conflict_class != NONE else NONE
             sizes = {(b.stop or 0) - b.start for b in banks}
-            record[TA_BANK_WORDS] = sizes.pop() if len(sizes) == 1 else 0
+            size = sizes.pop() if len(sizes) == 1 else 0
+            record[TA_BANK_SHIFT] = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
             shape_runs = runs(e.word_shape) if len(banks) > 1 else ()
             record[TA_RUNS], record[TA_RUN_COUNT] = self._put(v for r in shape_runs for v in r), len(shape_runs)
             record[TA_SPAN], record[TA_WORDS] = e.word_shape.span + 1, words(e.word_shape)

@@ -33,6 +33,15 @@ def is_inside(t, inner, outer):
 
 
 @jit
+def innermost(t, m):
+    """The innermost loop around the program position or ``NONE``; ``TL_PARENT`` leads on to those around it."""
+    operation = t[H_PROGRAM] + 2 * m[M_PC]
+    if t[operation] == OP_END:
+        return NONE
+    return t[t[H_STATIC_TABLE] + t[operation + 1] * TI_SIZE + TI_LOOP]
+
+
+@jit
 def is_active(t, record, pc):
     """Whether a program position lies in a loop."""
     return t[record + TL_BODY] <= pc and pc <= t[record + TL_END]

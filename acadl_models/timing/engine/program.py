@@ -35,6 +35,19 @@ def set_iteration(t, m, loop, iteration):
 
 
 @jit
+def note_event(t, m, loop, event, matters):
+    """What happened to a loop, for skipping; ``matters``: it is to be looked at in this cycle."""
+    if m[M_REMEMBERS] == 0:
+        return
+    state = m[M_LOOPS] + loop * L_SIZE
+    if m[state + L_EVENT] == 0:
+        m[m[M_EVENTS] + m[M_EVENT_COUNT]] = loop
+        m[M_EVENT_COUNT] += 1
+    m[state + L_EVENT] = event
+    m[M_EVENT] |= matters
+
+
+@jit
 def advance(t, m):
     """Move the program position to the next instruction, through loop heads and back edges."""
     code = t[H_PROGRAM]
@@ -47,19 +60,16 @@ def advance(t, m):
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
         if operation == OP_LOOP:
             m[state + L_ENTRY_SEQ] = m[M_SEQ]
-            m[state + L_EVENT] |= EVENT_ENTERED
-            m[M_EVENT] |= t[record + TL_WATCHED]
+            note_event(t, m, loop, m[state + L_EVENT] | EVENT_ENTERED, t[record + TL_WATCHED])
             set_iteration(t, m, loop, 0)
             pc += 1
         elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
-            m[state + L_EVENT] |= EVENT_CROSSED
-            m[M_EVENT] = 1
+            note_event(t, m, loop, m[state + L_EVENT] | EVENT_CROSSED, 1)
             m[M_ITERATIONS] += 1
             set_iteration(t, m, loop, m[state + L_ITERATION] + 1)
             pc = t[record + TL_BODY]
         else:
-            m[state + L_EVENT] = EVENT_LEFT
-            m[M_EVENT] |= t[record + TL_WATCHED]
+            note_event(t, m, loop, EVENT_LEFT, t[record + TL_WATCHED])
             pc += 1
     m[M_PC] = pc
 
@@ -256,8 +266,8 @@ def split_request(t, m, slot, k, count, access):
     node = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
     first = value_of(t, m, t[access + TA_WORD]) if axis == NONE else m[node + A_OFFSETS + axis]
     last = first + t[access + TA_SPAN]
-    size = t[access + TA_BANK_WORDS]
-    for b in range(first // size if size > 0 else 0, t[access + TA_STORE_COUNT]):
+    shift = t[access + TA_BANK_SHIFT]
+    for b in range(first >> shift if shift != NONE else 0, t[access + TA_STORE_COUNT]):
         bank = t[access + TA_STORES] + b * TB_SIZE
         low, high = t[bank + TB_FIRST], t[bank + TB_END]
         if last <= low:

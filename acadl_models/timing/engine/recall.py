@@ -22,6 +22,7 @@ from acadl_models.timing.engine.moving import (
     address,
     copy,
     equal,
+    innermost,
     is_active,
     is_inside,
     is_kept,
@@ -56,10 +57,9 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
 @jit
 def forget_pending(t, h, number):
     """The room of a transition is taken again: nobody completes it any more."""
-    for loop in range(t[H_LOOPS]):
-        memory = h[HM_LOOPS] + loop * HL_SIZE
-        if h[memory + HL_PENDING] == number:
-            h[memory + HL_PENDING] = NONE
+    memory = h[HM_LOOPS] + h[h[HM_INDEX] + number * HT_SIZE + HT_LOOP] * HL_SIZE
+    if h[memory + HL_PENDING] == number:
+        h[memory + HL_PENDING] = NONE
 
 
 @jit
@@ -121,10 +121,9 @@ def same_path(t, m, h, begin, end):
     fetched = m[M_FETCHED] + h[end + M_FETCHED] - h[begin + M_FETCHED]
     if t[H_TOTAL] - fetched < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
         return False
-    for loop in range(t[H_LOOPS]):
+    loop = innermost(t, m)
+    while loop != NONE:
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
-        if not is_active(t, record, m[M_PC]):
-            continue
         iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
         moved = m[iteration] - h[begin + iteration]
         if stays(t, m, h, loop, begin, end):
@@ -134,6 +133,7 @@ def same_path(t, m, h, begin, end):
             return False
         if moved != 0 and (t[record + TL_REPEATS] == 0 or moved % t[record + TL_REPEATS] != 0):
             return False
+        loop = t[record + TL_PARENT]
     return True
 
 
@@ -194,16 +194,18 @@ def window_agrees(t, m, h, order, begin):
     width = t[H_MAX_AXES] + 1
     for column in range(width):
         m[m[M_WORK] + column] = 0
-    for loop in range(t[H_LOOPS]):
+    loop = innermost(t, m)
+    while loop != NONE:
         record = t[H_LOOP_TABLE] + loop * TL_SIZE
         iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
         moved = m[iteration] - h[begin + iteration]
         inside = t[record + TL_FIRST_ACCESS] <= order < t[record + TL_FIRST_ACCESS] + t[record + TL_ACCESS_COUNT]
-        if moved != 0 and inside and is_active(t, record, m[M_PC]):
+        if moved != 0 and inside:
             periods = moved // t[record + TL_REPEATS]
             shifts = shifts_of(t, record, order)
             for column in range(width):
                 m[m[M_WORK] + column] += periods * t[shifts + column]
+        loop = t[record + TL_PARENT]
     return m[m[M_WORK] + width - 1] == 0 and agrees(t, m, access)
 
 

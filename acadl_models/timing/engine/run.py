@@ -60,6 +60,7 @@ def new_machine(t: Array) -> Array:
         M_FLIGHTS: t[H_FETCH_FLIGHTS] * F_SIZE,
         M_VALUES: t[H_VALUES],
         M_LOOPS: t[H_LOOPS] * L_SIZE,
+        M_EVENTS: t[H_LOOPS],
         M_CLASSES: 3 * t[H_CLASSES] * C_SIZE,
         M_QUEUES: t[H_SIGNATURES] * Q_SIZE,
         M_WHEEL: WHEEL,

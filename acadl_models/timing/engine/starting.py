@@ -60,7 +60,7 @@ def fetch(t, m):
     count = min(t[H_FETCH_WIDTH], m[M_LEFT])
     now = m[M_TIME]
     flight = m[M_FLIGHTS] + m[M_FETCH_NEXT] * F_SIZE
-    m[M_FETCH_NEXT] = (m[M_FETCH_NEXT] + 1) % t[H_FETCH_FLIGHTS]
+    m[M_FETCH_NEXT] = m[M_FETCH_NEXT] + 1 if m[M_FETCH_NEXT] + 1 < t[H_FETCH_FLIGHTS] else 0
     m[flight + F_COUNT] = count
     schedule(m, flight, TAG_FETCH, now + t[H_FETCH_LATENCY])
     m[M_FETCHING] += 1

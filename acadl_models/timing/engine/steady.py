@@ -20,7 +20,7 @@ from acadl_models.timing.engine.moving import (
     address,
     copy,
     equal,
-    is_active,
+    innermost,
     is_inside,
     is_kept,
     move_instance,
@@ -29,6 +29,7 @@ from acadl_models.timing.engine.moving import (
     reserve,
     shifts_of,
 )
+from acadl_models.timing.engine.order import sort
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of
@@ -46,9 +47,9 @@ def look_back(t, m, h):
     settle(t, m)
     while skip_one(t, m, h):
         pass
-    m[M_EVENT] = 0
-    for loop in range(t[H_LOOPS]):
-        m[m[M_LOOPS] + loop * L_SIZE + L_EVENT] = 0
+    for k in range(m[M_EVENTS], m[M_EVENTS] + m[M_EVENT_COUNT]):
+        m[m[M_LOOPS] + m[k] * L_SIZE + L_EVENT] = 0
+    m[M_EVENT] = m[M_EVENT_COUNT] = 0
 
 
 @jit
@@ -57,12 +58,15 @@ def skip_one(t, m, h):
     described = False
     length = offsets = hashed = 0
     state = h[HM_SCRATCH]
-    for loop in range(t[H_LOOPS]):
-        if m[m[M_LOOPS] + loop * L_SIZE + L_EVENT] != 0 and h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] != NONE:
-            complete_transition(t, m, h, loop)
-    for loop in range(t[H_LOOPS]):  # outer loops come before inner ones
+    events, count = m[M_EVENTS], m[M_EVENT_COUNT]
+    sort(m, events, count)  # outer loops come before inner ones
+    for k in range(events, events + count):
+        if h[h[HM_LOOPS] + m[k] * HL_SIZE + HL_PENDING] != NONE:
+            complete_transition(t, m, h, m[k])
+    for k in range(events, events + count):
+        loop = m[k]
         event = m[m[M_LOOPS] + loop * L_SIZE + L_EVENT]
-        if event == 0 or event == EVENT_LEFT or not is_due(t, m, h, loop, event):
+        if event == EVENT_LEFT or not is_due(t, m, h, loop, event):
             continue
         if not described:
             described = True
@@ -143,12 +147,12 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
 @jit
 def same_iterations(t, m, h, record, old):
     """Whether the loops inside of a loop stand at the same iterations as in an earlier machine."""
-    for other in range(t[H_LOOPS]):
-        inner = t[H_LOOP_TABLE] + other * TL_SIZE
-        if is_inside(t, inner, record) and is_active(t, inner, m[M_PC]):
-            at = m[M_LOOPS] + other * L_SIZE + L_ITERATION
-            if m[at] != h[old + at]:
-                return False
+    other = innermost(t, m)
+    while other != NONE and t[H_LOOP_TABLE] + other * TL_SIZE != record:
+        at = m[M_LOOPS] + other * L_SIZE + L_ITERATION
+        if m[at] != h[old + at]:
+            return False
+        other = t[t[H_LOOP_TABLE] + other * TL_SIZE + TL_PARENT]
     return True
 
 
