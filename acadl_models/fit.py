@@ -156,7 +156,10 @@ def _expressions(
     for attribute, buffers in (("read_latency", touched.reads), ("write_latency", touched.writes)):
         for storage in _storages(graph, buffers):
             yield f"{storage}: {attribute}", storage.latencies()[attribute], {"words", "bytes"}
-    work: list[PipelineStage] = graph.predecessors(graph.stage_of(unit))
+    own = graph.stage_of(unit)
+    if graph.semantics.stage_latency == "added":
+        yield f"{own}: latency", own.latencies()["latency"], set()
+    work: list[PipelineStage] = graph.predecessors(own)
     while work:
         stage = work.pop()
         if graph.predecessors(stage):  # the fetch stage has no latency

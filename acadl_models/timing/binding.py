@@ -352,7 +352,8 @@ def _unknown_names(
                 used = [] if place is not storage else ["read_latency" if is_read else "write_latency"]
                 whole = {a: whole[a] for a in used}
             expressions += [(f"{place}: {a}", e, known | {"words", "bytes"}) for a, e in whole.items()]
-    for name in sorted(routes(graph, takers) - set(takers)):
+    passed = routes(graph, takers) - set(takers if graph.semantics.stage_latency == "replaced" else ())
+    for name in sorted(passed):
         stage = _stage(graph, name)
         if not isinstance(stage, InstructionFetchStage):
             expressions.append((f"{stage}: latency", stage.latencies()["latency"], known))

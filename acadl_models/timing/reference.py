@@ -116,12 +116,14 @@ class _Stage:
     stage: PipelineStage
     units: list[_Unit]
     held: deque[_Instance] = field(default_factory=deque)
+    incoming: _Instance | None = None  # held before a unit takes it, where latencies are added
     entered: int = 0
     stall: int = 0
     busy: int = 0
 
     def room(self, now: int) -> bool:
-        return len(self.held) < self.stage.depth and all(u.ready(now) for u in self.units)
+        free = len(self.held) < self.stage.depth and self.incoming is None
+        return free and all(u.ready(now) for u in self.units)
 
 
 @dataclass(eq=False)
@@ -153,6 +155,7 @@ def simulate_reference(
 class _Simulator:
     def __init__(self, program: Program, log: list[InstanceLog] | None) -> None:
         self.graph = program.graph
+        self.semantics = program.graph.semantics
         self.program = program
         self.log = log
         self.total = program.count
@@ -172,8 +175,7 @@ class _Simulator:
         self.issue_buffer: list[_Instance] = []
         self.alive: list[_Instance] = []  # fetched and not finished, in program order
         self.now = 0
-        self.fetch_end = -1
-        self.fetch_count = 0
+        self.fetching: deque[tuple[int, int]] = deque()  # end and instructions of each fetch under way
         self.requested = self.fetched = self.finished = 0
         self.fetches = self.fetch_stall = self.fetch_busy = 0
         self.changed = False
@@ -197,10 +199,10 @@ class _Simulator:
     def _timers(self) -> bool:
         """Whether a time lies ahead at which something changes by itself."""
         return (
-            self.fetch_end > self.now
+            bool(self.fetching)
             or any(s.slots for s in self.storages.values())
             or any(u.ready_from > self.now or any(i.state == PROCESSING for i in u.inside) for u in self.units.values())
-            or any(s.held and s.held[0].leave > self.now for s in self.stages.values())
+            or any(s.incoming or (s.held and s.held[0].leave > self.now) for s in self.stages.values())
         )
 
     # --- phase 1 --------------------------------------------------------------------------------------------
@@ -209,8 +211,8 @@ class _Simulator:
             self._end_requests(storage)
         for instance in list(self.alive):
             self._progress(instance)
-        if self.fetch_end == self.now:
-            self._append_fetched()
+        if self.fetching and self.fetching[0][0] == self.now:
+            self._append_fetched(self.fetching.popleft()[1])
 
     def _end_requests(self, storage: _Storage) -> None:
         for issued in [s for s in storage.slots if s.finish == self.now]:
@@ -258,8 +260,8 @@ class _Simulator:
                             i.processing, i.written, self.now)
             )
 
-    def _append_fetched(self) -> None:
-        for _ in range(self.fetch_count):
+    def _append_fetched(self, count: int) -> None:
+        for _ in range(count):
             assert self.upcoming is not None
             static, values = self.upcoming
             self.upcoming = next(self.stream, None)
@@ -270,7 +272,6 @@ class _Simulator:
             self.fetched += 1
             self.issue_buffer.append(instance)
             self.alive.append(instance)
-        self.fetch_end = -1
         self.changed = True
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -310,39 +311,67 @@ class _Simulator:
     # --- phase 2 --------------------------------------------------------------------------------------------
     def _forward(self) -> None:
         for stage in self.order:
+            if stage.incoming is not None and stage.incoming.leave <= self.now:
+                self._hand_over(stage, stage.incoming)
+                stage.incoming = None
             while stage.room(self.now):
-                found = self._oldest_offer(stage)
+                found = self._offer(stage)
                 if found is None:
                     break
                 instance, source = found
                 source.remove(instance)
                 self._receive(stage, instance)
-                self.changed = True
+        while self.semantics.issue == "in_order" and self._issue_next():
+            pass
 
-    def _oldest_offer(self, stage: _Stage) -> tuple[_Instance, list[_Instance] | deque[_Instance]] | None:
-        offers: list[tuple[_Instance, list[_Instance] | deque[_Instance]]] = []
+    def _offer(self, stage: _Stage) -> tuple[_Instance, list[_Instance] | deque[_Instance]] | None:
+        """The instruction that ``stage`` receives next, and where it is."""
+        offers = []
         for sender in self.graph.predecessors(stage.stage):
-            if sender is self.program.fetch:
-                offers += [(i, self.issue_buffer) for i in self.issue_buffer]
-            else:
-                held = self.stages[sender.name].held
-                if held and held[0].leave <= self.now:
-                    offers.append((held[0], held))
-        routed = [offer for offer in offers if stage.stage.name in offer[0].static.routed]
-        return min(routed, key=lambda offer: offer[0].number, default=None)
+            routed = [offer for offer in self._offered(sender) if stage.stage.name in offer[0].static.routed]
+            if routed and self.semantics.arbitration == "edge_order":
+                return min(routed, key=lambda offer: offer[0].number)
+            offers += routed
+        return min(offers, key=lambda offer: offer[0].number, default=None)
+
+    def _offered(self, sender: PipelineStage) -> list[tuple[_Instance, list[_Instance] | deque[_Instance]]]:
+        if sender is self.program.fetch:
+            window = self.issue_buffer if self.semantics.issue == "out_of_order" else self.issue_buffer[:1]
+            return [(i, self.issue_buffer) for i in window]
+        held = self.stages[sender.name].held
+        return [(held[0], held)] if held and held[0].leave <= self.now else []
+
+    def _issue_next(self) -> bool:
+        """In order: pass on the oldest instruction, which another one hid from its stage when that had its turn."""
+        for instance in self.issue_buffer[:1]:
+            after = {s.name for s in self.graph.successors(self.program.fetch)} & instance.static.routed
+            for stage in self.order:
+                if stage.stage.name in after and stage.room(self.now):
+                    self.issue_buffer.remove(instance)
+                    self._receive(stage, instance)
+                    return True
+        return False
 
     def _receive(self, stage: _Stage, instance: _Instance) -> None:
+        self.changed = True
         stage.entered += 1
-        taker = instance.static.takers.get(stage.stage.name)
-        if taker is None:
-            expression = stage.stage.latencies()["latency"]
-            instance.leave = self.now + self._latency(f"{stage.stage}: latency", expression, instance, 1)
-            stage.held.append(instance)
+        taken = stage.stage.name in instance.static.takers
+        if taken and self.semantics.stage_latency == "replaced":
+            self._hand_over(stage, instance)
             return
-        unit = self.units[taker.name]
+        expression = stage.stage.latencies()["latency"]
+        instance.leave = self.now + self._latency(f"{stage.stage}: latency", expression, instance, 1)
+        if taken:
+            stage.incoming = instance
+        else:
+            stage.held.append(instance)
+
+    def _hand_over(self, stage: _Stage, instance: _Instance) -> None:
+        unit = self.units[instance.static.takers[stage.stage.name].name]
         unit.waiting = instance
         unit.taken += 1
         instance.state, instance.unit, instance.received = WAITING, unit, self.now
+        self.changed = True
 
     # --- phase 3 --------------------------------------------------------------------------------------------
     def _start(self) -> None:
@@ -364,17 +393,24 @@ class _Simulator:
                 self._process(instance)
 
     def _blocker(self, instance: _Instance) -> _Instance | None:
-        """The first earlier unfinished instruction that conflicts."""
+        """The first earlier instruction that ``instance`` has to wait for."""
         earlier = (other for other in self.alive if other.number < instance.number)
-        return next((other for other in earlier if _conflict(other, instance)), None)
+        return next((other for other in earlier if self._holds_back(other, instance)), None)
+
+    def _holds_back(self, earlier: _Instance, later: _Instance) -> bool:
+        """Whether a conflict with an ``earlier``, unfinished instruction keeps ``later`` from starting."""
+        only_modifying = self.semantics.write_after_read == "ignored" or (
+            self.semantics.write_after_read == "started" and earlier.state in (READING, PROCESSING, WRITING)
+        )
+        return _conflict(earlier, later, only_modifying)
 
     # --- phase 4 --------------------------------------------------------------------------------------------
     def _fetch(self) -> None:
         count = min(self.memory.port_width, self.total - self.requested)
-        room = self.program.fetch.issue_buffer_size - len(self.issue_buffer)
-        if self.fetch_end < 0 and 0 < count <= room:
-            self.fetch_end = self.now + self.fetch_cycles
-            self.fetch_count = count
+        reserved = sum(under_way for _, under_way in self.fetching)
+        room = self.program.fetch.issue_buffer_size - len(self.issue_buffer) - reserved
+        if len(self.fetching) < self.semantics.fetches_in_flight and 0 < count <= room:
+            self.fetching.append((self.now + self.fetch_cycles, count))
             self.requested += count
             self.fetches += 1
             self.changed = True
@@ -393,13 +429,14 @@ class _Simulator:
 
     def _count_cycle(self) -> None:
         self.tally.cycle(self.alive[0].static if self.alive else self.upcoming[0] if self.upcoming else None)
-        if self.fetch_end >= 0:
+        if self.fetching:
             self.fetch_busy += 1
         elif self.requested < self.total:
             self.fetch_stall += 1
         for storage in self.storages.values():
             storage.queue_cycles += len(storage.fifo)
         for stage in self.stages.values():
+            stage.busy += stage.incoming is not None
             if stage.held:
                 stage.stall += stage.held[0].leave <= self.now
                 stage.busy += stage.held[0].leave > self.now
@@ -469,14 +506,17 @@ class _Simulator:
         if instance.unit is not None:
             return f"{instance.state} to end, in {self._unit(instance)}"
         stage = next((s.stage for s in self.stages.values() if instance in s.held), self.program.fetch)
+        if stage is self.program.fetch and self.semantics.issue == "in_order" and instance is not self.issue_buffer[0]:
+            return f"{self.issue_buffer[0]} to be issued, in {stage}"
         after = [s for s in self.graph.successors(stage) if s.name in instance.static.routed]
         return f"room in {' or '.join(str(s) for s in after) or 'no stage at all'}, in {stage}"
 
 
-def _conflict(first: _Instance, second: _Instance) -> bool:
+def _conflict(first: _Instance, second: _Instance, only_modifying: bool = False) -> bool:
     return any(
         _meet(a, first.values, b, second.values)
         for a in first.static.plans
+        if not (only_modifying and a.is_read)
         for b in second.static.plans
         if _ordered(a, b)
     )

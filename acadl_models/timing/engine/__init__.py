@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from oracle.resolved import ResolvedStream
 
 
+IMPLEMENTED: frozenset[str] = frozenset()
+"""Parameters of the semantics whose values, other than the default, this engine simulates."""
+
+
 def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:
     """Cycles and statistics of ``resolved`` on ``graph``, exact to the cycle.
 
@@ -26,7 +30,11 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     from acadl_models.timing.engine.lower import lower
     from acadl_models.timing.engine.run import run
     from acadl_models.timing.machine import bind
+    from oracle.errors import GraphError
 
+    missing = sorted(set(graph.semantics.changed()) - IMPLEMENTED)
+    if missing:
+        raise GraphError(graph.name, [f"semantics: {n} is only simulated step by step" for n in missing])
     return run(lower(bind(graph, resolved)), skip=skip)
 
 
