@@ -8,12 +8,12 @@ import os
 import tempfile
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingABC
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.result import TimingResult
 from mapper.mapping import Mapping
 from oracle.errors import MappingError
 
@@ -86,7 +86,7 @@ def store(key: str, entry: Entry) -> None:
     if root is None:
         return
     body = {
-        "mapping": json.loads(entry.mapping.to_json()), "timing": asdict(entry.timing),
+        "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
         "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,
         "simulated": entry.simulated,
     }
@@ -121,11 +121,7 @@ def _checksum(body: Any) -> str:
 
 
 def _entry(body: MappingABC[str, Any]) -> Entry:
-    timing = dict(body["timing"])
-    timing["units"] = tuple(UnitTiming(**u) for u in timing["units"])
-    timing["stages"] = tuple(StageTiming(**s) for s in timing["stages"])
-    timing["storages"] = tuple(StorageTiming(**s) for s in timing["storages"])
     return Entry(
-        Mapping.from_json(json.dumps(body["mapping"])), TimingResult(**timing), float(body["estimated_cycles"]),
+        Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]), float(body["estimated_cycles"]),
         int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.result import TimingResult
 from mapper.mapping import Mapping as TileMapping
 from oracle.errors import ArtifactError, MappingError
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def to_json(plan: "Plan") -> dict[str, Any]:
     """Mapping, timing, and how the search found them."""
     return {
-        "mapping": json.loads(plan.mapping.to_json()), "timing": asdict(plan.timing),
+        "mapping": json.loads(plan.mapping.to_json()), "timing": plan.timing.to_json(),
         "estimated_cycles": plan.estimated_cycles, "considered": plan.considered, "fitting": plan.fitting,
         "simulated": plan.simulated,
     }
@@ -32,15 +31,8 @@ def from_json(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -
 
     try:
         mapping = TileMapping.from_json(json.dumps(data["mapping"]))
-        return Plan(workload, mapping, stream, _timing(data["timing"]), float(data["estimated_cycles"]),
+        return Plan(workload, mapping, stream, TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]),
                     int(data["considered"]), int(data["fitting"]), int(data["simulated"]))
     except (KeyError, TypeError, ValueError, MappingError) as error:
         raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error
 
-
-def _timing(data: Mapping[str, Any]) -> TimingResult:
-    return TimingResult(**{
-        **data, "units": tuple(UnitTiming(**unit) for unit in data["units"]),
-        "stages": tuple(StageTiming(**stage) for stage in data["stages"]),
-        "storages": tuple(StorageTiming(**storage) for storage in data["storages"]),
-    })

@@ -30,6 +30,8 @@ class LoopSites:
         self.sites: list[LoopSite] = []
         self.home = [TOP] * len(program.instructions)
         """The site of the innermost loop around each static instruction, by its index."""
+        self.of_loop: dict[int, int] = {}
+        """The site of each static loop, by its ``id``."""
         self._numbers: dict[tuple[int, int], int] = {}
         self._count = 0
         self._walk(program.body, TOP, (), 1)
@@ -44,6 +46,7 @@ class LoopSites:
             if has_instances(node):
                 times_inside = times * len(node.values)
                 inner = self._enter(source, site, (*path, node.var), times, times_inside)
+                self.of_loop[id(node)] = inner
                 self._walk(node.body, inner, (*path, node.var), times_inside)
 
     def _enter(self, source: int, parent: int, path: tuple[str, ...], executions: int, iterations: int) -> int:

@@ -468,8 +468,8 @@ class _Simulator:
         )
 
     def _unit_timing(self, u: _Unit) -> UnitTiming:
-        idle = self.now - u.busy - u.dependency - u.storage
-        return UnitTiming(u.unit.name, u.taken, u.busy, u.dependency, u.storage, idle)
+        idle = self.now - u.busy - u.dependency - u.storage - u.starved
+        return UnitTiming(u.unit.name, u.taken, u.busy, u.dependency, u.storage, idle, u.starved)
 
     def _stage_timing(self, stage: PipelineStage) -> StageTiming:
         if stage is self.program.fetch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class UnitTiming:
     dependency_stall_cycles: int
     storage_stall_cycles: int
     idle_cycles: int
-    starved_cycles: int = field(default=0, compare=False)
+    starved_cycles: int = 0
 
     @property
     def cycles(self) -> int:
@@ -59,8 +60,8 @@ class StageTiming:
     name: str
     instructions: int
     stall_cycles: int
-    busy_cycles: int = field(default=0, compare=False)
-    idle_cycles: int = field(default=0, compare=False)
+    busy_cycles: int = 0
+    idle_cycles: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,10 @@ class StorageTiming:
     bytes_written: int
     busy_beats: int
     queue_cycles: int
-    words_read: int = field(default=0, compare=False)
-    words_written: int = field(default=0, compare=False)
-    read: PortTiming = field(default=PortTiming(), compare=False)
-    write: PortTiming = field(default=PortTiming(), compare=False)
+    words_read: int = 0
+    words_written: int = 0
+    read: PortTiming = PortTiming()
+    write: PortTiming = PortTiming()
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ class TimingResult:
     stages: tuple[StageTiming, ...]
     storages: tuple[StorageTiming, ...]
     exact: bool = True
-    links: tuple[LinkTiming, ...] = field(default=(), compare=False)
-    loops: tuple[LoopTiming, ...] = field(default=(), compare=False)
+    links: tuple[LinkTiming, ...] = ()
+    loops: tuple[LoopTiming, ...] = ()
     stepped_instructions: int = field(default=0, compare=False)
     skipped_share: float = field(default=0.0, compare=False)
 
@@ -192,6 +193,28 @@ class TimingResult:
     def loop(self, name: str) -> LoopTiming:
         """The figures of the first loop with this path, such as ``"i/j"``; KeyError if there is none."""
         return _named(self.loops, name)
+
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the fields of this class."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "TimingResult":
+        """The result that ``data`` holds; KeyError or TypeError if it holds none."""
+        lists = {name: tuple(_part(kind, item) for item in data[name]) for name, kind in _PARTS.items()}
+        return TimingResult(**{**data, **lists})
+
+
+_PARTS: dict[str, Callable[..., Any]] = {
+    "units": UnitTiming, "stages": StageTiming, "storages": StorageTiming, "links": LinkTiming, "loops": LoopTiming,
+}
+"""The classes in the lists of a result."""
+
+
+def _part(kind: Callable[..., Any], item: Mapping[str, Any]) -> Any:
+    values = {k: PortTiming(**v) if k in ("read", "write") else tuple(v) if k == "path" else v for k, v in item.items()}
+    return kind(**values)
 
 
 T = TypeVar("T", UnitTiming, StageTiming, StorageTiming, LinkTiming, LoopTiming)

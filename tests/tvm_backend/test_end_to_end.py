@@ -46,7 +46,8 @@ def test_report_is_complete_and_physical(network: CompiledNetwork) -> None:
         assert layer.cycles is not None and layer.cycles * report.peak_macs_per_cycle >= layer.macs
         assert layer.bytes["dram"] > 0 and layer.mapping
         assert all(sum(use) == layer.cycles for use in (
-            (u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles, u.idle_cycles)
+            (u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles, u.idle_cycles,
+             u.starved_cycles)
             for u in layer.units.values()))
     assert report.offloaded_macs_share == 1.0
     assert {h.op for h in report.host} >= {"quantize", "mean"} and all(h.reason for h in report.host)

@@ -47,7 +47,7 @@ def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABacken
 def _accelerated(step: Step, region: str, plan: "Plan", peak: int) -> Layer:
     timing = plan.timing
     units = {u.name: UnitUse(u.instructions, u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles,
-                             u.idle_cycles) for u in timing.units if u.instructions}
+                             u.idle_cycles, u.starved_cycles) for u in timing.units if u.instructions}
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,

@@ -31,6 +31,7 @@ class UnitUse:
     dependency_stall_cycles: int
     storage_stall_cycles: int
     idle_cycles: int
+    starved_cycles: int = 0
 
 
 @dataclass(frozen=True)

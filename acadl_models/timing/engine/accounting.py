@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.transfers import change_rate
 
 
 @jit
@@ -45,15 +46,59 @@ def note_unit(t, m, unit, now):
 
 @jit
 def settle_unit(m, unit, now):
-    m[unit + m[unit + U_DOING]] += now - m[unit + U_SINCE]
+    starved = m[M_STARVED] + m[M_HUNGRY] * (now - m[M_HUNGRY_SINCE])
+    cycles = now - m[unit + U_SINCE]
+    if m[unit + U_DOING] == U_IDLE:
+        m[unit + U_STARVED] += starved - m[unit + U_FED]
+        cycles -= starved - m[unit + U_FED]
+    m[unit + m[unit + U_DOING]] += cycles
     m[unit + U_SINCE] = now
+    m[unit + U_FED] = starved
+
+
+@jit
+def note_hunger(t, m, now):
+    """The issue buffer has become empty, or instructions have arrived."""
+    hungry = int(m[M_ISSUED] == 0 and m[M_FETCHED] < t[H_TOTAL])
+    if hungry != m[M_HUNGRY]:
+        settle_hunger(m, now)
+        m[M_HUNGRY] = hungry
+
+
+@jit
+def settle_hunger(m, now):
+    m[M_STARVED] += m[M_HUNGRY] * (now - m[M_HUNGRY_SINCE])
+    m[M_HUNGRY_SINCE] = now
+
+
+@jit
+def note_front(t, m, now):
+    """The oldest instruction is another one: count the cycles for the loop in which the last one lies."""
+    if m[M_OLDEST] != NONE:
+        static = m[m[M_OLDEST] + I_STATIC]
+    elif t[t[H_PROGRAM] + 2 * m[M_PC]] == OP_INSTRUCTION:
+        static = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
+    else:
+        return
+    site = t[t[H_STATIC_TABLE] + static * TI_SIZE + TI_SITE]
+    if site != m[M_FRONT]:
+        settle_front(m, now)
+        m[M_FRONT] = site
+
+
+@jit
+def settle_front(m, now):
+    m[m[M_SPENT] + m[M_FRONT]] += now - m[M_FRONT_SINCE]
+    m[M_FRONT_SINCE] = now
 
 
 @jit
 def settle_stage(m, stage, now):
-    """Count how long the head of a stage could have left."""
+    """Count what the head of a stage did: it could have left, or not yet."""
     if m[stage + S_OFFERS] == 1:
         m[stage + S_STALL] += now - m[stage + S_SINCE]
+    elif m[stage + S_COUNT] > 0:
+        m[stage + S_BUSY] += now - m[stage + S_SINCE]
     m[stage + S_SINCE] = now
 
 
@@ -84,9 +129,13 @@ def settle(t, m):
     """Complete all counters."""
     now = m[M_TIME]
     settle_fetch(m, now)
+    settle_hunger(m, now)
+    settle_front(m, now)
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
         settle_stage(m, stage, now)
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         settle_unit(m, unit, now)
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         settle_queue(m, store, now)
+        change_rate(m, store + D_PORTS, 0, now)
+        change_rate(m, store + D_PORTS + P_SIZE, 0, now)

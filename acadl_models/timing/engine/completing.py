@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_fetch, note_unit
+from acadl_models.timing.engine.accounting import note_fetch, note_front, note_hunger, note_unit
 from acadl_models.timing.engine.conflicts import leave_classes
 from acadl_models.timing.engine.forwarding import arrive, deliver, offer
 from acadl_models.timing.engine.jit import jit
@@ -11,6 +11,7 @@ from acadl_models.timing.engine.order import note_candidate, note_mover, sort, u
 from acadl_models.timing.engine.program import advance, latency_of, make_instance
 from acadl_models.timing.engine.requests import end_request, grant_freed, issue, may_be_ready
 from acadl_models.timing.engine.timers import LINK, due, schedule
+from acadl_models.timing.engine.transfers import end_transfer, pass_edge
 
 
 @jit
@@ -26,9 +27,12 @@ def complete(t, m):
         timer = m[record + LINK]
         if tag == TAG_REQUEST:
             end_request(m, record)
+            end_transfer(t, m, record, now)
             m[M_CHANGED] = now
         elif tag == TAG_INSTANCE:
             note_mover(m, record)
+        elif tag == TAG_EDGE:
+            pass_edge(m, record - R_EDGE, now)
         elif tag == TAG_UNIT:
             may_be_ready(t, m, record, now)
         elif tag == TAG_STAGE:
@@ -95,6 +99,7 @@ def finish(t, m, slot, now):
     older, younger = m[slot + I_OLDER], m[slot + I_YOUNGER]
     if older == NONE:
         m[M_OLDEST] = younger
+        note_front(t, m, now)
     else:
         m[older + I_YOUNGER] = younger
     if younger == NONE:
@@ -136,5 +141,6 @@ def append_fetched(t, m, now):
         m[M_RESERVED] -= count
         m[M_FETCHED] += count
         m[M_STEPPED] += count
-    m[M_CHANGED] = now
+    m[M_CHANGED] = m[M_LAST_FETCH] = now
     note_fetch(m, now)
+    note_hunger(t, m, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_fetch, settle
+from acadl_models.timing.engine.accounting import note_fetch, note_front, note_hunger, settle
 from acadl_models.timing.engine.completing import complete
 from acadl_models.timing.engine.forwarding import forward
 from acadl_models.timing.engine.jit import entry, pointer
@@ -25,6 +25,8 @@ def run(tables, machine, memory):
     m[M_PC] = -1
     advance(t, m)
     note_fetch(m, 0)
+    note_hunger(t, m, 0)
+    note_front(t, m, 0)
     while True:
         complete(t, m)
         if m[M_STATUS] != RUNNING:

@@ -5,7 +5,7 @@ A stage is looked at in the cycles in which it is marked: something is newly off
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_unit, settle_stage, unit_ready
+from acadl_models.timing.engine.accounting import note_hunger, note_unit, settle_stage, unit_ready
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.marks import mark, next_mark, unmark
@@ -70,7 +70,7 @@ def take(t, m, stage, record, now):
     if best == FOREVER:
         return NONE
     m[M_CHANGED] = now
-    return take_issued(t, m, queue) if winner == NONE else take_head(t, m, winner, now)
+    return take_issued(t, m, queue, now) if winner == NONE else take_head(t, m, winner, now)
 
 
 @jit
@@ -89,11 +89,13 @@ def oldest_issued(t, m, record):
 
 
 @jit
-def take_issued(t, m, queue):
+def take_issued(t, m, queue, now):
     """Take the head of a list of the issue buffer."""
     slot = m[queue + Q_HEAD]
     m[queue + Q_HEAD] = m[slot + I_LINK]
     m[M_ISSUED] -= 1
+    if m[M_ISSUED] == 0:
+        note_hunger(t, m, now)
     if t[H_IN_ORDER] == 1 and m[M_ISSUED] > 0:
         mark_receivers(t, m, m[slot + I_YOUNGER])
     return slot
@@ -121,8 +123,8 @@ def take_head(t, m, sender, now):
 @jit
 def offer(t, m, stage, now):
     """The head of a stage may leave: whoever may take it is marked."""
+    settle_stage(m, stage, now)
     m[stage + S_OFFERS] = 1
-    m[stage + S_SINCE] = now
     static = m[m[stage + S_HEAD] + I_STATIC]
     record = m[stage + S_RECORD]
     receivers, count = t[record + TS_RECEIVERS], t[record + TS_RECEIVER_COUNT]
@@ -196,6 +198,7 @@ def enter(t, m, stage, slot, now):
     m[slot + I_LEAVE] = leave
     m[slot + I_LINK] = NONE
     if m[stage + S_COUNT] == 0:
+        settle_stage(m, stage, now)
         m[stage + S_HEAD] = slot
         schedule(m, stage, TAG_STAGE, leave)
     else:
@@ -222,6 +225,7 @@ def hand_over(t, m, number, slot, now):
 def deliver(t, m, stage, now):
     """An execute stage has held the head for its latency: the unit takes it."""
     slot = m[stage + S_HEAD]
+    settle_stage(m, stage, now)
     m[stage + S_COUNT] -= 1
     m[stage + S_HEAD] = m[slot + I_LINK]
     m[M_CHANGED] = now

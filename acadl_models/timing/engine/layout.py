@@ -27,13 +27,14 @@ NONE = -1
     H_FETCH_WIDTH, H_FETCH_LATENCY, H_FETCH_FLIGHTS, H_ISSUE_SIZE,
     H_IN_ORDER, H_LATENCY_ADDED, H_EDGE_ORDER, H_READS_HOLD,  # parameters of the semantics (acadl.semantics)
     H_HISTORIES,  # loops that may repeat
+    H_SITES,  # loops of the stream's text
     H_ACCESSES, H_PLACES,  # number of accesses and their records, by order
     H_TOTAL,  # instruction instances in the whole run
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
     H_POOL,  # instances that fit into the machine at once
     H_SIZE,
-) = range(39)
+) = range(40)
 
 # --- t: records ------------------------------------------------------------------------------------------------
 (
@@ -60,8 +61,8 @@ TR_STAGE, TR_UNIT, TR_HELD, TR_LATENCY, TR_INTERVAL, TR_SIZE = range(6)
 cycles, or below zero ``-1 -`` its number among those that vary along loops."""
 
 
-TM_CAPACITY, TM_PORT, TM_SHARED, TM_SIZE = range(4)
-"""Storage: most requests at once, words per beat, one port for all requests."""
+TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_SIZE = range(5)
+"""Storage: most requests at once, words per beat, one port for all requests, no two requests carry words at once."""
 
 (
     TI_LOOP,  # the innermost loop around it or NONE
@@ -69,6 +70,7 @@ TM_CAPACITY, TM_PORT, TM_SHARED, TM_SIZE = range(4)
     TI_ROUTES, TI_ROUTE_COUNT,  # TR records of the stages into which it may come, by ascending stage
     TI_ACCESSES, TI_ACCESS_COUNT,
     TI_LATENCIES, TI_LATENCY_COUNT,  # programs of the latencies that vary along loops
+    TI_SITE,  # the loop of the text around it; their number if there is none
     TI_SIZE,
 ) = range(9)
 """Instruction of the program text."""
@@ -135,8 +137,9 @@ TX_CONSTANT, TX_TERMS, TX_LIST = range(3)
     TL_PARENT,  # the loop around it or NONE
     TL_WATCHED,  # whether its iterations are long enough to be remembered
     TL_FIRST_ACCESS, TL_ACCESS_COUNT,  # the accesses below it, by order
+    TL_SITE,  # its loop of the text
     TL_SIZE,
-) = range(20)
+) = range(21)
 """Loop."""
 
 TQ_IS_MODULO, TQ_DIVISOR, TQ_EXPRESSION, TQ_SIZE = range(4)
@@ -164,9 +167,12 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_FREE,  # list of free slots
     M_OLDEST, M_YOUNGEST,  # instances in program order
     M_STALLED, M_SINCE,  # whether no fetch is under way although instructions are left, and since when
+    M_HUNGRY, M_HUNGRY_SINCE,  # whether the issue buffer is empty although instructions are left, and since when
+    M_FRONT, M_FRONT_SINCE,  # the loop of the text with the oldest instruction that is not finished, and since when
     M_ACTIVE,  # first slot never used so far
     M_FINISHED, M_FETCHED,
-    M_FETCHES, M_FETCH_STALL,  # counters
+    M_FETCHES, M_FETCH_STALL, M_STARVED,  # counters
+    M_LAST_FETCH,  # end of the last fetch
     M_LATEST,  # time of the last completion
     M_CHANGED,  # time of the last change of anything
     M_STEPPED,  # instances that were simulated one by one
@@ -174,7 +180,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_SKIPS,
     M_BASE, M_HORIZON,  # the time at place 0 of the wheel; timers before the horizon are on the wheel
     M_BITS,  # places of the wheel that are taken: four words
-) = range(35)
+) = range(41)
 
 WHEEL = 256
 """Cycles that the timing wheel spans."""
@@ -185,15 +191,16 @@ WHEEL = 256
     M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
     M_STAGES, M_UNITS, M_STORES, M_FLIGHTS, M_VALUES, M_LOOPS, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
+    M_SPENT, M_ITERATED,  # for each loop of the text: cycles with the front directly in it, iterations begun one by one
     M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
     M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_SLOTS,
     # of no meaning from one cycle to the next: stack of latencies, work space, instances that move on in phase 1 and
     # those that may start in phase 3, storages with slots freed in phase 1
     M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
     M_SIZE,
-) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 29)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 31)
 
-COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL)
+COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
 
 DIVIDES_BY_ZERO = -(1 << 62)
@@ -213,10 +220,12 @@ F_END, F_TIMER, F_COUNT, F_SIZE = range(4)
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
 
-S_DUE, S_TIMER, S_RECORD, S_NUMBER, S_COUNT, S_HEAD, S_TAIL, S_OFFERS, S_SINCE, S_STALL, S_HELD, S_SIZE = range(12)
+S_DUE, S_TIMER, S_RECORD, S_NUMBER, S_COUNT, S_HEAD, S_TAIL, S_OFFERS, S_SINCE, S_STALL, S_BUSY, S_HELD, S_SIZE = range(
+    13
+)
 """Stage: the time from which its head may leave (a timer); its record in ``t``; a list of instances linked by
-``I_LINK``; whether its head may leave, and since when this is not counted; counters: cycles in which it could,
-instances it held."""
+``I_LINK``; whether its head may leave, and up to when it is counted what the stage does; counters: cycles in which it
+could leave, in which it could not yet, instances held."""
 
 (
     U_READY, U_TIMER,  # start of the last instance plus interval (a timer)
@@ -228,9 +237,10 @@ instances it held."""
     U_LAST, U_UNGRANTED,  # sequence number of the last one that started, its read requests without a slot
     U_QUEUED,  # requests of all instances inside without a slot
     U_DOING, U_SINCE,  # the counter of what it does, and from when on that is not counted
-    U_TAKEN, U_IDLE, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
+    U_FED,  # M_STARVED at that time
+    U_TAKEN, U_IDLE, U_STARVED, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
     U_SIZE,
-) = range(19)
+) = range(21)
 """Unit."""
 
 (
@@ -240,10 +250,18 @@ instances it held."""
     D_FREED,  # a slot was freed in this cycle
     D_PORT_FREE,
     D_SINCE,  # up to when QUEUE_CYCLES is complete
-    D_READS, D_WRITES, D_BYTES_READ, D_BYTES_WRITTEN, D_BEATS, D_QUEUE_CYCLES,  # counters
+    D_PORTS,  # two P records: writes, reads
+) = range(9)
+
+P_LEVEL, P_SINCE, P_PEAK, P_PEAK_CYCLES, P_BUSY, P_SIZE = range(6)
+"""What one direction of a storage carries: bytes in a cycle at present, and since when; the most so far, and in how many
+cycles; cycles in which it carries anything."""
+
+(
+    D_READS, D_WRITES, D_BYTES_READ, D_BYTES_WRITTEN, D_WORDS_READ, D_WORDS_WRITTEN, D_BEATS, D_QUEUE_CYCLES,
     D_SIZE,
-) = range(15)
-"""Storage."""
+) = range(D_PORTS + 2 * P_SIZE, D_PORTS + 2 * P_SIZE + 9)
+"""Storage; its counters."""
 
 (
     I_END, I_TIMER,  # end of processing (a timer)
@@ -257,11 +275,14 @@ instances it held."""
 
 BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 
-R_FINISH, R_TIMER, R_STORE, R_BEATS, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_SIZE = range(9)
+R_FINISH, R_TIMER, R_STORE, R_BEATS, R_BYTES, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_EDGE, R_EDGE_TIMER, R_SIZE = range(
+    12
+)
 """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
-legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to."""
+legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to. ``EDGE``: when it next
+begins to carry more or fewer bytes in a cycle (a timer)."""
 
-TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE = range(5)
+TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE, TAG_EDGE = range(6)
 """What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time and
 the link of its timer."""
 

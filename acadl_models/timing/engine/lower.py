@@ -16,6 +16,7 @@ from acadl_models.timing.engine.latencies import Names, arguments, compile_laten
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.periods import Periods
 from acadl_models.timing.engine.windows import Pattern, beats, runs, words
+from acadl_models.timing.loops import TOP, LoopSites
 from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, fetch_cycles, latency_fault
 from oracle.affine import Affine, Atom, Div
 from oracle.errors import GraphError
@@ -49,6 +50,7 @@ class Lowered:
     units: tuple[FunctionalUnit, ...]
     storages: tuple[MemoryInterface, ...]
     owners: tuple[LatencyOwner, ...]
+    sites: LoopSites
 
 
 def lower(program: Program) -> Lowered:
@@ -60,6 +62,7 @@ class _Lowering:
     def __init__(self, program: Program) -> None:
         graph = program.graph
         self.program = program
+        self.sites = LoopSites(program)
         self.stages = tuple(s for s in program.forwarding_order if s is not program.fetch)
         self.units = graph.functional_units
         self.stage_numbers = {s.name: k for k, s in enumerate(self.stages)}
@@ -128,10 +131,10 @@ class _Lowering:
         self._loop_tables(entries, classes)
         d[H_VALUES] = len(self.loops) + len(self.atoms)
         d[H_ATOM_TABLE] = self._put(v for a in self.atoms for v in a[:3])
-        d[H_ACCESSES] = len(entries)
+        d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
         flat = np.array(d, dtype=np.int64)
         tables = np.concatenate([flat[:H_SIZE], whether, flat[H_SIZE:]])
-        return Lowered(self.program, tables, self.stages, self.units, self.storages, tuple(self.owners))
+        return Lowered(self.program, tables, self.stages, self.units, self.storages, tuple(self.owners), self.sites)
 
     # --- pieces ------------------------------------------------------------------------------------------------
     def _put(self, values: Iterable[int]) -> int:
@@ -181,7 +184,10 @@ class _Lowering:
             for v in (u.in_flight, int(u.interval is not None), self.stage_numbers[graph.stage_of(u).name])
         )
         d[H_STORE_TABLE] = self._put(
-            v for m in self.storages for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port))
+            v for m in self.storages for v in (
+                m.max_concurrent_requests, m.port_width, int(m.shared_port),
+                int(m.shared_port or m.max_concurrent_requests == 1),
+            )
         )
 
     def _stage_tables(self, graph: ArchitectureGraph, fetch: InstructionFetchStage) -> None:
@@ -227,6 +233,8 @@ class _Lowering:
             record[TI_ROUTES], record[TI_ROUTE_COUNT] = self._routes(k, found, varying)
             record[TI_ACCESSES], record[TI_ACCESS_COUNT] = self._access_table(k, found), len(found)
             record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self._put(varying[k]), len(varying[k])
+            home = self.sites.home[self.statics[k].index]
+            record[TI_SITE] = len(self.sites.sites) if home == TOP else home
             records += record
         d[H_STATIC_TABLE] = self._put(records)
         d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
@@ -362,6 +370,7 @@ class _Lowering:
         record[TL_CLASHES], record[TL_CLASH_COUNT] = self._put(places), len(clashes)
         record[TL_MOVING], record[TL_MOVING_COUNT] = self._put(moving), len(moving)
         record[TL_HISTORY] = self.data[H_HISTORIES]
+        record[TL_SITE] = self.sites.of_loop[id(loop)]
         self.data[H_HISTORIES] += int(record[TL_PERIOD] > 0)
         return record
 

@@ -60,6 +60,8 @@ def move_machine(t, m, cycles, instances):
     m[M_LATEST] += cycles
     m[M_CHANGED] += cycles
     m[M_SINCE] += cycles
+    m[M_HUNGRY_SINCE] += cycles
+    m[M_FRONT_SINCE] += cycles
     m[M_BASE] += cycles
     m[M_HORIZON] += cycles
     if m[M_FAR_TIME] != FOREVER:
@@ -73,6 +75,7 @@ def move_machine(t, m, cycles, instances):
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         m[unit + U_READY] += cycles
         m[unit + U_SINCE] += cycles
+        m[unit + U_FED] = m[M_STARVED]
         if m[unit + U_JUDGED] != NONE:
             m[unit + U_JUDGED] += instances
         if m[unit + U_LAST] != NONE:
@@ -80,12 +83,16 @@ def move_machine(t, m, cycles, instances):
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         m[store + D_PORT_FREE] += cycles
         m[store + D_SINCE] += cycles
+        m[store + D_PORTS + P_SINCE] += cycles
+        m[store + D_PORTS + P_SIZE + P_SINCE] += cycles
 
 
 @jit
 def add_counters(t, m, later, after, h, before, times):
     """Add to the counters, so many times, what they gained from the machine at ``h[before]`` to ``later[after]``."""
     for field in COUNTERS:
+        m[field] += times * (later[after + field] - h[before + field])
+    for field in range(m[M_SPENT], m[M_SPENT] + t[H_SITES] + 1):
         m[field] += times * (later[after + field] - h[before + field])
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
         for field in range(stage + S_STALL, stage + S_SIZE):
@@ -108,6 +115,7 @@ def move_instance(t, m, slot, cycles, instances):
     for _ in range(m[slot + I_REQUESTS]):
         if m[request + R_FINISH] != FOREVER:
             m[request + R_FINISH] += cycles
+            m[request + R_EDGE] += cycles
         request += R_SIZE
 
 

@@ -61,11 +61,13 @@ def advance(t, m):
         if operation == OP_LOOP:
             m[state + L_ENTRY_SEQ] = m[M_SEQ]
             note_event(t, m, loop, m[state + L_EVENT] | EVENT_ENTERED, t[record + TL_WATCHED])
+            m[m[M_ITERATED] + t[record + TL_SITE]] += 1
             set_iteration(t, m, loop, 0)
             pc += 1
         elif m[state + L_ITERATION] + 1 < t[record + TL_EXTENT]:
             note_event(t, m, loop, m[state + L_EVENT] | EVENT_CROSSED, 1)
             m[M_ITERATIONS] += 1
+            m[m[M_ITERATED] + t[record + TL_SITE]] += 1
             set_iteration(t, m, loop, m[state + L_ITERATION] + 1)
             pc = t[record + TL_BODY]
         else:
@@ -308,6 +310,7 @@ def add_request(t, m, slot, number, access, bank, words, beats):
             latency = -1 - program
     m[request + R_STORE] = store
     m[request + R_BEATS] = beats
+    m[request + R_BYTES] = size
     m[request + R_LATENCY] = latency
     m[request + R_OWNER] = slot
     m[request + R_IS_READ] = is_read
@@ -315,6 +318,8 @@ def add_request(t, m, slot, number, access, bank, words, beats):
     if is_read:
         m[store + D_READS] += 1
         m[store + D_BYTES_READ] += size
+        m[store + D_WORDS_READ] += words
     else:
         m[store + D_WRITES] += 1
         m[store + D_BYTES_WRITTEN] += size
+        m[store + D_WORDS_WRITTEN] += words

@@ -33,6 +33,7 @@ from acadl_models.timing.engine.moving import (
     shifts_of,
 )
 from acadl_models.timing.engine.program import set_iteration
+from acadl_models.timing.engine.transfers import join_peaks
 
 
 # --- remembering -----------------------------------------------------------------------------------------------
@@ -222,6 +223,9 @@ def apply(t, m, h, loop, begin, end, words):
     m[M_STEPPED] = h[now + M_STEPPED]
     m[M_ITERATIONS] = h[now + M_ITERATIONS]
     m[M_SKIPS] = h[now + M_SKIPS] + 1
+    for k in range(m[M_ITERATED], m[M_ITERATED] + t[H_SITES]):
+        m[k] = h[now + k]
+    join_peaks(t, m, h, now, begin)
     add_counters(t, m, h, now, h, begin, 1)
     move_machine(t, m, cycles, instances)
     shift_instances(t, m, h, now, cycles, instances)

@@ -9,6 +9,7 @@ from acadl_models.timing.engine.marks import mark
 from acadl_models.timing.engine.order import note_mover
 from acadl_models.timing.engine.program import fail
 from acadl_models.timing.engine.timers import schedule
+from acadl_models.timing.engine.transfers import begin_transfer
 
 
 @jit
@@ -88,6 +89,7 @@ def grant(t, m, store, request, now):
         m[store + D_PORT_FREE] = ready + m[request + R_BEATS]
     m[store + D_ACTIVE] += 1
     schedule(m, request, TAG_REQUEST, ready + m[request + R_BEATS] - 1)
+    begin_transfer(t, m, request, now)
 
 
 @jit

@@ -13,7 +13,8 @@ from acadl_models.timing.engine import core
 from acadl_models.timing.engine.deadlock import deadlock_faults
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered, bad_latency
-from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.result import LoopTiming, PortTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.tally import fetch_port
 from oracle.errors import GraphError
 
 Array = NDArray[np.int64]
@@ -64,6 +65,8 @@ def new_machine(t: Array) -> Array:
         M_CLASSES: 3 * t[H_CLASSES] * C_SIZE,
         M_QUEUES: t[H_SIGNATURES] * Q_SIZE,
         M_WHEEL: WHEEL,
+        M_SPENT: t[H_SITES] + 1,
+        M_ITERATED: t[H_SITES],
         M_MARKS: words,
         M_SUMMARY: -(-words // 64),
         M_LOW: t[H_VALUES],
@@ -90,6 +93,7 @@ def new_machine(t: Array) -> Array:
     for part in (M_CLASSES, M_QUEUES, M_WHEEL):
         m[m[part] : m[part] + sizes[part]] = NONE
     m[[M_FREE, M_OLDEST, M_YOUNGEST, M_FAR]] = NONE
+    m[M_FRONT] = t[H_SITES]
     m[M_LEFT], m[M_FAR_TIME], m[M_HORIZON] = t[H_TOTAL], FOREVER, WHEEL
     return m
 
@@ -158,13 +162,12 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
         total,
         units,
         tuple(
-            StageTiming(s.name, total, int(m[M_FETCH_STALL]))
-            if s is program.fetch
-            else StageTiming(s.name, int(stages[s.name][S_HELD]), int(stages[s.name][S_STALL]))
+            _fetch(s.name, m, total, cycles) if s is program.fetch else _stage(s.name, stages[s.name], cycles)
             for s in graph.stages
         ),
         tuple(_storages(lowered, m)),
         exact=True,
+        loops=_loops(lowered, m),
         stepped_instructions=int(m[M_STEPPED]),
         skipped_share=1 - int(m[M_STEPPED]) / total if total else 0.0,
     )
@@ -172,7 +175,27 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
 
 def _unit(name: str, record: Array, cycles: int) -> UnitTiming:
     busy, dependency, storage = int(record[U_BUSY]), int(record[U_DEPENDENCY]), int(record[U_STORAGE])
-    return UnitTiming(name, int(record[U_TAKEN]), busy, dependency, storage, cycles - busy - dependency - storage)
+    starved = int(record[U_STARVED])
+    idle = cycles - busy - dependency - storage - starved
+    return UnitTiming(name, int(record[U_TAKEN]), busy, dependency, storage, idle, starved)
+
+
+def _stage(name: str, record: Array, cycles: int) -> StageTiming:
+    stall, busy = int(record[S_STALL]), int(record[S_BUSY])
+    return StageTiming(name, int(record[S_HELD]), stall, busy, cycles - stall - busy)
+
+
+def _fetch(name: str, m: Array, total: int, cycles: int) -> StageTiming:
+    """Until the last fetch has ended, the fetch stage is busy or stalled."""
+    stall = int(m[M_FETCH_STALL])
+    busy = int(m[M_LAST_FETCH]) - stall
+    return StageTiming(name, total, stall, busy, cycles - stall - busy)
+
+
+def _loops(lowered: Lowered, m: Array) -> tuple[LoopTiming, ...]:
+    count = len(lowered.sites.sites)
+    spent, iterated = (m[m[part] : m[part] + count].tolist() for part in (M_SPENT, M_ITERATED))
+    return lowered.sites.timings(spent, iterated)
 
 
 def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
@@ -181,9 +204,19 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
     records = dict(zip((s.name for s in lowered.storages), _records(m, M_STORES, len(lowered.storages), D_SIZE)))
     for storage in program.graph.storages:
         if storage is memory:
-            fetches, size = int(m[M_FETCHES]), -(-program.count * memory.data_width // 8)
-            yield StorageTiming(storage.name, fetches, 0, size, 0, fetches, 0)
+            fetches, total = int(m[M_FETCHES]), program.count
+            port = fetch_port(total, memory.port_width, memory.data_width)
+            yield StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:
             r = [int(v) for v in records[storage.name]]
             traffic = r[D_READS], r[D_WRITES], r[D_BYTES_READ], r[D_BYTES_WRITTEN]
-            yield StorageTiming(storage.name, *traffic, r[D_BEATS], r[D_QUEUE_CYCLES])
+            words = r[D_WORDS_READ], r[D_WORDS_WRITTEN]
+            write, read = (r[D_PORTS + k * P_SIZE :][:P_SIZE] for k in (0, 1))
+            yield StorageTiming(
+                storage.name, *traffic, r[D_BEATS], r[D_QUEUE_CYCLES], *words,
+                _port(r[D_BYTES_READ], read), _port(r[D_BYTES_WRITTEN], write),
+            )
+
+
+def _port(size: int, record: list[int]) -> PortTiming:
+    return PortTiming(size, record[P_BUSY], record[P_PEAK], record[P_PEAK_CYCLES])

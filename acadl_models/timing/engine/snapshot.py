@@ -105,7 +105,8 @@ def describe_instance(t, m, h, slot, at, now):
         h[at + 2] = m[request + R_LATENCY]
         finish = m[request + R_FINISH]
         h[at + 3] = END if finish == FOREVER else max(finish - now, 0)
-        at += 4
+        h[at + 4] = m[request + R_BYTES]
+        at += 5
         request += R_SIZE
     for k in range(t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCY_COUNT]):
         h[at] = m[slot + t[H_SLOT_LATENCIES] + k]

@@ -33,6 +33,7 @@ from acadl_models.timing.engine.order import sort
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of
+from acadl_models.timing.engine.transfers import repeat_peaks
 
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
@@ -273,6 +274,7 @@ def multiply(t, m, h, old, loop, record, distance, times):
     """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters."""
     cycles = times * (m[M_TIME] - h[old + M_TIME])
     instances = times * (m[M_FETCHED] - h[old + M_FETCHED])
+    repeat_peaks(t, m, h, old, times)
     add_counters(t, m, m, 0, h, old, times)
     m[M_LEFT] -= instances
     m[M_SKIPS] += 1

@@ -1,0 +1,106 @@
+"""Jitted: bytes in a cycle at each port, the most of them, and for how long (``PortTiming`` in the result).
+
+A request moves its bytes in its last beats, ``bytes % beats`` cycles of one byte more first. Where the requests of a
+storage can only follow one another, they are counted when their finish is known; else the rate of a port changes with
+the edges of its requests.
+"""
+
+from __future__ import annotations
+
+from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.timers import schedule
+
+
+@jit
+def port_of(m, request):
+    return m[request + R_STORE] + D_PORTS + m[request + R_IS_READ] * P_SIZE
+
+
+@jit
+def note_level(m, port, level, cycles):
+    """So many cycles at a rate of ``level`` bytes."""
+    if level > m[port + P_PEAK]:
+        m[port + P_PEAK] = level
+        m[port + P_PEAK_CYCLES] = cycles
+    elif level == m[port + P_PEAK]:
+        m[port + P_PEAK_CYCLES] += cycles
+
+
+@jit
+def change_rate(m, port, difference, now):
+    """Count the cycles at the present rate, and change it."""
+    cycles = now - m[port + P_SINCE]
+    if cycles > 0 and m[port + P_LEVEL] > 0:
+        m[port + P_BUSY] += cycles
+        note_level(m, port, m[port + P_LEVEL], cycles)
+    m[port + P_SINCE] = now
+    m[port + P_LEVEL] += difference
+
+
+@jit
+def begin_transfer(t, m, request, now):
+    """The finish of a request is known."""
+    beats, size = m[request + R_BEATS], m[request + R_BYTES]
+    each = size // beats
+    more = size - each * beats
+    if t[m[m[request + R_STORE] + D_RECORD] + TM_SERIAL] == 1:
+        port = port_of(m, request)
+        m[port + P_BUSY] += beats if each > 0 else more
+        if more > 0:
+            note_level(m, port, each + 1, more)
+        else:
+            note_level(m, port, each, beats)
+        return
+    first = m[request + R_FINISH] - beats
+    m[request + R_EDGE] = first
+    if first == now:
+        pass_edge(m, request, now)
+    else:
+        schedule(m, request + R_EDGE, TAG_EDGE, first)
+
+
+@jit
+def pass_edge(m, request, now):
+    """A request begins to move bytes, or has moved those that exceed an even rate."""
+    beats, size = m[request + R_BEATS], m[request + R_BYTES]
+    each = size // beats
+    more = size - each * beats
+    if now != m[request + R_FINISH] - beats:
+        change_rate(m, port_of(m, request), -1, now)
+        return
+    change_rate(m, port_of(m, request), each + (more > 0), now)
+    if more > 0:
+        schedule(m, request + R_EDGE, TAG_EDGE, now + more)
+
+
+@jit
+def end_transfer(t, m, request, now):
+    """A request ends."""
+    if t[m[m[request + R_STORE] + D_RECORD] + TM_SERIAL] == 0:
+        change_rate(m, port_of(m, request), -(m[request + R_BYTES] // m[request + R_BEATS]), now)
+
+
+# --- skipping --------------------------------------------------------------------------------------------------
+@jit
+def repeat_peaks(t, m, h, old, times):
+    """Add what a period that began in the machine at ``h[old]`` contributed to the peaks, so many times."""
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        for port in range(store + D_PORTS, store + D_PORTS + 2 * P_SIZE, P_SIZE):
+            m[port + P_BUSY] += times * (m[port + P_BUSY] - h[old + port + P_BUSY])
+            before = h[old + port + P_PEAK_CYCLES] if h[old + port + P_PEAK] == m[port + P_PEAK] else 0
+            m[port + P_PEAK_CYCLES] += times * (m[port + P_PEAK_CYCLES] - before)
+
+
+@jit
+def join_peaks(t, m, h, now, begin):
+    """``m`` is the end of a transition that began at ``h[begin]``: add its contribution to the peaks at ``h[now]``."""
+    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
+        for port in range(store + D_PORTS, store + D_PORTS + 2 * P_SIZE, P_SIZE):
+            m[port + P_BUSY] += h[now + port + P_BUSY] - h[begin + port + P_BUSY]
+            gained = 0
+            if m[port + P_PEAK] == h[now + port + P_PEAK]:
+                before = h[begin + port + P_PEAK_CYCLES] if h[begin + port + P_PEAK] == m[port + P_PEAK] else 0
+                gained = m[port + P_PEAK_CYCLES] - before
+            m[port + P_PEAK] = h[now + port + P_PEAK]
+            m[port + P_PEAK_CYCLES] = h[now + port + P_PEAK_CYCLES] + gained
