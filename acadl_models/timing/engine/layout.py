@@ -72,7 +72,7 @@ TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_SIZE = range(5)
     TI_LATENCIES, TI_LATENCY_COUNT,  # programs of the latencies that vary along loops
     TI_SITE,  # the loop of the text around it; their number if there is none
     TI_SIZE,
-) = range(9)
+) = range(10)
 """Instruction of the program text."""
 
 (
