@@ -15,6 +15,7 @@ from acadl_models.acadl import (
 )
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.machine import element_bits, missing_edges, word_axes
+from acadl_models.timing.routing import SHOWN
 from oracle.errors import TargetError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast
@@ -98,7 +99,8 @@ def _buffers(graph: ArchitectureGraph, isa: Isa) -> Iterator[str]:
 
 def _place(graph: ArchitectureGraph, buffer: Buffer) -> Iterator[str]:
     shape = f"buffer {buffer.name!r} ({'x'.join(map(str, buffer.shape))} {buffer.dtype})"
-    where = ", ".join(bank.storage for bank in graph.buffers[buffer.name])
+    places = [bank.storage for bank in graph.buffers[buffer.name]]
+    where = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
     bits = element_bits(buffer.dtype)
     for extent in buffer.shape:
         bits *= extent
@@ -120,12 +122,14 @@ def _mnemonics(graph: ArchitectureGraph, isa: Isa) -> Iterator[str]:
     for mnemonic, instruction in isa.instructions.items():
         units = [u for u in graph.functional_units if mnemonic in u.to_process]
         used = traffic(instruction.body).kinds()
-        lacking = {u.name: missing_edges(graph, u, used) for u in units}
         if not units:
             yield f"no unit of the graph processes {mnemonic!r}: add it to the to_process of a unit"
-        elif all(lacking.values()):
-            for unit in units:
-                yield f"{unit} processes {mnemonic!r} but lacks the edges {', '.join(lacking[unit.name])}"
+        elif all(missing_edges(graph, u, used) for u in units):
+            for unit in units[:SHOWN]:
+                missing = ", ".join(missing_edges(graph, unit, used))
+                yield f"{unit} processes {mnemonic!r} but lacks the edges {missing}"
+            if len(units) > SHOWN:
+                yield f"{len(units) - SHOWN} more units process {mnemonic!r} and lack edges"
 
 
 def _names(graph: ArchitectureGraph, isa: Isa) -> Iterator[str]:

@@ -158,5 +158,6 @@ def missing_edges(graph: ArchitectureGraph, unit: FunctionalUnit, used: Mapping[
         for is_read in access_modes(kinds):
             if unit.name not in tables.coverage(buffer, is_read):
                 places = [bank.storage for bank in graph.buffers.get(buffer, ())]
-                missing += [f"{edge_text(place, unit, is_read)} (buffer {buffer!r})" for place in places]
+                missing += [f"{edge_text(place, unit, is_read)} (buffer {buffer!r})" for place in places[:SHOWN]]
+                missing += [f"or one to the other {len(places) - SHOWN} places of it"] * (len(places) > SHOWN)
     return missing

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
+from typing import Any
 
 from acadl_models.acadl import (
     CONTAINS,
@@ -19,10 +21,12 @@ from acadl_models.acadl import (
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
+    Semantics,
     architecture,
     create_ag,
     generate,
 )
+from acadl_models.acadl.semantics import CHOICES
 from oracle.affine import Affine
 from oracle.resolved import (
     Buffer,
@@ -49,13 +53,25 @@ LATENCIES: tuple[int | str, ...] = (
 STORAGE_LATENCIES: tuple[int | str, ...] = (1, 1, 2, 5, "words", "1 + bytes // 8", "1 + a % 2")
 
 
-def random_graph(r: Random) -> ArchitectureGraph:
-    """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks."""
+def random_semantics(r: Random, names: Collection[str]) -> Semantics:
+    """A choice for each of the parameters in ``names``; the others keep their defaults."""
+    words: dict[str, Any] = {name: r.choice(valid) for name, valid in CHOICES.items() if name in names}
+    if "fetches_in_flight" in names:
+        words["fetches_in_flight"] = r.choice((1, 1, 2, 3, 5))
+    return Semantics(**words)
+
+
+def random_graph(r: Random, *, semantics: Collection[str] = (), spread: bool = False) -> ArchitectureGraph:
+    """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks.
+
+    ``semantics`` names the parameters that get random values. With ``spread``, registers lie in several files, and
+    units reach some of the files and banks; one unit for each mnemonic reaches all.
+    """
 
     @generate
     def random_architecture() -> None:
         fetch = _fetch(r)
-        storages, buffers = _storages(r)
+        storages, buffers = _storages(r, spread)
         senders: list[PipelineStage] = [fetch]
         ends: list[PipelineStage] = []
         for k in range(r.randint(0, 3)):
@@ -77,12 +93,13 @@ def random_graph(r: Random) -> ArchitectureGraph:
                 mine = set(r.sample(MNEMONICS, r.randint(1, 3)))
                 if k == count - 1 and u == 0:
                     mine |= set(MNEMONICS) - used
+                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used)
                 used |= mine
-                _unit(r, f"unit{k}{u}", mine, stage, storages)
         for stage in senders[1:]:
             if not any(s is not None for s in _after(stage)):
                 ACADLEdge(stage, r.choice(ends), FORWARD)
-        architecture(clock_hz=1e9, parameters={"dim": 4}, buffers=buffers)
+        chosen = random_semantics(r, semantics) if semantics else None
+        architecture(clock_hz=1e9, parameters={"dim": 4}, buffers=buffers, semantics=chosen)
 
     def _after(stage: PipelineStage) -> list[PipelineStage]:
         from acadl_models.acadl import building
@@ -105,7 +122,7 @@ def _fetch(r: Random) -> InstructionFetchStage:
     return fetch
 
 
-def _storages(r: Random) -> tuple[list[SRAM | RegisterFile], dict[str, object]]:
+def _storages(r: Random, spread: bool) -> tuple[list[SRAM | RegisterFile], dict[str, object]]:
     storages: list[SRAM | RegisterFile] = []
     buffers: dict[str, object] = {}
     for k in range(r.randint(1, 3)):
@@ -122,23 +139,31 @@ def _storages(r: Random) -> tuple[list[SRAM | RegisterFile], dict[str, object]]:
             )
         storages += mine
         buffers[f"buffer{k}"] = mine
-    file = RegisterFile("file", data_width=8 * COLUMNS, registers={f"r{k}": 0 for k in range(ROWS)})
-    storages.append(file)
-    buffers["registers"] = file
+    count = r.choice((1, 2, 4)) if spread else 1
+    files = [
+        RegisterFile(f"file{k or ''}", data_width=8 * COLUMNS, registers={f"r{k}": 0 for k in range(ROWS // count)})
+        for k in range(count)
+    ]
+    storages += files
+    buffers["registers"] = files
     return storages, buffers
 
 
-def _unit(r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: list[SRAM | RegisterFile]) -> None:
+def _unit(
+    r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: list[SRAM | RegisterFile], partial: bool
+) -> None:
     latency = r.choice((0, *LATENCIES, *LATENCIES))
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
     in_flight = r.randint(1, 4) if interval is not None else 1
-    memory = name == "unit00" or r.random() < 0.85
+    memory = name == "unit00" or r.random() < 0.85 or partial
     kind = MemoryAccessUnit if memory else FunctionalUnit
     if not memory and latency == 0:
         latency = 1
     unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight)
     ACADLEdge(stage, unit, CONTAINS)
     for storage in storages:
+        if partial and storage is not storages[0] and r.random() < 0.4:
+            continue
         if memory or isinstance(storage, RegisterFile):
             ACADLEdge(storage, unit, READ_DATA)
             ACADLEdge(unit, storage, WRITE_DATA)
