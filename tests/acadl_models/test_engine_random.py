@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from acadl_models.timing import TimingResult
 from acadl_models.timing.engine import simulate
+from acadl_models.timing.engine import IMPLEMENTED
 from acadl_models.timing.reference import simulate_reference
 from oracle.errors import GraphError
 
@@ -27,9 +28,9 @@ def outcome(run, *args, **options) -> TimingResult | str:  # type: ignore[no-unt
         return first if first.startswith("deadlock") else str(error)
 
 
-def check(seed: int) -> TimingResult | str:
+def check(seed: int, *, spread: bool = False) -> TimingResult | str:
     r = Random(seed)
-    graph = random_graph(r)
+    graph = random_graph(r, semantics=sorted(IMPLEMENTED) if spread else (), spread=spread)
     stream = random_stream(r, graph, r.choice(MOST))
     expected = outcome(simulate_reference, graph, stream)
     assert outcome(simulate, graph, stream, skip=False) == expected
@@ -44,6 +45,12 @@ def check(seed: int) -> TimingResult | str:
 @example(1395)
 def test_the_engine_equals_the_step_by_step_simulator(seed: int) -> None:
     check(seed)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**40))
+def test_with_other_semantics_and_units_that_reach_parts_of_buffers(seed: int) -> None:
+    check(seed, spread=True)
 
 
 def test_random_streams_are_skipped_stepped_and_deadlock() -> None:
