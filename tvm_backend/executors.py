@@ -35,6 +35,7 @@ class InterpreterExecutor:
     def __init__(self, compiled: CompiledModel) -> None:
         self._compiled = compiled
         self._isas: dict[Any, Isa] = {}
+        _make_known(compiled)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> np.ndarray:
         from oracle import interpreter
@@ -52,6 +53,7 @@ class XlaExecutor:
     def __init__(self, compiled: CompiledModel) -> None:
         self._compiled = compiled
         self._isas: dict[Any, Isa] = {}
+        _make_known(compiled)
         self._oracles: dict[str, Oracle] = {}
         self._programs: dict[str, Callable[..., Sequence[Any]]] = {}
         self._constants: dict[str, Mapping[str, Any]] = {}
@@ -87,6 +89,16 @@ class XlaExecutor:
         oracle = compile_stream(stream, isa_of(stream, self._isas))
         self._oracles[step.name] = oracle
         return oracle
+
+
+def _make_known(compiled: CompiledModel) -> None:
+    """The ISA of a target from another package is known once that target is."""
+    from oracle import taidl
+
+    if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
+        from tvm_backend.uma import registry
+
+        _ = registry.get(compiled.target).accelerator
 
 
 def isa_of(stream: "Stream", cache: "dict[Any, Isa]") -> "Isa":

@@ -17,14 +17,30 @@ from oracle.taidl import ast
 from oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
 from oracle.taidl.parser import parse
 
-__all__ = ["Instruction", "Isa", "Register", "available", "check", "instantiate", "load", "parse"]
+__all__ = ["Instruction", "Isa", "Register", "available", "check", "instantiate", "load", "parse", "register"]
 
 _ISAS = Path(__file__).parent.parent / "isas"
+_registered: dict[str, Path] = {}
 
 
 def available() -> list[str]:
-    """The names of the ISAs that come with the package."""
-    return sorted(p.stem for p in _ISAS.glob("*.taidl"))
+    """The names of the ISAs that come with the package, and of those registered."""
+    return sorted({*_registered, *(p.stem for p in _ISAS.glob("*.taidl"))})
+
+
+def register(path: str | Path) -> str:
+    """Make the ISA in a ``.taidl`` file known under its own name, which is given back.
+
+    TaidlError for a description that does not parse or check, or whose name another file has.
+    """
+    path = Path(path).resolve()
+    stat = _find(path).stat()
+    name = _read(str(path), stat.st_mtime_ns, stat.st_size)[0].name
+    taken = _registered.get(name, _ISAS / f"{name}.taidl")
+    if taken != path and taken.is_file():
+        raise TaidlError(f"{path}: the name {name!r} is taken by {taken}")
+    _registered[name] = path
+    return name
 
 
 def load(name_or_path: str | Path, **parameters: int) -> Isa:
@@ -44,7 +60,7 @@ def _find(name_or_path: str | Path) -> Path:
     if path.suffix != ".taidl":
         if str(name_or_path) not in available():
             raise TaidlError(f"there is no ISA {str(name_or_path)!r}{suggest(str(name_or_path), available())}")
-        path = _ISAS / f"{name_or_path}.taidl"
+        path = _registered.get(str(name_or_path), _ISAS / f"{name_or_path}.taidl")
     if not path.is_file():
         raise TaidlError(f"there is no file {path}")
     return path

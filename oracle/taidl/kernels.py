@@ -162,13 +162,23 @@ def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, co
 
 
 def _matmul(left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "f" or left.shape[-2] * left.shape[-1] * right.shape[-1] < _LARGE_DOT:
+    if dtype.kind not in "iu":
+        return _ordered(left.astype(dtype), right.astype(dtype))
+    if left.shape[-2] * left.shape[-1] * right.shape[-1] < _LARGE_DOT:
         return left.astype(dtype) @ right.astype(dtype)
     bound = float(_magnitude(left)) * float(_magnitude(right)) * left.shape[-1]
     if bound >= 2.0**53:
         return left.astype(dtype) @ right.astype(dtype)
     # every partial sum is an integer below 2**53, so float64 holds it exactly in any order
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64).astype(dtype)
+
+
+def _ordered(left: Any, right: Any) -> Any:
+    """In the order of the contracted axis, each product and each sum rounded: what every fast path must give."""
+    total = left[..., :1] * right[..., :1, :]
+    for i in range(1, left.shape[-1]):
+        total = total + left[..., i:i + 1] * right[..., i:i + 1, :]
+    return total
 
 
 def _magnitude(x: Any) -> int:

@@ -33,7 +33,7 @@ from oracle.xla.expr import (
     width,
 )
 from oracle.xla.match import Unraisable
-from oracle.xla.ops import bitcast, elementwise, jax_dtype
+from oracle.xla.ops import bitcast, elementwise, jax_dtype, uncontracted
 from oracle.xla.views import Spread, extent, grid, overlapping, view
 
 UNROLL = 64
@@ -50,6 +50,9 @@ class Lowering:
     arguments: Mapping[str, Any]
     operations: list[str] = field(default_factory=list)
     """What heavy operations were made, for the report."""
+
+    reassociate: bool = False
+    """Whether floating-point sums may be added up in any order."""
 
     _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
 
@@ -241,7 +244,10 @@ class Lowering:
             sides.reverse()
             alone.reverse()
             a, b = b, a
-        summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
+        if e.dtype == "f32":  # the order of the sum matters
+            summed = tuple(n for n, _ in e.variables if n in both)
+        else:
+            summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
         lost = bound - both
         if lost:  # a variable of one value on both sides, or substituted away
             return self._plain_sum(e, ranges)
@@ -264,9 +270,25 @@ class Lowering:
         lead = tuple(range(d))
         times = f"{math.prod(sizes[0])} x " if batch else ""
         self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
+        if dtype == "f32" and not self.reassociate:
+            return _ordered(left.astype("float32"), right.astype("float32"))
         return lax.dot_general(
             left, right, (((d + 1,), (d,)), (lead, lead)), precision=lax.Precision.HIGHEST,
             preferred_element_type=jax_dtype(dtype))
+
+
+def _ordered(left: Any, right: Any) -> Any:
+    """[..., m, k] x [..., k, n] in f32, added up in the order of k, each product and each sum rounded."""
+    from jax import lax
+
+    def product(i: Any) -> Any:
+        a = lax.dynamic_slice_in_dim(left, i, 1, -1)
+        return a * lax.dynamic_slice_in_dim(right, i, 1, -2)
+
+    def body(i: Any, total: Any) -> Any:
+        return uncontracted(total) + uncontracted(product(i))
+
+    return lax.fori_loop(1, left.shape[-1], body, product(0))
 
 
 def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:

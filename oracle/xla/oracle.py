@@ -84,7 +84,7 @@ class Program:
         named = {t.name: a for t, a in zip(self.stream.arguments, arguments, strict=True)}
         if self.raised is None:
             return LoopRunner.of(self.stream).run(named)
-        lowering = Lowering(named)
+        lowering = Lowering(named, reassociate=self.reassociate)
         made, operations = [], []
         for r in self.raised:
             before = len(lowering.operations)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GROUP = "archloom.targets"
 BUILT_IN = {
+    "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mapper.accelerator import Accelerator
@@ -29,7 +30,8 @@ Options = Mapping[str, Any]
 class GemmKit:
     """An accelerator of matrix products.
 
-    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description, whose parameters
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of
+    one: that of another package), whose parameters
     ``isa_parameters`` reads off the graph. ``emit``: product, mapping, parameters → instructions. ``tiling``: shape,
     hardware, options → the tiles to choose from. ``macs_per_cycle``: the peak of a graph, for utilization.
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
@@ -40,7 +42,7 @@ class GemmKit:
     name: str
     description: str
     options: tuple[Option, ...]
-    isa: str
+    isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     emit: EmitGemm = field(repr=False)
@@ -52,10 +54,21 @@ class GemmKit:
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
 
     @cached_property
+    def isa_name(self) -> str:
+        """Name of the ISA; a description of another package is made known under it."""
+        if isinstance(self.isa, str):
+            return self.isa
+        from oracle import taidl
+
+        return taidl.register(self.isa)
+
+    @cached_property
     def accelerator(self) -> Accelerator:
         """The accelerator as the mapper sees it."""
+        isa = self.isa_name
+
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(self.isa, tuple(parameters.items()), self.emit, self.workspace_bytes)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes)
 
         def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
             from uma_targets.kit.space import Shape, space_of
@@ -64,7 +77,7 @@ class GemmKit:
             return space_of(workload, shape, self.tiling(shape, hardware, options), hardware, peak)
 
         made = Accelerator(
-            self.name, self.description, self.options, self.isa, self.graph, self.isa_parameters, emitter, space,
+            self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
             self.macs_per_cycle,
         )
         return made

@@ -1,0 +1,191 @@
+"""Gamma of the ACADL paper (section 4.3, figure 6) as an architecture graph: complexes of three templates each.
+
+A complex has a *load/store unit*, which moves tiles between the DRAM and its registers, its scratchpad or its
+accumulators; a *compute unit* with vector registers of 8 x 16 bits, accumulators of 8 x 32 bits, ``matMulFu`` (products
+of tiles, with activation), ``matAddFu`` (sums, pooling) and an access unit to scratchpads; and a *scratchpad*, which
+the compute units of the complexes before and after it reach as well. One fetch unit issues to all units out of order.
+
+What the paper leaves open, and is assumed here: one row of a product a cycle; sums of 32 bits (see ``gamma.taidl``); a
+port of the scratchpad moves a row (128 bits) a cycle; the DRAM serves each load/store unit over a bus of ``bus_bytes``.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    FunctionalUnit,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.objects import UnitLatency
+from oracle.errors import TargetError
+
+LANES = 8
+"""Rows and columns of a tile; elements of a vector register."""
+MACS_PER_CYCLE = LANES * LANES
+"""Of one complex: a row of a product, 8 x 8 multiplications."""
+
+TRANSFERS = frozenset({"load8", "load16", "store8", "store16", "fetch8", "fetch16", "put16", "bias"})
+
+
+class Fetch(Template):
+    """Fetches ``width`` instructions at a time and issues them out of order."""
+
+    def __init__(self, name: str, entries: int, width: int) -> None:
+        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = SRAM("memory", data_width=128, port_width=width, address_ranges=[(0, 1 << 32)])
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.memory, self.unit, READ_DATA)
+
+
+class Station(Template):
+    """A queue and an execute stage with one unit."""
+
+    def __init__(self, name: str, fetch: Fetch, queue: int, unit: FunctionalUnit) -> None:
+        self.queue = PipelineStage("queue", latency=1, depth=queue)
+        self.stage = ExecuteStage("stage", latency=1)
+        ACADLEdge(fetch.stage, self.queue, FORWARD)
+        ACADLEdge(self.queue, self.stage, FORWARD)
+        ACADLEdge(self.stage, unit, CONTAINS)
+
+
+def _connect(unit: FunctionalUnit, *places: RegisterFile | SRAM | DRAM) -> None:
+    """Let a unit read and write."""
+    for place in places:
+        ACADLEdge(place, unit, READ_DATA)
+        ACADLEdge(unit, place, WRITE_DATA)
+
+
+class Scratchpad(Template):
+    """Rows of 8 x 16 bits, of which each port moves one a cycle."""
+
+    def __init__(self, name: str, first_row: int, rows: int, neighbours: int) -> None:
+        # the load/store unit of its complex, and the compute units that it is shared by
+        self.sram = SRAM(
+            "sram", data_width=16 * LANES, max_concurrent_requests=2, read_write_ports=2 + neighbours,
+            address_ranges=[(first_row, first_row + rows)],
+        )
+
+
+class Compute(Template):
+    """Vector registers, accumulators, the units for products and sums, and the access unit to the scratchpads."""
+
+    def __init__(self, name: str, fetch: Fetch, queue: int, registers: int, accumulators: int, depth: int) -> None:
+        self.vectors = RegisterFile(
+            "vectors", data_width=16 * LANES, registers={f"v{i}": 0 for i in range(registers)})
+        self.sums = RegisterFile(
+            "sums", data_width=32 * LANES, registers={f"s{i}": 0 for i in range(accumulators * LANES)})
+        # rows follow one another through a pipeline of so many stages
+        latency: UnitLatency = {m: f"rows + {depth}" for m in ("gemm", "matmul")}
+        self.matmul = FunctionalUnit(
+            "matMulFu", to_process={"gemm", "matmul"}, latency=latency, interval="rows", in_flight=1 + depth)
+        self.matadd = FunctionalUnit("matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows")
+        self.access = MemoryAccessUnit("spFu", to_process={"read", "write"}, latency=0)
+        for label, unit in (("mul", self.matmul), ("add", self.matadd), ("sp", self.access)):
+            Station(label, fetch, queue, unit)
+        for unit in (self.matmul, self.matadd):
+            _connect(unit, self.vectors, self.sums)
+        _connect(self.access, self.vectors)
+
+
+class LoadStore(Template):
+    """The unit between the DRAM and a complex."""
+
+    def __init__(self, name: str, fetch: Fetch, queue: int) -> None:
+        self.unit = MemoryAccessUnit("unit", to_process=TRANSFERS, latency=1, interval=1, in_flight=4)
+        Station("station", fetch, queue, self.unit)
+
+
+def gamma(
+    *,
+    complexes: int = 2,
+    registers: int = 96,
+    accumulators: int = 8,
+    scratchpad_kib: int = 16,
+    matmul_stages: int = 4,
+    bus_bytes: int = 16,
+    dram_cycles: int = 50,
+    queue: int = 8,
+    issue_entries: int = 64,
+    fetch_width: int = 8,
+    dram_gib: int = 4,
+    clock_hz: float = 1e9,
+) -> ArchitectureGraph:
+    """Gamma with ``complexes`` complexes in a row; sizes are those of one complex.
+
+    Raises TargetError that lists every option out of range.
+    """
+    _check_options(locals())
+    rows = (scratchpad_kib << 10) // (2 * LANES)
+
+    @generate
+    def build() -> None:
+        dram = DRAM(
+            "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=4 * complexes,
+            read_write_ports=complexes, read_latency=dram_cycles, write_latency=dram_cycles,
+            address_ranges=[(0, dram_gib << 30)],
+        )
+        fetch = Fetch("fetch", issue_entries, fetch_width)
+        pads, computes = [], []
+        for c in range(complexes):
+            neighbours = (c > 0) + (c + 1 < complexes)
+            pads.append(Scratchpad(f"scratchpad[{c}]", c * rows, rows, neighbours))
+            computes.append(Compute(f"compute[{c}]", fetch, queue, registers, accumulators, matmul_stages))
+            transfer = LoadStore(f"loadstore[{c}]", fetch, queue)
+            _connect(transfer.unit, dram, pads[c].sram, computes[c].vectors)
+            ACADLEdge(transfer.unit, computes[c].sums, WRITE_DATA)
+        for c, compute in enumerate(computes):
+            _connect(compute.access, *(pad.sram for pad in pads[max(0, c - 1):c + 2]))
+        architecture(
+            "gamma", clock_hz=clock_hz,
+            parameters={"complexes": complexes, "registers": registers, "accumulators": accumulators},
+            buffers={
+                "hbm": dram, "sp": [pad.sram for pad in pads], "vr": [c.vectors for c in computes],
+                "acc": [c.sums for c in computes],
+            },
+        )
+
+    return create_ag(build())
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """All parameters of ``gamma.taidl``."""
+    first = graph.buffers["sp"][0]
+    return {**graph.parameters, "scratchpad_rows": (first.stop or 0) - first.start}
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "complexes": (1, 64), "registers": (32, 1024), "accumulators": (1, 64), "scratchpad_kib": (1, 1024),
+    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "queue": (1, 1024),
+    "issue_entries": (8, 4096), "fetch_width": (1, 64), "dram_gib": (1, 1 << 20),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def _check_options(options: dict[str, object]) -> None:
+    problems = []
+    for name, (low, high) in RANGES.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    entries, width = options["issue_entries"], options["fetch_width"]
+    if isinstance(entries, int) and isinstance(width, int) and entries < width:
+        problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
+    if problems:
+        raise TargetError("gamma: " + "; ".join(problems))

@@ -1,0 +1,244 @@
+"""GEMM on all complexes of Gamma at once.
+
+Tiles of C along one dimension (the outermost of the mapping's order) are spread over the complexes. The operand that this
+dimension indexes is private: each complex loads its blocks of 8 x 8 from memory into registers. The other operand is
+the same for all: of each pair of neighbours the first one fetches a panel of it into its scratchpad, and both read their
+blocks from there. Registers and panels are double-buffered; instructions of the complexes are interleaved.
+
+A complex holds the sums of its tile of C in accumulators, block (i, j) in number ``i * blocks of n + j``. They start
+from the bias or 0; the last step along k is the fused product, which requantizes into registers to be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from mapper.mapping import Mapping as TileMapping
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Instr, Node
+from uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces
+
+LANES = 8
+LOWEST, HIGHEST = -128, 127
+"""Range of the results."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a tile needs of one complex."""
+
+    registers: int
+    accumulators: int
+    scratchpad_rows: int
+
+    @staticmethod
+    def of(m: int, n: int, k: int, spread: str) -> "Demand":
+        """Two sets of registers for the blocks of A and B and one for results; two panels."""
+        blocks_m, blocks_n = ceil_div(m, LANES), ceil_div(n, LANES)
+        panel = blocks_n * k if spread == "m" else m * ceil_div(k, LANES)
+        return Demand((2 * (blocks_m + blocks_n) + 1) * LANES, blocks_m * blocks_n, 2 * panel)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block along one dimension: its number in the tile, and its first element and size there."""
+
+    number: int
+    first: int
+    size: int
+
+
+def blocks(size: int) -> list[Block]:
+    """``size`` elements in blocks of 8."""
+    return [Block(i, i * LANES, min(LANES, size - i * LANES)) for i in range(ceil_div(size, LANES))]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A complex's tile of C: first row and column, and sizes."""
+
+    complex: int
+    m0: Affine
+    n0: Affine
+    m: int
+    n: int
+
+    @property
+    def leader(self) -> int:
+        """The complex whose scratchpad holds the panel that this one reads."""
+        return self.complex - self.complex % 2
+
+
+def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """The instructions of one product."""
+    return Emission(gemm, mapping, parameters).body()
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Writes the instructions of one product."""
+
+    gemm: Gemm
+    mapping: TileMapping
+    parameters: Mapping[str, int]
+
+    @property
+    def spread(self) -> str:
+        """The dimension whose tiles go to different complexes."""
+        return self.mapping.order[0]
+
+    @cached_property
+    def k_tiles(self) -> int:
+        return ceil_div(self.gemm.k, self.mapping.size("k"))
+
+    @cached_property
+    def inner_tiles(self) -> int:
+        d = "n" if self.spread == "m" else "m"
+        return ceil_div(self._extent(d), self.mapping.size(d))
+
+    def body(self) -> Nodes:
+        """Loops over groups of tiles along the spread dimension, tiles along the other, and tiles along k."""
+        self._check()
+        tile, other = self.mapping.size(self.spread), "n" if self.spread == "m" else "m"
+        groups = pieces(self._extent(self.spread), tile * self.parameters["complexes"])
+        inner = pieces(self._extent(other), self.mapping.size(other))
+        return each("g", groups, lambda g, group: each(
+            "t", inner, lambda t, run: self._tile(g, group, t, run)))
+
+    def _check(self) -> None:
+        sizes = (self.mapping.size(d) for d in "mnk")
+        need = Demand.of(*sizes, self.spread)
+        for name in ("registers", "accumulators", "scratchpad_rows"):
+            if getattr(need, name) > self.parameters[name]:
+                raise MappingError(
+                    f"{self.mapping}: needs {getattr(need, name)} {name.replace('_', ' ')} of a complex, which has "
+                    f"{self.parameters[name]}")
+
+    def _extent(self, d: str) -> int:
+        return {"m": self.gemm.m, "n": self.gemm.n, "k": self.gemm.k}[d]
+
+    def _tile(self, g: Affine, group: Piece, t: Affine, run: Piece) -> Nodes:
+        """Tiles of C, one for each complex."""
+        shares = self._shares(g, group, t, run)
+        number = (g * self.inner_tiles + t) * self.k_tiles
+        nodes: Nodes = [node for share in shares for node in self._start(share)]
+        nodes += each("kt", pieces(self.gemm.k, self.mapping.size("k"), peel_last=True),
+                      lambda kt, part: self._panel(shares, number + kt, kt, part))
+        return nodes
+
+    def _shares(self, g: Affine, group: Piece, t: Affine, run: Piece) -> list[Share]:
+        tile, count = self.mapping.size(self.spread), self.parameters["complexes"]
+        shares = []
+        for c in range(ceil_div(group.size, tile)):
+            mine, size = (g * count + c) * tile, min(tile, group.size - c * tile)
+            if self.spread == "m":
+                shares.append(Share(c, mine, t * self.mapping.size("n"), size, run.size))
+            else:
+                shares.append(Share(c, t * self.mapping.size("m"), mine, run.size, size))
+        return shares
+
+    def _start(self, share: Share) -> Iterator[Node]:
+        """Sums from the bias or from 0."""
+        for i in blocks(share.m):
+            for j in blocks(share.n):
+                sizes = {"rows": i.size, "cols": j.size}
+                if self.gemm.bias is None:
+                    yield Instr.make("clear", acc=self._sum(share, i, j), **sizes)
+                else:
+                    address = self.gemm.bias_at(share.n0 + j.first)
+                    yield Instr.make("bias", dram=address, acc=self._sum(share, i, j), **sizes)
+
+    def _panel(self, shares: list[Share], number: Affine, kt: Affine, part: Piece) -> Nodes:
+        """All steps along a tile of k: the shared panel into scratchpads, then blocks."""
+        k0 = kt * self.mapping.size("k")
+        nodes: Nodes = [node for share in shares if share.leader == share.complex
+                        for node in self._fetch(share, number, k0, part.size)]
+        steps = ceil_div(self.mapping.size("k"), LANES)
+        nodes += each("kb", pieces(part.size, LANES, peel_last=part.is_last), lambda kb, step: self._step(
+            shares, number, k0, kb, number * steps + kb, part, step))
+        return nodes
+
+    def _fetch(self, share: Share, number: Affine, k0: Affine, depth: int) -> Iterator[Node]:
+        """A panel of the shared operand: of B a column of blocks after the other, of A too, by blocks of k."""
+        for part in blocks(share.n if self.spread == "m" else depth):
+            if self.spread == "m":
+                address, rows, stride = self.gemm.b_at(k0, share.n0 + part.first), depth, self.gemm.strides[1]
+            else:
+                address, rows, stride = self.gemm.a_at(share.m0, k0 + part.first), share.m, self.gemm.strides[0]
+            yield Instr.make("fetch8", dram=address, sp=self._pad(share, number) + part.number * rows, rows=rows,
+                             cols=part.size, stride=stride)
+
+    def _step(
+        self, shares: list[Share], number: Affine, k0: Affine, kb: Affine, count: Affine, part: Piece, step: Piece
+    ) -> Nodes:
+        """Blocks of 8 along k: operands of all complexes, then their products."""
+        last = part.is_last and step.is_last
+        nodes: Nodes = []
+        for share in shares:
+            nodes += self._operands(share, number, k0, kb, count, part.size, step.size)
+        for share in shares:
+            for i in blocks(share.m):
+                for j in blocks(share.n):
+                    nodes += self._product(share, i, j, count, step.size, last)
+        return nodes
+
+    def _operands(
+        self, share: Share, number: Affine, k0: Affine, kb: Affine, count: Affine, depth: int, size: int
+    ) -> Iterator[Node]:
+        k = k0 + kb * LANES
+        pad = self._pad(share, number)
+        for i in blocks(share.m):
+            where = {"vd": self._a(share, i, count), "rows": i.size, "cols": size}
+            if self.spread == "m":
+                address = self.gemm.a_at(share.m0 + i.first, k)
+                yield Instr.make("load8", dram=address, **where, stride=self.gemm.strides[0])
+            else:
+                yield Instr.make("read", sp=pad + kb * share.m + i.first, **where)
+        for j in blocks(share.n):
+            where = {"vd": self._b(share, j, count), "rows": size, "cols": j.size}
+            if self.spread == "m":
+                yield Instr.make("read", sp=pad + j.number * depth + kb * LANES, **where)
+            else:
+                address = self.gemm.b_at(k, share.n0 + j.first)
+                yield Instr.make("load8", dram=address, **where, stride=self.gemm.strides[1])
+
+    def _product(self, share: Share, i: Block, j: Block, count: Affine, depth: int, last: bool) -> Iterator[Node]:
+        operands = {"va": self._a(share, i, count), "vb": self._b(share, j, count), "acc": self._sum(share, i, j)}
+        sizes = {"rows": i.size, "cols": j.size}
+        if not last:
+            yield Instr.make("matmul", **operands, **sizes, depth=depth)
+            return
+        result = self._registers(share) + self.parameters["registers"] - LANES
+        low = 0 if self.gemm.relu else LOWEST
+        yield Instr.make("gemm", **operands, vd=result, **sizes, depth=depth, scale=self.gemm.scale_bits, low=low,
+                         high=HIGHEST)
+        address = self.gemm.c_at(share.m0 + i.first, share.n0 + j.first)
+        yield Instr.make("store8", dram=address, vs=result, **sizes, stride=self.gemm.strides[2])
+
+    # places -----------------------------------------------------------------------------------------------------------
+
+    def _registers(self, share: Share) -> int:
+        return share.complex * self.parameters["registers"]
+
+    def _set(self, share: Share, count: Affine) -> Affine:
+        """First register of the set of step number ``count``."""
+        size = (ceil_div(self.mapping.size("m"), LANES) + ceil_div(self.mapping.size("n"), LANES)) * LANES
+        return (count % 2) * size + self._registers(share)
+
+    def _a(self, share: Share, i: Block, count: Affine) -> Affine:
+        return self._set(share, count) + i.first
+
+    def _b(self, share: Share, j: Block, count: Affine) -> Affine:
+        return self._set(share, count) + ceil_div(self.mapping.size("m"), LANES) * LANES + j.first
+
+    def _sum(self, share: Share, i: Block, j: Block) -> int:
+        width = ceil_div(self.mapping.size("n"), LANES)
+        return share.complex * self.parameters["accumulators"] + i.number * width + j.number
+
+    def _pad(self, share: Share, number: Affine) -> Affine:
+        """First row of panel ``number`` in the leader's scratchpad."""
+        rows = self.parameters["scratchpad_rows"]
+        return (number % 2) * (rows // 2) + share.leader * rows

@@ -1,0 +1,109 @@
+"""The UMA target ``gamma``: GEMM with fused activation on all complexes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
+from mapper.options import Option
+from uma_targets.gamma.emit import emit
+from uma_targets.kit import GemmKit, KitTarget, Tiling, ceil_div, divided
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+    from mapper.space import Columns
+    from uma_targets.kit import Shape
+
+_DEFAULTS = {name: p.default for name, p in inspect.signature(gamma).parameters.items()}
+ORDERS = (("m", "n", "k"), ("n", "m", "k"))
+MOST_BLOCKS = 4
+"""Blocks of a tile along m and n that are tried."""
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
+OPTIONS = (
+    _size("complexes", "load/store unit, compute unit and scratchpad, each so many times"),
+    Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n")),
+    _size("registers", "vector registers of a complex, 8 x 16 bits each"),
+    _size("accumulators", "tiles of 8 x 8 sums of 32 bits in a complex"),
+    _size("scratchpad_kib", "scratchpad of a complex", "KiB"),
+    _size("matmul_stages", "pipeline of the product unit", "cycles"),
+    _size("bus_bytes", "width of a load/store unit's bus to the DRAM", "bytes"),
+    _size("dram_cycles", "from request to first data", "cycles"),
+    _size("queue", "instructions that wait before each unit"),
+    _size("issue_entries", "instructions that wait for issue"),
+    _size("fetch_width", "instructions fetched at a time"),
+    _size("dram_gib", "DRAM", "GiB"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+)
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    structure = {k: v for k, v in options.items() if k not in ("spread", "clock_mhz")}
+    return gamma(clock_hz=options["clock_mhz"] * 1e6, **structure)
+
+
+def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    """Tiles of a few blocks, panels of k as long as two fit a scratchpad."""
+    rows = hardware.memory("sp").rows // options["complexes"]
+    sizes = {d: divided(e, LANES, MOST_BLOCKS * LANES) for d, e in (("m", shape.m), ("n", shape.n))}
+    orders = ORDERS if options["spread"] == "auto" else tuple(o for o in ORDERS if o[0] == options["spread"])
+
+    def panel(c: "Columns") -> np.ndarray:
+        by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
+        return np.where(by_n, c["m"] * ceil_div(c["k"], LANES), ceil_div(c["n"], LANES) * c["k"]) * 2  # type: ignore[operator]
+
+    return Tiling(
+        {**sizes, "k": divided(shape.k, LANES, max(LANES, rows // 2 // LANES * LANES), limit=4)}, orders,
+        demand={
+            "registers": lambda c: 2 * (c["m"] + c["n"]) + LANES,
+            "accumulators": lambda c: (c["m"] // LANES) * (c["n"] // LANES),
+            "scratchpad": panel,
+        },
+        room={"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows},
+        cycles=lambda s, c: _cycles(s, c, options, orders),
+        help="more registers, accumulators or scratchpad_kib",
+    )
+
+
+def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]) -> np.ndarray:
+    """In a step, a complex multiplies its blocks while it loads the next ones and half of the shared panel."""
+    by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
+    counts = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}
+    spread, other = np.where(by_n, counts["n"], counts["m"]), np.where(by_n, counts["m"], counts["n"])
+    private, shared = np.where(by_n, c["n"], c["m"]), np.where(by_n, c["m"], c["n"])
+    tiles = ceil_div(spread, options["complexes"]) * other
+    steps = ceil_div(shape.k, LANES)
+    compute = c["m"] * c["n"] / LANES
+    step = np.maximum(compute, np.maximum(private + shared, shared))
+    result: np.ndarray = shape.batch * tiles * (steps * step + options["dram_cycles"] + c["m"] * c["n"] / LANES)
+    return result
+
+
+GAMMA = GemmKit(
+    name="gamma",
+    description="fused 8 x 8 tensor operations on 16-bit integers in complexes that share scratchpads (ACADL paper)",
+    options=OPTIONS,
+    isa="gamma",
+    graph=_graph,
+    isa_parameters=isa_parameters,
+    emit=emit,
+    tiling=_tiling,
+    macs_per_cycle=lambda graph: MACS_PER_CYCLE * graph.parameters["complexes"],
+)
+
+
+class Gamma(KitTarget):
+    """Gamma: fused tensor operations on 16-bit integers."""
+
+    kit = GAMMA
