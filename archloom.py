@@ -90,7 +90,7 @@ def compile(
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
     from tvm_backend.executable import build
 
-    return build(_loaded(model, load_options), target, _options(options))
+    return build(_loaded(model, load_options, target), target, _options(options))
 
 
 def load_compiled(path: "str | Path") -> "CompiledNetwork":
@@ -121,7 +121,7 @@ def check(
     """
     from tvm_backend.check import check as check_model
 
-    return check_model(_loaded(model, load_options), target, _options(options), inputs=inputs, labels=labels,
+    return check_model(_loaded(model, load_options, target), target, _options(options), inputs=inputs, labels=labels,
                        reference=reference)
 
 
@@ -131,7 +131,7 @@ def _options(options: Options | None) -> dict[str, object]:
     return dict(options or {})
 
 
-def _loaded(model: Any, load_options: Mapping[str, Any]) -> Any:
+def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
     from tvm_backend.frontends import loaded
 
-    return loaded(model, load_options)
+    return loaded(model, load_options, target)

@@ -92,7 +92,7 @@ class Compute(Template):
         self.sums = RegisterFile(
             "sums", data_width=32 * LANES, registers={f"s{i}": 0 for i in range(accumulators * LANES)})
         # rows follow one another through a pipeline of so many stages
-        latency: UnitLatency = {m: f"rows + {depth}" for m in ("gemm", "matmul")}
+        latency: UnitLatency = dict.fromkeys(("gemm", "matmul"), f"rows + {depth}")
         self.matmul = FunctionalUnit(
             "matMulFu", to_process={"gemm", "matmul"}, latency=latency, interval="rows", in_flight=1 + depth)
         self.matadd = FunctionalUnit("matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph, MemoryInterface
+    from acadl_models.acadl import ArchitectureGraph
     from acadl_models.acadl.objects import FunctionalUnit
 
 
@@ -119,9 +119,11 @@ class Hardware:
 
 
 def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
+    from acadl_models.acadl import MemoryInterface
+
     found = []
     for buffer, banks in graph.buffers.items():
-        places: list[MemoryInterface] = [graph[b.storage] for b in banks if b.stop is not None]  # type: ignore[misc]
+        places = [p for b in banks if isinstance(p := graph[b.storage], MemoryInterface)]  # not register files
         if not places:
             continue
         first = places[0]

@@ -29,7 +29,7 @@ def estimate(model: Any, target: str, options: Options, **load_options: Any) -> 
         if load_options:
             raise InputError(f"{', '.join(sorted(load_options))}: not taken with an operator as text")
         return estimate_operator(operator, target, options)
-    return estimate_model(frontends.loaded(model, load_options), target, options)
+    return estimate_model(frontends.loaded(model, load_options, target), target, options)
 
 
 @paused()
@@ -65,12 +65,16 @@ def estimate_file(
 
 
 def estimate_operator(operator: operators.Operator, target: str, options: Options) -> Report:
-    """Map and time one operator; TVM is not needed."""
+    """Map and time one operator; TVM is not needed where it is one of int8."""
     from tvm_backend.compile import plan_steps, resolve_options
     from tvm_backend.report.build import build
     from tvm_backend.uma import registry
 
     backend = registry.get(target)
+    if backend.numbers != "int8":
+        from tvm_backend import frontends
+
+        return estimate_model(frontends.loaded(str(operator), {}, target), target, options)
     resolved = resolve_options(backend, options)
     partition = _partition(operator, target, resolved)
     return build(partition, plan_steps(partition, backend), backend)

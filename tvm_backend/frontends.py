@@ -14,27 +14,29 @@ if TYPE_CHECKING:
     import onnx
 
     from tvm_backend.compat import IRModule
+    from tvm_backend.uma.match import Numbers
 
 Shapes = Mapping[str, Sequence[int]]
 
 
 def load(
     source: Any, *, input_shapes: Shapes | None = None, example_inputs: Sequence[Any] | None = None,
-    name: str | None = None,
+    name: str | None = None, numbers: Numbers = "int8",
 ) -> Model:
     """Import a network.
 
     ``source`` is the path of an ONNX file, one operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
     ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors),
     a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
-    inputs of dynamic shape a static one. Raises :class:`~oracle.errors.ModelError` with the file and the node.
+    inputs of dynamic shape a static one; ``numbers`` says what an operator as text becomes a network of. Raises
+    :class:`~oracle.errors.ModelError` with the file and the node.
     """
     if (operator := operators.spelled(source)) is not None:
         from tvm_backend.operator_network import onnx_model
 
         if input_shapes or example_inputs is not None:
             raise InputError(f"{source}: input_shapes and example_inputs are not taken with an operator as text")
-        return load(onnx_model(operator), name=name or str(operator))
+        return load(onnx_model(operator, numbers=numbers), name=name or str(operator))
     if isinstance(source, str | Path):
         from tvm_backend.onnx_files import read_onnx
 
@@ -63,10 +65,15 @@ def load(
     )
 
 
-def loaded(model: Any, load_options: Mapping[str, Any]) -> Model:
-    """``model`` if it is a :class:`Model` already (which takes no options any more), else :func:`load` of it."""
+def loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Model:
+    """``model`` if it is a :class:`Model` already (which takes no options any more), else :func:`load` of it.
+
+    An operator as text becomes a network of what ``target`` computes with.
+    """
     if not isinstance(model, Model):
-        return load(model, **load_options)
+        from tvm_backend.uma import registry
+
+        return load(model, **load_options, numbers=registry.get(target).numbers)
     if load_options:
         raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
     return model

@@ -76,7 +76,9 @@ def _step(
                 "which is a constant; put it among the constants"
             )
         inputs.append((argument, arguments[position[variable]]))
-    name = _numbered(op.name, taken)
+    # an operator alone has no other name than that of its result
+    alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
+    name = _numbered(binding.var.name if alone else op.name, taken)
     value = Value(
         _unique(name if UNNAMED.fullmatch(binding.var.name) else binding.var.name, values),
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,

@@ -1,4 +1,4 @@
-"""QDQ ONNX networks of one operator."""
+"""ONNX networks of one operator: in QDQ form, or in float32."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tvm_backend.operators import DEVIATION, Operator, scales
+from tvm_backend.uma.match import Numbers
 
 OPSET = 17
 IR_VERSION = 9
 
 
 class _Network:
-    """Nodes and initializers under way."""
+    """Nodes and initializers under way; with float ``numbers``, nothing is quantized."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Numbers) -> None:
+        self.floats = numbers == "float32"
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 
@@ -33,20 +35,25 @@ class _Network:
 
     def quantized(self, x: str, scale: float) -> str:
         """``x`` through QuantizeLinear and DequantizeLinear."""
+        if self.floats:
+            return x
         parameters = self.scale(x, scale, np.int8)
         q = self.node("QuantizeLinear", [x, *parameters], f"{x}.q")
         return self.node("DequantizeLinear", [q, *parameters], f"{x}.dq")
 
     def dequantized(self, name: str, value: np.ndarray, scale: float) -> str:
+        if self.floats:
+            return self.constant(name, value.astype(np.float32) * np.float32(scale))
         constant = self.constant(f"{name}.int", value)
         return self.node("DequantizeLinear", [constant, *self.scale(name, scale, value.dtype.type)], name)
 
 
-def onnx_model(op: Operator, seed: int = 0) -> onnx.ModelProto:
-    """A QDQ network of this one operator: float inputs ``A`` (and ``B`` for ``add``), float output ``Y``."""
+def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.ModelProto:
+    """A network of this one operator, in QDQ form or in float32: float inputs ``A`` (and ``B`` for ``add``), float
+    output ``Y``."""
     scale = scales(op)
     rng = np.random.default_rng(seed)
-    net = _Network()
+    net = _Network(numbers)
     inputs, weight_shape = _shapes(op)
     quantized = [net.quantized(name, scale.x) for name in inputs]
     if weight_shape:

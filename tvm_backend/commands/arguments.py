@@ -99,9 +99,7 @@ def load_model(args: argparse.Namespace) -> "Model":
     from tvm_backend import frontends
 
     if (operator := operator_of(args)) is not None:
-        from tvm_backend.operator_network import onnx_model
-
-        return frontends.load(onnx_model(operator), name=str(operator))
+        return frontends.loaded(str(operator), {}, args.target)
     if args.calibrate is None:
         return frontends.load(args.model, input_shapes=shapes(args.input_shape))
     from tvm_backend.commands.calibration import quantized

@@ -1,9 +1,9 @@
 """GEMM on all complexes of Gamma at once.
 
-Tiles of C along one dimension (the outermost of the mapping's order) are spread over the complexes. The operand that this
-dimension indexes is private: each complex loads its blocks of 8 x 8 from memory into registers. The other operand is
-the same for all: of each pair of neighbours the first one fetches a panel of it into its scratchpad, and both read their
-blocks from there. Registers and panels are double-buffered; instructions of the complexes are interleaved.
+Tiles of C along one dimension (the outermost of the mapping's order) are spread over the complexes. The operand that
+this dimension indexes is private: each complex loads its blocks of 8 x 8 from memory into registers. The other operand
+is the same for all: of each pair of neighbours the first one fetches a panel of it into its scratchpad, and both read
+their blocks from there. Registers and panels are double-buffered; instructions of the complexes are interleaved.
 
 A complex holds the sums of its tile of C in accumulators, block (i, j) in number ``i * blocks of n + j``. They start
 from the bias or 0; the last step along k is the fused product, which requantizes into registers to be stored.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from mapper.mapping import Mapping as TileMapping
 from oracle.affine import Affine
@@ -24,6 +25,8 @@ from uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces
 LANES = 8
 LOWEST, HIGHEST = -128, 127
 """Range of the results."""
+
+Attributes: TypeAlias = dict[str, Affine | int]
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,8 @@ class Emission:
             "t", inner, lambda t, run: self._tile(g, group, t, run)))
 
     def _check(self) -> None:
-        sizes = (self.mapping.size(d) for d in "mnk")
-        need = Demand.of(*sizes, self.spread)
+        m, n, k = (self.mapping.size(d) for d in "mnk")
+        need = Demand.of(m, n, k, self.spread)
         for name in ("registers", "accumulators", "scratchpad_rows"):
             if getattr(need, name) > self.parameters[name]:
                 raise MappingError(
@@ -144,7 +147,7 @@ class Emission:
         """Sums from the bias or from 0."""
         for i in blocks(share.m):
             for j in blocks(share.n):
-                sizes = {"rows": i.size, "cols": j.size}
+                sizes: Attributes = {"rows": i.size, "cols": j.size}
                 if self.gemm.bias is None:
                     yield Instr.make("clear", acc=self._sum(share, i, j), **sizes)
                 else:
@@ -191,7 +194,7 @@ class Emission:
         k = k0 + kb * LANES
         pad = self._pad(share, number)
         for i in blocks(share.m):
-            where = {"vd": self._a(share, i, count), "rows": i.size, "cols": size}
+            where: Attributes = {"vd": self._a(share, i, count), "rows": i.size, "cols": size}
             if self.spread == "m":
                 address = self.gemm.a_at(share.m0 + i.first, k)
                 yield Instr.make("load8", dram=address, **where, stride=self.gemm.strides[0])
@@ -206,8 +209,10 @@ class Emission:
                 yield Instr.make("load8", dram=address, **where, stride=self.gemm.strides[1])
 
     def _product(self, share: Share, i: Block, j: Block, count: Affine, depth: int, last: bool) -> Iterator[Node]:
-        operands = {"va": self._a(share, i, count), "vb": self._b(share, j, count), "acc": self._sum(share, i, j)}
-        sizes = {"rows": i.size, "cols": j.size}
+        operands: Attributes = {
+            "va": self._a(share, i, count), "vb": self._b(share, j, count), "acc": self._sum(share, i, j),
+        }
+        sizes: Attributes = {"rows": i.size, "cols": j.size}
         if not last:
             yield Instr.make("matmul", **operands, **sizes, depth=depth)
             return

@@ -10,8 +10,9 @@ import numpy as np
 
 from acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
 from mapper.options import Option
+from mapper.reuse import ceil_div
 from uma_targets.gamma.emit import emit
-from uma_targets.kit import GemmKit, KitTarget, Tiling, ceil_div, divided
+from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -61,7 +62,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
 
     def panel(c: "Columns") -> np.ndarray:
         by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
-        return np.where(by_n, c["m"] * ceil_div(c["k"], LANES), ceil_div(c["n"], LANES) * c["k"]) * 2  # type: ignore[operator]
+        return np.where(by_n, c["m"] * ceil_div(c["k"], LANES), ceil_div(c["n"], LANES) * c["k"]) * 2
 
     return Tiling(
         {**sizes, "k": divided(shape.k, LANES, max(LANES, rows // 2 // LANES * LANES), limit=4)}, orders,
@@ -76,7 +77,9 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     )
 
 
-def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]) -> np.ndarray:
+def _cycles(
+    shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]
+) -> np.ndarray:
     """In a step, a complex multiplies its blocks while it loads the next ones and half of the shared panel."""
     by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
     counts = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}

@@ -26,13 +26,13 @@ package). With it ``targets``, ``describe``, ``estimate``, ``compile``, ``run`` 
 Numbers. ``numbers="int8"`` (the default): A, B and C lie in HBM as int8, the bias as int32. The ISA adds up exactly
 (32 bits), then stores ``saturate(round_half_even(float32(sum) * scale))``, and with ReLU the maximum of that and 0:
 the factor's bits (:attr:`Gemm.scale_bits`) are an attribute of the storing (or of a configuring) instruction. Then
-results equal onnxruntime's. An accelerator of wider integers widens bytes in its loads. ``numbers="float32"``: all four are
-float32 and the network is taken as it is, without calibration.
+results equal onnxruntime's. An accelerator of wider integers widens bytes in its loads. ``numbers="float32"``: all
+four are float32 and the network is taken as it is, without calibration.
 
 The mapping that the emission gets has ``mapping.size("m" | "n" | "k")`` in elements, ``mapping.order`` (loops over
 tiles, outermost first) and ``mapping.dataflow`` where the tiling offers several. Candidates are ranked by an estimate
-of traffic and multiplications (:func:`~uma_targets.kit.space.traffic_cycles`, or the tiling's own ``cycles``); the first
-are simulated and the fastest is taken and kept, as for every target.
+of traffic and multiplications (:func:`~uma_targets.kit.space.traffic_cycles`, or the tiling's own ``cycles``); the
+first are simulated and the fastest is taken and kept, as for every target.
 
 The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
 """

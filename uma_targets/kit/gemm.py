@@ -93,41 +93,45 @@ class GemmEmitter:
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
-        if workload.kind != "gemm":
-            raise MappingError(f"{workload.name}: expected a gemm, found a {workload.kind}: {self.isa} runs none")
+        batch, m, n, k = sizes_of(workload)
         tensors = (*workload.inputs, workload.output)
         memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
         addresses = {t.name: t.address for t in memory}
         parameters = dict(self.isa_parameters)
         end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
-        body = repeat("batch", batches(workload), lambda b: self.write(
+        body = repeat("batch", batch, lambda b: self.write(
             gemm_of(workload, addresses, end, b), mapping, parameters))
         if self.workspace_bytes is not None:
-            sizes = rows(workload), workload.extent("n"), workload.extent("k")
-            end = align(end + self.workspace_bytes(*sizes, mapping))
+            end = align(end + self.workspace_bytes(m, n, k, mapping))
         return Stream(
             self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
         )
 
 
-def batches(workload: Workload) -> int:
-    """How many separate products ``workload`` is: with one B for all, the batch is rows of A."""
-    return 1 if len(workload.inputs[1].shape) == 2 else workload.extent("b")
+def sizes_of(workload: Workload) -> tuple[int, int, int, int]:
+    """How many products ``workload`` is, and the m, n and k of each; MappingError where it is none.
 
-
-def rows(workload: Workload) -> int:
-    """Rows of A in each of them."""
-    return workload.extent("m") * (workload.extent("b") // batches(workload))
+    With one B for all, a batch is rows of A; so are the pixels of a 1 x 1 convolution.
+    """
+    extent = workload.extent
+    if workload.kind == "gemm":
+        shared = len(workload.inputs[1].shape) == 2
+        batch = 1 if shared else extent("b")
+        return batch, extent("m") * (extent("b") // batch), extent("n"), extent("k")
+    if workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and workload.stride == (1, 1) and not (
+            any(workload.padding) or workload.epilogue.pool):
+        return 1, extent("n") * extent("oh") * extent("ow"), extent("o"), extent("c")
+    raise MappingError(f"{workload.name}: expected a matrix product or a 1x1 convolution, found {workload.kind}")
 
 
 def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, batch: Affine) -> Gemm:
     """Product number ``batch`` of a ``gemm`` workload whose tensors lie at ``addresses``."""
     a, b = workload.inputs[:2]
-    m, n, k = rows(workload), workload.extent("n"), workload.extent("k")
+    _, m, n, k = sizes_of(workload)
     item, out_item = (np.dtype(t.dtype).itemsize for t in (a, workload.output))
     bias = workload.inputs[2] if workload.epilogue.bias else None
     epilogue = workload.epilogue
-    if epilogue.out_dtype not in (a.dtype, "int8") or epilogue.pool is not None:
+    if epilogue.out_dtype not in (a.dtype, "int8"):
         raise MappingError(f"{workload.name}: expected a result of int8 or {a.dtype}, found {epilogue.out_dtype}")
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],

@@ -13,7 +13,7 @@ from mapper.reuse import ceil_div
 from mapper.space import Columns, Space, Table, divisions, product
 from mapper.workload import Workload
 from oracle.errors import MappingError
-from uma_targets.kit.gemm import batches, rows
+from uma_targets.kit.gemm import sizes_of
 
 if TYPE_CHECKING:
     from mapper.hardware import Hardware
@@ -36,12 +36,9 @@ class Shape:
 
     @staticmethod
     def of(workload: Workload) -> "Shape":
-        """The shape of a ``gemm`` workload; MappingError for other kinds."""
-        if workload.kind != "gemm":
-            raise MappingError(f"{workload.name}: a {workload.kind} is no matrix product")
+        """The shape of a workload; MappingError for one that is no matrix product."""
         return Shape(
-            batches(workload), rows(workload), workload.extent("n"), workload.extent("k"),
-            np.dtype(workload.inputs[0].dtype).itemsize, np.dtype(workload.output.dtype).itemsize,
+            *sizes_of(workload), np.dtype(workload.inputs[0].dtype).itemsize, np.dtype(workload.output.dtype).itemsize,
             workload.epilogue.bias,
         )
 

@@ -1,0 +1,219 @@
+"""Every target of matrix products: products and small networks compile, run, and give the reference's numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from lanes import Lanes
+
+import archloom
+from mapper.search import search
+from mapper.workload import Epilogue, Workload, gemm
+from models.onnx_graph import OnnxGraph
+from oracle import interpreter
+from oracle.errors import InputError, MappingError, TaidlError
+from oracle.xla import compile_stream
+from tvm_backend import cli
+from tvm_backend.quantize import quantize
+from tvm_backend.uma import registry
+from uma_targets.kit import KitTarget
+
+BUILT_IN = [name for name in sorted(registry.BUILT_IN) if isinstance(registry.get(name), KitTarget)]
+TARGETS = [*BUILT_IN, "lanes"]
+SHAPES = [(1, 1, 1, 1), (1, 5, 7, 11), (1, 13, 1, 17), (2, 3, 18, 9)]
+"""batch, m, n, k: the smallest, primes, a vector, nothing that is a multiple of a tile."""
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The target of another package, registered for the time of a test."""
+    monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
+    Lanes().register()
+    yield
+
+
+def workload_of(target: str, shape: tuple[int, int, int, int], bias: bool, relu: bool) -> Workload:
+    """A product in the numbers of the target, with one B for each of the batch."""
+    batch, m, n, k = shape
+    kit = backend(target).kit
+    bias, relu = bias and kit.bias, relu and kit.relu
+    if kit.numbers == "float32":
+        return gemm(m, n, k, batch=batch, epilogue=Epilogue(bias, 1.0, relu, "float32"), shared_b=False,
+                    dtype="float32")
+    return gemm(m, n, k, batch=batch, epilogue=Epilogue(bias, 0.0123, relu, "int8"), shared_b=False)
+
+
+def backend(target: str) -> KitTarget:
+    found = registry.get(target)
+    assert isinstance(found, KitTarget)
+    return found
+
+
+def random_inputs(workload: Workload, seed: int) -> dict[str, np.ndarray]:
+    """Full-range bytes, biases in the thousands, or normal floats."""
+    rng = np.random.default_rng(seed)
+    make = {
+        "int8": lambda s: rng.integers(-128, 128, s).astype(np.int8),
+        "int32": lambda s: rng.integers(-5000, 5000, s).astype(np.int32),
+        "float32": lambda s: rng.standard_normal(s).astype(np.float32),
+    }
+    return {t.name: make[t.dtype](t.shape) for t in workload.inputs}
+
+
+def reference(workload: Workload, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """The result by definition; of floats in double precision."""
+    floats = workload.output.dtype == "float32"
+    a, b, *rest = (inputs[t.name].astype(np.float64 if floats else np.int64) for t in workload.inputs)
+    sums = a @ b + (rest[0] if rest else 0)
+    if not floats:
+        scaled = np.rint(sums.astype(np.int32).astype(np.float32) * np.float32(workload.epilogue.scale))
+        sums = scaled.clip(-128, 127).astype(np.int8)
+    return np.maximum(sums, 0) if workload.epilogue.relu else sums
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> None:
+    workload = workload_of(target, shape, bias=shape[2] > 1, relu=shape[0] == 1)
+    accelerator = backend(target).accelerator
+    plan = search(workload, accelerator)
+    assert plan.timing.cycles > 0 and plan.timing.exact
+    inputs = random_inputs(workload, sum(shape))
+    found = interpreter.run(plan.stream, accelerator.isa(), inputs, poison=1)["C"]
+    expected = reference(workload, inputs)
+    if workload.output.dtype == "int8":
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    if shape in SHAPES[1:2] + SHAPES[3:]:
+        oracle = compile_stream(plan.stream, accelerator.isa())
+        np.testing.assert_array_equal(np.asarray(oracle(*inputs.values())[0]), found)
+
+
+def mlp() -> onnx.ModelProto:
+    """13 → 17 → 5 on three rows, with biases and a ReLU, in float32."""
+    rng = np.random.default_rng(0)
+    graph = OnnxGraph("mlp")
+    x = graph.input("x", (3, 13))
+    for number, (rows, columns) in enumerate(((13, 17), (17, 5))):
+        weight = rng.standard_normal((columns, rows)).astype(np.float32) / np.float32(np.sqrt(rows))
+        x = graph.dense(x, weight, rng.standard_normal(columns).astype(np.float32), f"dense{number}")
+        if number == 0:
+            x = graph.relu(x, "relu")
+    return graph.model(x, (3, 5))
+
+
+def network(target: str) -> onnx.ModelProto:
+    """The network as the target takes it."""
+    if backend(target).numbers == "float32":
+        return mlp()
+    rng = np.random.default_rng(1)
+    return quantize(mlp(), [{"x": rng.standard_normal((3, 13)).astype(np.float32)} for _ in range(4)])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_network_runs_and_equals_onnxruntime(target: str) -> None:
+    kit = backend(target).kit
+    model = archloom.load(network(target))
+    report = archloom.estimate(model, target)
+    assert report.cycles > 0 and report.peak_macs_per_cycle > 0
+    if kit.bias and kit.relu:
+        assert report.offloaded_macs_share == 1
+        assert [layer.op for layer in report.accelerator_layers] == ["dense+bias+relu", "dense+bias"]
+    result = archloom.check(model, target)
+    assert result.passed and result.layers and all(layer.bit_exact for layer in result.layers)
+    (output,) = result.outputs
+    if kit.numbers == "int8" and kit.bias and kit.relu:
+        assert output.max_error_in_steps == 0
+    else:
+        assert output.max_abs_error < 1e-5 or kit.numbers == "int8"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_pointwise_convolutions_are_products_and_others_are_refused_with_a_reason(target: str) -> None:
+    graph = OnnxGraph("convs")
+    rng = np.random.default_rng(0)
+    x = graph.input("x", (1, 3, 5, 7))
+    x = graph.conv(x, rng.standard_normal((6, 3, 1, 1)).astype(np.float32), None, "point")
+    x = graph.conv(x, rng.standard_normal((2, 6, 3, 3)).astype(np.float32), None, "square", padding=1)
+    model: Any = graph.model(x, (1, 2, 5, 7))
+    if backend(target).numbers == "int8":
+        model = quantize(model, [{"x": rng.standard_normal((1, 3, 5, 7)).astype(np.float32)}])
+    report = archloom.estimate(model, target)
+    assert [(layer.op, layer.shape) for layer in report.accelerator_layers] == [("conv2d", (1, 6, 5, 7))]
+    (refused,) = [host for host in report.host if host.op == "nn.conv2d"]
+    assert "the kernel is 3x3" in refused.reason
+
+
+@pytest.mark.parametrize("target", BUILT_IN)
+def test_the_command_line_describes_and_estimates(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["describe", target, "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert described["takes"]["matmul"] and described["isa"]["instructions"]
+    assert cli.main(["estimate", "gemm(m=9,n=10,k=11)", "--target", target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cycles"] > 0
+
+
+def test_an_operator_as_text_takes_the_numbers_of_the_target() -> None:
+    """``lanes`` computes in float32: a network of one operator is a float network for it."""
+    text = "gemm(m=5,n=7,k=11,bias=1,relu=1)"
+    assert archloom.estimate(text, "lanes").offloaded_macs_share == 1
+    result = archloom.check(text, "lanes")
+    assert result.passed and [layer.bit_exact for layer in result.layers] == [True]
+
+
+def test_a_float_target_names_what_it_does_not_take(tmp_path: Any) -> None:
+    rng = np.random.default_rng(1)
+    quantized = quantize(mlp(), [{"x": rng.standard_normal((3, 13)).astype(np.float32)}])
+    report = archloom.estimate(quantized, "lanes")
+    assert not report.accelerator_layers
+    (clip,) = [h for h in archloom.estimate(_clipped(), "lanes").host if h.op == "clip"]
+    assert clip.reason == "lanes has no pattern for clip"
+
+
+def _clipped() -> onnx.ModelProto:
+    from onnx import helper, numpy_helper
+
+    model = mlp()
+    node = next(n for n in model.graph.node if n.op_type == "Relu")
+    model.graph.initializer.extend([
+        numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("low", 0.0), ("high", 1.0))])
+    clip = helper.make_node("Clip", [node.input[0], "low", "high"], [node.output[0]], name="clip")
+    node.CopyFrom(clip)
+    return model
+
+
+def test_artifacts_of_a_target_from_another_package_are_opened_by_it(tmp_path: Any) -> None:
+    x = np.random.default_rng(2).standard_normal((3, 13)).astype(np.float32)
+    made = archloom.compile(mlp(), "lanes")
+    path = made.save(tmp_path / "mlp.loom")
+    np.testing.assert_array_equal(archloom.load_compiled(path)(x), made(x))
+
+
+def test_what_no_product_is_gets_refused() -> None:
+    from mapper.workload import add
+
+    with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found add"):
+        search(add(8, epilogue=Epilogue(False, 1.0, False, "int8")), backend("oma").accelerator)
+    with pytest.raises(InputError, match="top_k"):
+        search(workload_of("oma", (1, 1, 1, 1), False, False), backend("oma").accelerator, top_k=0)
+    from oracle import taidl
+
+    with pytest.raises(TaidlError, match="the name 'oma' is taken"):
+        taidl.register(_copy_of("oma"))
+
+
+def _copy_of(isa: str) -> Any:
+    import tempfile
+    from pathlib import Path
+
+    from oracle.taidl import _ISAS
+
+    copy = Path(tempfile.mkdtemp()) / f"{isa}.taidl"
+    copy.write_text((_ISAS / f"{isa}.taidl").read_text())
+    return copy
