@@ -1,0 +1,265 @@
+"""Eyeriss v1 as an ACADL architecture graph: a row-stationary array of PEs with a global buffer.
+
+Source of the figures: Chen, Krishna, Emer, Sze, "Eyeriss: An Energy-Efficient Reconfigurable Accelerator for Deep
+Convolutional Neural Networks", IEEE JSSC 52(1), 2017: 12 x 14 PEs of 16-bit fixed point at 200 MHz, 108 KB of global
+buffer (100 KB for ifmaps and partial sums, 8 KB for filters), scratchpads of 12, 224 and 24 words in each PE, buses of
+16 bits for ifmaps and of 64 bits for filters and partial sums, a 64-bit link to DRAM at up to 90 MHz.
+
+How the hardware is modelled, at the level of the dataflow's one-dimensional primitives (``oracle/isas/eyeriss.taidl``):
+
+* A **PE** takes ``conv``: ``p * q`` primitives of a filter row of ``s`` weights with an ifmap row, interleaved. One
+  multiply-accumulate a cycle: ``p * q * s * f`` cycles for rows of ``f`` sums. Adding what comes from the PE below
+  (``accumulate``) or from the global buffer (``accumulate_in``) uses the same adder: a cycle for each sum.
+* Its **scratchpads** are register files that take no time; the ISA asserts their sizes. ``ifm``, ``psum`` and ``pin``
+  hold the rows that stream through the FIFOs during a primitive, two at a time.
+* The **networks** multicast: one instruction on the ifmap network fills the PEs of a diagonal in all sets that work
+  on it, one on the filter network those of a row. What a network moves in a cycle is the width of its bus.
+* Sums go **up a column**: PEs have an edge from the register file of the PE below and from no other.
+* The **global buffer** serves its five users (ifmap, psum in, psum out, two directions of DRAM) at the same time, each
+  with a port of 64 bits: the chip's 25 banks are given to one of them each, so that they do not collide.
+* **DRAM** has one port for both directions. Compression of its traffic is not modelled.
+* The chip steps through a configuration instead of fetching instructions: fetch is wide enough never to be the bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from acadl_models.acadl import (
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    DataStorage,
+    ExecuteStage,
+    FunctionalUnit,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    Link,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.objects import UnitLatency
+from oracle.errors import TargetError
+
+WORD_BITS = 16
+"""Width of a value: 16-bit fixed point."""
+
+Place: TypeAlias = Union[DataStorage, RegisterFile]
+
+RANGES: dict[str, tuple[int, int]] = {
+    "rows": (1, 128), "cols": (1, 128), "ifmap_spad": (1, 4096), "filter_spad": (1, 65536), "psum_spad": (1, 4096),
+    "glb_kib": (1, 1 << 15), "filter_glb_kib": (1, 1 << 15), "row_words": (16, 65536), "ifmap_bus_bits": (16, 4096),
+    "filter_bus_bits": (16, 4096), "psum_bus_bits": (16, 4096), "dram_bytes_per_cycle": (1, 4096),
+    "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 10), "lookahead": (16, 1 << 16),
+}
+"""Smallest and largest value of each integer option."""
+
+
+class Fetch(Template):
+    """The control that hands out the steps of the configuration."""
+
+    def __init__(self, name: str, entries: int) -> None:
+        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = SRAM("memory", data_width=128, port_width=_FETCHED, address_ranges=[(0, 1 << 32)])
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.memory, self.unit, READ_DATA)
+
+
+_FETCHED = 16
+"""Instructions of a fetch."""
+
+
+class Mover(Template):
+    """A network or DMA engine: a queue, and a stage with one access unit."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, mnemonics: set[str], *, latency: UnitLatency = 1,
+        interval: UnitLatency | None = 1, in_flight: int = 2,
+    ) -> None:
+        self.queue = PipelineStage("queue", latency=1, depth=4)
+        self.stage = ExecuteStage("stage", latency=1)
+        self.unit = MemoryAccessUnit(
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+        )
+        ACADLEdge(fetch.stage, self.queue, FORWARD)
+        ACADLEdge(self.queue, self.stage, FORWARD)
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+
+    def connect(self, *, reads: list[Place], writes: list[Place], bus: Link | None = None) -> None:
+        """Edges to what is read and written; those of memories run over ``bus``."""
+        for storage in reads:
+            ACADLEdge(storage, self.unit, READ_DATA, link=None if isinstance(storage, RegisterFile) else bus)
+        for storage in writes:
+            ACADLEdge(self.unit, storage, WRITE_DATA, link=None if isinstance(storage, RegisterFile) else bus)
+
+
+class PE(Template):
+    """A processing element: scratchpads, FIFOs and a multiply-accumulate unit."""
+
+    def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int) -> None:
+        self.filt = RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
+        self.ifm, self.psum, self.pin = (
+            RegisterFile(fifo, data_width=WORD_BITS * row_words, registers={"slot0": 0, "slot1": 0})
+            for fifo in ("ifm", "psum", "pin")
+        )
+        self.stage = ExecuteStage("stage", latency=1)
+        self.mac = FunctionalUnit(
+            "mac", to_process={"conv", "accumulate", "accumulate_in"},
+            latency={"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"},
+        )
+        ACADLEdge(fetch.stage, self.stage, FORWARD)
+        ACADLEdge(self.stage, self.mac, CONTAINS)
+        for file in (self.filt, self.ifm, self.psum, self.pin):
+            ACADLEdge(file, self.mac, READ_DATA)
+        ACADLEdge(self.mac, self.psum, WRITE_DATA)
+
+    def above(self, other: "PE") -> None:
+        """The link up the column from ``other``, the PE below."""
+        ACADLEdge(other.psum, self.mac, READ_DATA)
+
+
+class Array(Template):
+    """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the top."""
+
+    def __init__(self, name: str, fetch: Fetch, rows: int, cols: int, filter_spad: int, row_words: int) -> None:
+        self.pe = [
+            [PE(f"pe[{i}][{j}]", fetch, filter_spad, row_words) for j in range(cols)] for i in range(rows)
+        ]
+        for upper, lower in zip(self.pe, self.pe[1:]):
+            for above, below in zip(upper, lower):
+                above.above(below)
+
+    def files(self, which: str) -> list[Place]:
+        """One register file of every PE, in the order of the PEs' numbers."""
+        return [getattr(pe, which) for row in self.pe for pe in row]
+
+
+def eyeriss(
+    *,
+    rows: int = 12,
+    cols: int = 14,
+    ifmap_spad: int = 12,
+    filter_spad: int = 224,
+    psum_spad: int = 24,
+    glb_kib: int = 100,
+    filter_glb_kib: int = 8,
+    row_words: int = 4096,
+    ifmap_bus_bits: int = 16,
+    filter_bus_bits: int = 64,
+    psum_bus_bits: int = 64,
+    dram_bytes_per_cycle: int = 3,
+    dram_latency_cycles: int = 20,
+    dram_gib: int = 4,
+    lookahead: int = 1024,
+    clock_hz: float = 200e6,
+) -> ArchitectureGraph:
+    """Eyeriss with ``rows`` x ``cols`` PEs; scratchpads in words of 16 bits.
+
+    ``row_words`` bounds what one primitive streams (``p * f`` sums, ``q`` ifmap rows). ``dram_bytes_per_cycle``: 64
+    bits at 90 MHz are 3.6 bytes in a cycle of 200 MHz, rounded down. ``lookahead``: primitives that the control may
+    have handed out at a time. Raises TargetError that lists every option out of range.
+    """
+    check_options(locals())
+    glb_words = glb_kib * 1024 * 8 // WORD_BITS
+    fglb_words = filter_glb_kib * 1024 * 8 // WORD_BITS
+
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=8, read_write_ports=3,
+            shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
+            address_ranges=[(0, dram_gib << 30)],
+        )
+        glb = SRAM(
+            "glb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=5,
+            read_write_ports=5, address_ranges=[(0, glb_words)],
+        )
+        fglb = SRAM(
+            "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
+            read_write_ports=2, address_ranges=[(0, fglb_words)],
+        )
+        fetch = Fetch("fetch", lookahead)
+        array = Array("array", fetch, rows, cols, filter_spad, row_words)
+        _networks(
+            fetch, glb, fglb, array, ifmap=Link("ifmap_bus", ifmap_bus_bits // 8),
+            filters=Link("filter_bus", filter_bus_bits // 8), psums=Link("psum_bus", psum_bus_bits // 8),
+        )
+        _dma(fetch, memory, glb, fglb)
+        architecture(
+            "eyeriss", clock_hz=clock_hz,
+            parameters={
+                "rows": rows, "cols": cols, "ifmap_spad": ifmap_spad, "filter_spad": filter_spad,
+                "psum_spad": psum_spad, "row_words": row_words,
+            },
+            buffers={"hbm": memory, "glb": glb, "fglb": fglb, **{f: array.files(f) for f in _FILES}},
+        )
+
+    return create_ag(build())
+
+
+_FILES = ("filt", "ifm", "psum", "pin")
+"""The register files of a PE that are buffers of the ISA."""
+
+
+_GLB_PORT_BITS = 64
+"""Width of a bank of the global buffer."""
+
+
+def _networks(fetch: Fetch, glb: SRAM, fglb: SRAM, array: Array, *, ifmap: Link, filters: Link, psums: Link) -> None:
+    """The multicast networks; psums go in and out at the same time, each over its own channel of their bus."""
+    Mover("ifmap_network", fetch, {"ifmap"}).connect(reads=[glb], writes=array.files("ifm"), bus=ifmap)
+    Mover("filter_network", fetch, {"filter"}).connect(reads=[fglb], writes=array.files("filt"), bus=filters)
+    Mover("psum_in_network", fetch, {"psum_in"}).connect(reads=[glb], writes=array.files("pin"), bus=psums)
+    Mover("psum_out_network", fetch, {"psum_out"}).connect(reads=array.files("psum"), writes=[glb], bus=psums)
+
+
+def _dma(fetch: Fetch, memory: DRAM, glb: SRAM, fglb: SRAM) -> None:
+    """What moves data between DRAM and the buffers."""
+    load = Mover("dma_load", fetch, {"load", "clear", "config"}, in_flight=4)
+    load.connect(reads=[memory], writes=[glb])
+    load_filter = Mover("dma_filter", fetch, {"load_filter"}, in_flight=4)
+    load_filter.connect(reads=[memory], writes=[fglb])
+    store = Mover("dma_store", fetch, {"store"}, in_flight=4)
+    store.connect(reads=[glb], writes=[memory])
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``eyeriss.taidl`` that follow from the graph."""
+    words = {f"{name}_words": sum((b.stop or 0) - b.start for b in graph.buffers[name]) for name in ("glb", "fglb")}
+    return {**graph.parameters, **words}
+
+
+def bus_words(graph: ArchitectureGraph) -> dict[str, int]:
+    """What a planner needs besides: words that each bus moves in a cycle, and bytes that DRAM moves."""
+    widths = {name: graph.objects[name] for name in ("ifmap_bus", "filter_bus", "psum_bus")}
+    words = {name: link.bandwidth * 8 // WORD_BITS for name, link in widths.items() if isinstance(link, Link)}
+    memory = graph.objects["dram"]
+    assert isinstance(memory, DRAM)
+    return {**words, "dram_bytes": memory.port_width}
+
+
+def check_options(options: dict[str, object]) -> None:
+    """TargetError with every option that is out of range."""
+    problems = []
+    for name, (low, high) in RANGES.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    for name in ("ifmap_bus_bits", "filter_bus_bits", "psum_bus_bits"):
+        value = options[name]
+        if isinstance(value, int) and value % WORD_BITS:
+            problems.append(f"{name} must be a multiple of {WORD_BITS}, not {value}")
+    if problems:
+        raise TargetError("eyeriss: " + "; ".join(problems))

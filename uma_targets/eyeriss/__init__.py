@@ -1,0 +1,1 @@
+"""Eyeriss v1: row-stationary mapping, emission and UMA target."""

@@ -1,0 +1,414 @@
+"""Convolutions and GEMMs as streams of Eyeriss's primitives.
+
+A strip of results is computed at a time. For each block of filters its partial sums stay in the global buffer while
+the channels are gone through (``_steps``); a pass then brings filters into the PEs' scratchpads and runs the images of
+the block through the array: ifmap rows along the diagonals, one primitive in each PE, sums up the columns, sums back to
+the global buffer. Rows and scratchpad slots alternate, so that a pass streams in while the one before computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from oracle.affine import Affine
+from oracle.stream import Instr
+from uma_targets.eyeriss.plan import Machine, RowStationary, check, taps
+from uma_targets.eyeriss.problem import VALUE_BYTES, Problem
+from uma_targets.eyeriss.spans import Group, Span, diagonals, groups, spans
+from uma_targets.gemmini.nest import Nodes, repeat
+
+
+Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
+"""What is done for a PE, a row of the strip and a filter of the group."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Where in the results the array works: rows from ``e0`` and columns from ``f0`` on."""
+
+    rows: Span
+    cols: Span
+    e0: Affine
+    f0: Affine
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of the reduction: channels from ``c0`` on, and which weights of the filters."""
+
+    channels: Group
+    c0: Affine
+    row: int
+    rows: int
+    col: int
+    cols: int
+    accumulates: bool
+    buffer: Affine
+    """words from the start of the ifmap buffers to the channels' ifmaps"""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """A group of filters in the array: those from ``o0`` on, of the block from ``block0`` on."""
+
+    group: Group
+    o0: Affine
+    local: Affine
+    """number of the first within the block"""
+
+
+@dataclass(frozen=True)
+class Emission:
+    """A problem, how it is mapped, and the machine."""
+
+    problem: Problem
+    mapping: RowStationary
+    machine: Machine
+
+    def nodes(self) -> Nodes:
+        """The whole problem. MappingError if the mapping does not fit."""
+        check(self.mapping, self.problem.shape, self.machine)
+        shape, mp = self.problem.shape, self.mapping
+        found: Nodes = []
+        for rows in spans(shape.e, mp.strip, shape.stride, shape.r, shape.top, shape.h):
+            for cols in spans(shape.f, mp.f, shape.stride, shape.s, shape.left, shape.w):
+                found += repeat("er", rows.count, lambda i, rows=rows, cols=cols: repeat(  # type: ignore[misc]
+                    "fc", cols.count, lambda j: self._images(
+                        Strip(rows, cols, i * rows.size + rows.first, j * cols.size + cols.first)
+                    ),
+                ))
+        return found
+
+    # --- images and blocks of filters --------------------------------------------------------------------------
+
+    def _images(self, strip: Strip) -> Nodes:
+        found: Nodes = []
+        for run in groups(self.problem.shape.n, self.mapping.n, 1):
+            found += repeat("ni", run.count, lambda i, run=run: self._blocks(  # type: ignore[misc]
+                strip, i * run.each + run.first, run.each
+            ))
+        return found
+
+    def _blocks(self, strip: Strip, image: Affine, images: int) -> Nodes:
+        found: Nodes = []
+        size = min(self.mapping.m, self.problem.shape.m)
+        whole, rest = divmod(self.problem.shape.m, size)
+        for first, count, length in ((0, whole, size), (whole * size, min(rest, 1), rest)):
+            found += repeat("mb", count, lambda i, first=first, length=length: (  # type: ignore[misc]
+                Block(self, strip, image, images, i * length + first, length).nodes()
+            ))
+        return found
+
+
+@dataclass(frozen=True)
+class Block:
+    """``size`` filters from ``o0`` on and ``images`` images whose partial sums of a strip are in the global buffer."""
+
+    emission: Emission
+    strip: Strip
+    image: Affine
+    images: int
+    o0: Affine
+    size: int
+
+    @property
+    def problem(self) -> Problem:
+        return self.emission.problem
+
+    @property
+    def mapping(self) -> RowStationary:
+        return self.emission.mapping
+
+    @property
+    def plane(self) -> int:
+        """Words of one channel of an ifmap in the global buffer."""
+        return self.strip.rows.reach * self.strip.cols.reach
+
+    @property
+    def sums(self) -> int:
+        """Words of the partial sums of one filter and image."""
+        return self.strip.rows.size * self.strip.cols.size
+
+    @property
+    def ifmaps(self) -> int:
+        """Where the ifmaps begin: after the partial sums."""
+        return self.images * self.size * self.sums
+
+    def nodes(self) -> Nodes:
+        """Padding, sums of all channels, results."""
+        return [*self._padding(), *self._bias(), *self._reduction(), *self._store()]
+
+    def _padding(self) -> Nodes:
+        """Zeros where the strip reads beyond the image; loads never write there."""
+        strip = self.strip
+        if not (strip.rows.padded or strip.cols.padded):
+            return []
+        channels = self.mapping.buffers * self.images * self.mapping.q * self.mapping.r
+        return repeat("z", channels, lambda i: [Instr.make(
+            "clear", glb=i * self.plane + self.ifmaps, n0=strip.rows.reach, n1=strip.cols.reach, g0=strip.cols.reach, g1=1
+        )])
+
+    def _bias(self) -> Nodes:
+        """The bias as the first partial sums."""
+        bias = self.problem.bias
+        if bias is None:
+            return []
+        return repeat("bi", self.images, lambda i: [Instr.make(
+            "load", dram=bias + self.o0 * VALUE_BYTES, glb=i * (self.size * self.sums), n0=self.size, n1=self.sums,
+            h0=VALUE_BYTES, h1=0, g0=self.sums, g1=1,
+        )])
+
+    # --- the reduction over channels and weights -----------------------------------------------------------------
+
+    def _reduction(self) -> Nodes:
+        found: Nodes = []
+        fresh = self.problem.bias is None
+        number = 0
+        for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
+            for first, count in ((0, min(run.count, 1)), (1, run.count - 1)):
+                peeled = Group(run.first + first * run.size, count, run.each, run.down)
+                found += repeat("cb", count, lambda i, run=peeled, fresh=fresh, number=number: (  # type: ignore[misc]
+                    self._channels(run, i * run.size + run.first, fresh, i + number)
+                ))
+                fresh = fresh and not count
+                number += count
+        return found
+
+    def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
+        """Bring ``channels`` in and add their part to all sums of the block."""
+        buffer = Affine(0)
+        if self.mapping.buffers == 2:
+            buffer = (number % 2) * (self.images * self.mapping.q * self.mapping.r * self.plane)
+        found = self._load(channels, c0, buffer)
+        shape = self.problem.shape
+        r_taps, s_taps = taps(shape, self.emission.machine)
+        for row in range(0, shape.r, r_taps):
+            for col in range(0, shape.s, s_taps):
+                step = Step(
+                    channels, c0, row, min(r_taps, shape.r - row), col, min(s_taps, shape.s - col),
+                    not fresh or row > 0 or col > 0, buffer,
+                )
+                found += self._passes(step, number)
+        return found
+
+    def _load(self, channels: Group, c0: Affine, buffer: Affine) -> Nodes:
+        """The rows of the channels' ifmaps that lie in the image."""
+        rows, cols, shape = self.strip.rows, self.strip.cols, self.problem.shape
+        if not rows.take or not cols.take:
+            return []
+        y0 = self.strip.e0 * shape.stride + (rows.skip - shape.top)
+        x0 = self.strip.f0 * shape.stride + (cols.skip - shape.left)
+        steps = self.problem.ifmap.steps
+        glb = buffer + (self.ifmaps + rows.skip * cols.reach + cols.skip)
+        return repeat("ln", self.images, lambda n: repeat("ly", rows.take, lambda y: [Instr.make(
+            "load", dram=self.problem.ifmap.at(self.image + n, y0 + y, x0, c0),
+            glb=glb + n * (channels.size * self.plane) + y * cols.reach, n0=channels.size, n1=cols.take,
+            h0=steps[3], h1=steps[2], g0=self.plane, g1=1,
+        )]))
+
+    def _passes(self, step: Step, number: Affine) -> Nodes:
+        """All filters of the block over the step's channels."""
+        found: Nodes = []
+        mp = self.mapping
+        done = 0
+        total = sum(run.count for run in groups(self.size, mp.p, mp.down, mp.across))
+        for run in groups(self.size, mp.p, mp.down, mp.across):
+            def one(i: Affine, run: Group = run, done: int = done) -> Nodes:
+                local = i * run.size + run.first
+                filters = Filters(run, self.o0 + local, local)
+                turn = (number * total + i + done) * self.images
+                return Pass(self, step, filters, turn).nodes()
+
+            found += repeat("mg", run.count, one)
+            done += run.count
+        return found
+
+    # --- results -------------------------------------------------------------------------------------------------
+
+    def _store(self) -> Nodes:
+        rows, cols = self.strip.rows, self.strip.cols
+        steps = self.problem.ofmap.steps
+        return repeat("sn", self.images, lambda n: repeat("sy", rows.size, lambda y: [Instr.make(
+            "store", dram=self.problem.ofmap.at(self.image + n, self.strip.e0 + y, self.strip.f0, self.o0),
+            glb=n * (self.size * self.sums) + y * cols.size, n0=self.size, n1=cols.size, h0=steps[3], h1=steps[2],
+            g0=self.sums, g1=1, relu=int(self.problem.relu),
+        )]))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One group of filters over one step's channels; ``turn`` numbers the images that go through the array."""
+
+    block: Block
+    step: Step
+    filters: Filters
+    turn: Affine
+
+    @property
+    def mapping(self) -> RowStationary:
+        return self.block.mapping
+
+    @property
+    def cols(self) -> int:
+        return self.block.emission.machine.cols
+
+    @property
+    def tower(self) -> int:
+        """Rows of the array that a set takes."""
+        r_taps, _ = taps(self.block.problem.shape, self.block.emission.machine)
+        return self.mapping.r * r_taps
+
+    @property
+    def used(self) -> int:
+        """Rows of a set that work in this pass."""
+        return self.step.channels.down * self.step.rows
+
+    def segments(self) -> Iterator[tuple[int, int, int]]:
+        """Runs of sets with equally many columns: first segment, how many, columns."""
+        size, e = self.block.strip.rows.size, self.mapping.e
+        if size >= e:
+            yield 0, size // e, e
+        if size % e:
+            yield size // e, 1, size % e
+
+    def pe(self, segment: Affine | int, down: Affine | int, across: Affine | int, row: Affine | int) -> Affine:
+        """Number of the first PE of a row of a set."""
+        sets = Affine.of(segment) * self.mapping.down + down
+        return (sets * self.tower + row) * self.cols + Affine.of(across) * self.mapping.e
+
+    def nodes(self) -> Nodes:
+        """Filters into the scratchpads, then the images."""
+        return [*self._filters(), *repeat("im", self.block.images, self._image)]
+
+    # --- filters -------------------------------------------------------------------------------------------------
+
+    def _filters(self) -> Nodes:
+        group, step, shape = self.filters.group, self.step, self.block.problem.shape
+        tensor = self.block.problem.filters
+        words = group.each * step.channels.each * step.cols
+        slots = max(1, self.block.emission.machine.fglb_words // words)
+        segments = -(-self.block.strip.rows.size // self.mapping.e)
+        columns = min(self.mapping.e, self.block.strip.rows.size)
+        s_row, s_col = tensor.steps[2], tensor.steps[3]
+        assert step.row + step.rows <= shape.r
+
+        def row(d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
+            number = ((d * group.across + a) * step.channels.down + ch) * step.rows + i
+            slot = (number % slots) * words
+            first = self.filters.o0 + (d * group.across + a) * group.each
+            return [
+                Instr.make(
+                    "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
+                    fglb=slot, n0=group.each, n1=step.channels.each, n2=step.cols, h0=tensor.steps[0],
+                    h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
+                ),
+                Instr.make(
+                    "filter", fglb=slot, words=words, pe=self.pe(0, d, a, ch * step.rows + i), n0=segments, n1=columns,
+                    s0=self.mapping.down * self.tower * self.cols, s1=1,
+                ),
+            ]
+
+        return repeat("fd", group.down, lambda d: repeat("fa", group.across, lambda a: repeat(
+            "fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: row(d, a, ch, i)))))
+
+    # --- images --------------------------------------------------------------------------------------------------
+
+    def _image(self, n: Affine) -> Nodes:
+        slot = (self.turn + n) % 2
+        found = self._ifmaps(n, slot)
+        if self.step.accumulates:
+            found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), self.used - 1)
+        found += self._rows(slot)
+        if self.step.accumulates:
+            found += self._sets(lambda pe, y, o: [Instr.make(
+                "accumulate_in", pe=pe, slot=slot, words=self._words)], self.used - 1)
+        found += self._up(slot)
+        return found + self._sets(lambda pe, y, o: [Instr.make(
+            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
+            f=self.block.strip.cols.size)], 0)
+
+    @property
+    def _words(self) -> int:
+        return self.filters.group.each * self.block.strip.cols.size
+
+    def _ifmaps(self, n: Affine, slot: Affine) -> Nodes:
+        """Each ifmap row to the PEs of its diagonals."""
+        step, block, group = self.step, self.block, self.filters.group
+        stride, reach = block.problem.shape.stride, block.strip.cols.reach
+        width = block.problem.shape.reach(block.strip.cols.size, step.cols)
+        base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
+
+        def send(segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
+            row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
+            return [Instr.make(
+                "ifmap", glb=base + ch * (step.channels.each * block.plane) + row, q=step.channels.each, width=width,
+                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=group.down,
+                n1=group.across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
+                s2=max(0, stride * self.cols - 1),
+            )]
+
+        found: Nodes = []
+        for segment, count, columns in self.segments():
+            for run in diagonals(columns, step.rows, stride, self.cols):
+                found += repeat("sg", count, lambda g, run=run, segment=segment: repeat(  # type: ignore[misc]
+                    "dr", step.channels.down, lambda ch: repeat("dy", run.count, lambda y: send(
+                        g + segment, ch, y + run.y, y * run.step + run.pe, run.length))))
+        return found
+
+    def _rows(self, slot: Affine) -> Nodes:
+        """One primitive in each PE."""
+        step, group = self.step, self.filters.group
+
+        def conv(g: Affine, d: Affine, a: Affine, i: Affine, j: Affine) -> Nodes:
+            return [Instr.make(
+                "conv", pe=self.pe(g, d, a, i) + j, slot=slot, p=group.each, q=step.channels.each, s=step.cols,
+                f=self.block.strip.cols.size, stride=self.block.problem.shape.stride,
+            )]
+
+        found: Nodes = []
+        for segment, count, columns in self.segments():
+            found += repeat("g", count, lambda g, segment=segment, columns=columns: repeat(  # type: ignore[misc]
+                "d", group.down, lambda d: repeat("a", group.across, lambda a: repeat(
+                    "i", self.used, lambda i: repeat("j", columns, lambda j: conv(g + segment, d, a, i, j))))))
+        return found
+
+    def _up(self, slot: Affine) -> Nodes:
+        """Sums up the columns, from the lowest row to the highest."""
+        def add(pe: Affine) -> Nodes:
+            return [Instr.make("accumulate", pe=pe, source=pe + self.cols, slot=slot, words=self._words)]
+
+        found: Nodes = []
+        for segment, count, columns in self.segments():
+            found += repeat("u", self.used - 1, lambda u, segment=segment, count=count, columns=columns: (  # type: ignore[misc]
+                self._columns(segment, count, columns, (self.used - 2) - u, lambda pe, y, o: add(pe))))
+        return found
+
+    def _sum_in(self, n: Affine, slot: Affine, pe: Affine, y: Affine, o: Affine) -> Nodes:
+        return [Instr.make(
+            "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each, f=self.block.strip.cols.size
+        )]
+
+    def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
+        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""
+        block = self.block
+        number = n * block.size + self.filters.local + o
+        return {"glb": number * block.sums + y * block.strip.cols.size, "gp": block.sums}
+
+    def _sets(self, body: Body, row: int) -> Nodes:
+        """``body`` for the PEs of one row of all sets."""
+        found: Nodes = []
+        for segment, count, columns in self.segments():
+            found += self._columns(segment, count, columns, Affine(row), body)
+        return found
+
+    def _columns(self, segment: int, count: int, columns: int, row: Affine, body: Body) -> Nodes:
+        group = self.filters.group
+
+        def one(g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
+            y = (g + segment) * self.mapping.e + j
+            return body(self.pe(g + segment, d, a, row) + j, y, (d * group.across + a) * group.each)
+
+        return repeat("g", count, lambda g: repeat("d", group.down, lambda d: repeat(
+            "a", group.across, lambda a: repeat("j", columns, lambda j: one(g, d, a, j)))))

@@ -1,0 +1,232 @@
+"""How a convolution is laid over the array: the mapping parameters of the row-stationary dataflow, and their choice.
+
+The names are those of the paper (JSSC 2017, table of mapping parameters): ``p`` filters and ``q`` channels interleaved
+in a PE, ``r`` channel groups and ``t`` filter groups at the same time in the array, ``e`` rows of results, ``n`` images
+and ``m`` filters for which partial sums lie in the global buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.errors import MappingError
+from uma_targets.eyeriss.problem import Shape
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The array, its scratchpads and buffers in words, and the widths of buses in words (DRAM: bytes) a cycle."""
+
+    rows: int
+    cols: int
+    ifmap_spad: int
+    filter_spad: int
+    psum_spad: int
+    row_words: int
+    glb_words: int
+    fglb_words: int
+    ifmap_bus: int = 1
+    filter_bus: int = 4
+    psum_bus: int = 4
+    dram_bytes: int = 3
+
+    @staticmethod
+    def of(graph: "ArchitectureGraph") -> "Machine":
+        """Every figure from the graph."""
+        from acadl_models.eyeriss import bus_words, isa_parameters
+
+        return Machine(**isa_parameters(graph), **bus_words(graph))
+
+
+@dataclass(frozen=True)
+class RowStationary:
+    """A mapping. The array holds ``segments * down * across`` sets of ``r * taps`` rows and ``e`` columns each.
+
+    Sets in one of ``down`` rows and ``across`` columns of sets work on filter groups of their own (``t = down *
+    across``), those of different ``segments`` on rows of results of their own.
+    """
+
+    p: int
+    q: int
+    r: int
+    down: int
+    across: int
+    segments: int
+    e: int
+    n: int
+    m: int
+    f: int
+    buffers: int = 1
+
+    @property
+    def t(self) -> int:
+        """Filter groups in the array at the same time."""
+        return self.down * self.across
+
+    @property
+    def strip(self) -> int:
+        """Rows of results in the array at the same time."""
+        return self.segments * self.e
+
+    def __str__(self) -> str:
+        return (
+            f"p={self.p} q={self.q} r={self.r} t={self.down}x{self.across} e={self.segments}x{self.e} n={self.n} "
+            f"m={self.m} f={self.f}" + (" double-buffered ifmap" if self.buffers == 2 else "")
+        )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A mapping and the cycles that it is expected to take."""
+
+    mapping: RowStationary
+    cycles: float
+
+
+def taps(shape: Shape, machine: Machine) -> tuple[int, int]:
+    """Rows of a filter that the array holds, and weights of a row that a scratchpad holds, at a time."""
+    return min(shape.r, machine.rows), min(shape.s, machine.ifmap_spad, machine.filter_spad)
+
+
+def check(mapping: RowStationary, shape: Shape, machine: Machine) -> None:
+    """MappingError naming every bound that the mapping breaks."""
+    r_taps, s_taps = taps(shape, machine)
+    reach = (min(mapping.strip, shape.e) - 1) * shape.stride + shape.r
+    width = shape.reach(mapping.f, shape.s)
+    ifmap = mapping.buffers * mapping.n * mapping.q * mapping.r * reach * width
+    psums = mapping.n * min(mapping.m, shape.m) * min(mapping.strip, shape.e) * mapping.f
+    demands = (
+        ("rows of the array", mapping.segments * mapping.down * mapping.r * r_taps, machine.rows, "rows"),
+        ("columns of the array", mapping.across * mapping.e, machine.cols, "cols"),
+        ("words of the ifmap scratchpad", mapping.q * s_taps, machine.ifmap_spad, "ifmap_spad"),
+        ("words of the filter scratchpad", mapping.p * mapping.q * s_taps, machine.filter_spad, "filter_spad"),
+        ("words of the psum scratchpad", mapping.p, machine.psum_spad, "psum_spad"),
+        ("words of a primitive's sums", mapping.p * mapping.f, machine.row_words, "row_words"),
+        ("words of a primitive's ifmap rows", mapping.q * shape.reach(mapping.f, s_taps), machine.row_words, "row_words"),
+        ("words of the global buffer", ifmap + psums, machine.glb_words, "glb_kib"),
+        ("words of the filter buffer", mapping.p * mapping.q * s_taps, machine.fglb_words, "filter_glb_kib"),
+    )
+    broken = [
+        f"{demand} {what}, which has {bound}: {demand - bound} too many (a larger {option} would help)"
+        for what, demand, bound, option in demands if demand > bound
+    ]
+    if broken:
+        raise MappingError(f"mapping {mapping} needs " + "; ".join(broken))
+
+
+def plan(shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), top: int = 1) -> list[Planned]:
+    """The ``top`` mappings with the fewest expected cycles; ``widths``: widths of a strip, by default some that divide.
+
+    MappingError if not even the smallest fits.
+    """
+    found = plans(shape, machine, widths=widths, top=top)
+    if not found:
+        check(RowStationary(1, 1, 1, 1, 1, 1, 1, 1, 1, 1), shape, machine)
+        raise MappingError(f"no strip of {shape} of {min(widths, default=1)} columns or more fits {machine}")
+    return found
+
+
+def plans(shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), top: int = 1) -> list[Planned]:
+    """As :func:`plan`, empty where nothing fits."""
+    table = _candidates(shape, machine, widths or _widths(shape.f))
+    table["m"], table["buffers"] = _resident(table, shape, machine)
+    keep = table["m"] > 0
+    table = {name: column[keep] for name, column in table.items()}
+    cycles = expected_cycles(table, shape, machine)
+    order = np.lexsort((-table["p"], table["n"], cycles))[:top]
+    fields = RowStationary.__dataclass_fields__
+    return [Planned(RowStationary(**{f: int(table[f][i]) for f in fields}), float(cycles[i])) for i in order]
+
+
+Table = dict[str, NDArray[np.int64]]
+
+
+def _widths(f: int) -> tuple[int, ...]:
+    return tuple(sorted({-(-f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= f}))
+
+
+def _balanced(extent: int, bound: int) -> set[int]:
+    """Sizes up to ``bound`` that cut ``extent`` evenly: few sizes, none of which leaves a small rest."""
+    bound = min(bound, extent)
+    fewest = -(-extent // bound)
+    even = {-(-extent // parts) for parts in range(fewest, fewest + 4) if parts <= extent}
+    exact = {size for size in range(max(1, bound // 2), bound + 1) if extent % size == 0}
+    return even | exact | {bound, 1}
+
+
+def _candidates(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> Table:
+    r_taps, s_taps = taps(shape, machine)
+    vertical = machine.rows // r_taps
+    rows: list[tuple[int, ...]] = []
+    for q in _balanced(shape.c, min(machine.ifmap_spad, machine.filter_spad) // s_taps):
+        for r in range(1, min(vertical, -(-shape.c // q)) + 1):
+            sets = vertical // r
+            for e in range(1, min(machine.cols, shape.e) + 1):
+                for segments in range(1, min(sets, -(-shape.e // e)) + 1):
+                    down = min(sets // segments, shape.m)
+                    across = min(machine.cols // e, -(-shape.m // down))
+                    p_bound = min(machine.psum_spad, machine.filter_spad // (q * s_taps))
+                    for p in _balanced(-(-shape.m // (down * across)), max(1, p_bound)):
+                        rows.append((p, q, r, down, across, segments, e))
+    base = np.array(sorted(set(rows)), dtype=np.int64)
+    fs = np.array(widths, dtype=np.int64)
+    ns = np.array(sorted({1, *(n for n in (2, 3, 4) if n <= shape.n)}), dtype=np.int64)
+    index = np.indices((len(base), len(fs), len(ns))).reshape(3, -1)
+    names = ("p", "q", "r", "down", "across", "segments", "e")
+    table = {name: base[index[0], column] for column, name in enumerate(names)}
+    return {**table, "f": fs[index[1]], "n": ns[index[2]]}
+
+
+def _resident(table: Table, shape: Shape, machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many filters' sums fit into the global buffer (0: none), and how many ifmap buffers beside them."""
+    _, s_taps = taps(shape, machine)
+    strip = np.minimum(table["segments"] * table["e"], shape.e)
+    width = (table["f"] - 1) * shape.stride + shape.s
+    ifmap = table["n"] * table["q"] * table["r"] * ((strip - 1) * shape.stride + shape.r) * width
+    pass_filters = table["p"] * table["down"] * table["across"]
+    each = table["n"] * pass_filters * strip * table["f"]
+    wanted = -(-shape.m // pass_filters)
+    single, double = ((machine.glb_words - b * ifmap) // each for b in (1, 2))
+    buffers = np.where((double >= 1) & (double >= np.minimum(single, wanted)), 2, 1)
+    fitting = np.clip(np.where(buffers == 2, double, single), 0, wanted)
+    streams = np.maximum(table["p"] * table["f"], table["q"] * ((table["f"] - 1) * shape.stride + s_taps))
+    legal = (streams <= machine.row_words) & (table["p"] * table["q"] * s_taps <= machine.fglb_words)
+    return np.where(legal, fitting, 0) * pass_filters, buffers
+
+
+def expected_cycles(table: Table, shape: Shape, machine: Machine) -> NDArray[np.float64]:
+    """Compute, ifmap bus and psum bus overlap; filters are loaded between passes; DRAM overlaps with all of it."""
+    r_taps, s_taps = taps(shape, machine)
+    p, q, r, e, n, f = (table[name] for name in ("p", "q", "r", "e", "n", "f"))
+    strip = np.minimum(table["segments"] * e, shape.e)
+    t = table["down"] * table["across"]
+    width = (f - 1) * shape.stride + s_taps
+    strips = np.ceil(shape.e / strip) * np.ceil(shape.f / f)
+    steps = np.ceil(shape.c / (q * r)) * -(-shape.r // r_taps) * -(-shape.s // s_taps)
+    filter_groups = np.ceil(shape.m / (p * t))
+    compute = p * f * (q * s_taps + 1.0)
+    rows_in = np.minimum((e - 1) * shape.stride + r_taps, e * r_taps) * table["segments"]
+    ifmap = rows_in * r * np.ceil(q * width / machine.ifmap_bus)
+    psums = p * t * strip * np.ceil(f / machine.psum_bus)
+    # where no other pass comes between, a pass waits for the sums of the one before
+    alone = (table["m"] // (p * t) * n == 1) & (steps > 1)
+    chain = np.where(alone, r * r_taps * p * f + 2 * psums, 0)
+    a_pass = np.maximum(np.maximum(compute, ifmap), psums) + chain + 20
+    filters = p * q * s_taps * r_taps * r * t / machine.filter_bus
+    images = np.ceil(shape.n / n)
+    total = strips * filter_groups * steps * (shape.n * a_pass + images * filters)
+    blocks = np.ceil(shape.m / table["m"])
+    reach = (strip - 1) * shape.stride + shape.r
+    words = strips * (
+        images * shape.m * shape.c * shape.r * shape.s
+        + shape.n * blocks * shape.c * reach * ((f - 1) * shape.stride + shape.s)
+    ) + shape.n * shape.m * shape.e * shape.f
+    first = strips * images * blocks * n * q * r * reach * width
+    return np.maximum(total + 2.0 * first / machine.dram_bytes, 2.0 * words / machine.dram_bytes)

@@ -1,0 +1,115 @@
+"""Cutting outputs into strips whose inputs may reach into the padding, and filters or channels into array-sized groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """``count`` strips of ``size`` outputs each, the first of which starts at output ``first``.
+
+    Each reads ``reach`` inputs, of which ``skip`` before and what is beyond ``take`` lie in the padding.
+    """
+
+    first: int
+    count: int
+    size: int
+    reach: int
+    skip: int
+    take: int
+
+    @property
+    def padded(self) -> bool:
+        return self.take < self.reach
+
+
+def spans(outputs: int, size: int, stride: int, taps: int, before: int, inputs: int) -> tuple[Span, ...]:
+    """``outputs`` in strips of ``size``; strips that read no padding are runs, each of the others stands alone."""
+    found: list[Span] = []
+    for first in range(0, outputs, size):
+        length = min(size, outputs - first)
+        reach = (length - 1) * stride + taps
+        start = first * stride - before
+        skip = min(reach, max(0, -start))
+        take = max(0, min(reach, inputs - start) - skip)
+        last = found[-1] if found else None
+        if last and take == reach and not last.padded and last.size == length:
+            found[-1] = Span(last.first, last.count + 1, length, reach, 0, reach)
+        else:
+            found.append(Span(first, 1, length, reach, skip, take))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Group:
+    """``count`` groups of ``each * down * across`` from ``first`` on: what one pass takes."""
+
+    first: int
+    count: int
+    each: int
+    down: int
+    across: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.each * self.down * self.across
+
+
+def groups(extent: int, each: int, down: int, across: int = 1, first: int = 0) -> Iterator[Group]:
+    """``extent`` in groups of ``each * down * across``; what is left in as few smaller groups as possible."""
+    whole, rest = divmod(extent, each * down * across)
+    if whole:
+        yield Group(first, whole, each, down, across)
+        first += whole * each * down * across
+    if rest:
+        smaller = _best(rest, each, down, across)
+        yield Group(first, 1, *smaller)
+        taken = smaller[0] * smaller[1] * smaller[2]
+        yield from groups(rest - taken, *smaller, first=first + taken)
+
+
+def _best(rest: int, each: int, down: int, across: int) -> tuple[int, int, int]:
+    """The largest product of factors within the bounds that is at most ``rest``; of equals that with the most PEs."""
+    found = (1, 1, 1)
+    for d in range(1, min(down, rest) + 1):
+        for a in range(1, min(across, rest // d) + 1):
+            candidate = (min(each, rest // (d * a)), d, a)
+            if (candidate[0] * d * a, d * a) > (found[0] * found[1] * found[2], found[1] * found[2]):
+                found = candidate
+    return found
+
+
+@dataclass(frozen=True)
+class Diagonals:
+    """``count`` ifmap rows from row ``y`` on, each for ``length`` PEs of a set along a diagonal.
+
+    The uppermost PE of the first has number ``pe`` in the set, that of each further one ``step`` more.
+    """
+
+    y: int
+    count: int
+    length: int
+    pe: int
+    step: int
+
+
+def diagonals(columns: int, rows: int, stride: int, pitch: int) -> tuple[Diagonals, ...]:
+    """The diagonals of a set of ``rows`` x ``columns`` PEs, ``pitch`` PEs in a row of the array.
+
+    The PE in row i and column j works on ifmap row ``j * stride + i``; rows that no PE needs are left out.
+    """
+    found: list[Diagonals] = []
+    for y in range((columns - 1) * stride + rows):
+        right, left = min(columns - 1, y // stride), max(0, -(-(y - rows + 1) // stride))
+        if right < left:
+            continue
+        length, pe = right - left + 1, (y - right * stride) * pitch + right
+        last = found[-1] if found else None
+        joins = last and last.length == length and last.y + last.count == y
+        if last and joins and (last.count == 1 or pe == last.pe + last.count * last.step):
+            found[-1] = Diagonals(last.y, last.count + 1, length, last.pe, pe - last.pe if last.count == 1 else last.step)
+        else:
+            found.append(Diagonals(y, 1, length, pe, 0))
+    return tuple(found)
