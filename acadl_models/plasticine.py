@@ -1,0 +1,214 @@
+"""Plasticine as an ACADL architecture graph: a checkerboard of pattern compute units and pattern memory units.
+
+Source of the figures: Prabhakar, Zhang, Koeplinger, Feldman, Zhao, Hadjis, Pedram, Kozyrakis, Olukotun, "Plasticine: A
+Reconfigurable Architecture For Parallel Patterns", ISCA 2017: 16 x 8 units, half of them PCUs of 16 lanes and 6 stages,
+half PMUs of 256 KB in 16 banks; 1 GHz; four DDR3-1600 channels, 51.2 GB/s together; 12.3 single-precision TFLOPS.
+
+How the hardware is modelled, at the level of innermost patterns (``oracle/isas/plasticine.taidl``):
+
+* A **PCU** runs one pattern after the other, a vector of ``lanes`` words a cycle: ``fold_product`` takes ``k * n``
+  cycles for ``n`` vectors of sums over ``k`` and its results leave ``stages`` cycles after the last operand. A pattern
+  of more operations than there are stages would not fit: ``fold_lanes`` needs one and log2(lanes), and runs in several
+  turns if there are fewer.
+* A **PMU** delivers or takes one vector a cycle over its port, and one over its vector links: a word from each bank.
+  Scalar operands come over the same port, a vector of them at a time. Bank conflicts are not modelled (vectors are
+  contiguous), nor are the address calculations in the PMU.
+* The **interconnect** is static and its routes do not contend: a PCU reads the PMUs next to it (north, south, east,
+  west in the checkerboard) over their links, each ``hop_cycles`` long, and writes the PMU it is paired with. The
+  result's place thus decides which PCU runs a pattern.
+* **Address generators** move tiles between DRAM and PMUs; a load may fill several PMUs at once (switches multicast).
+  ``generators`` of them share one port to DRAM with the bandwidth of all channels: addresses are interleaved.
+* **Control** (the token network) costs nothing; the configuration is handed out as instructions, many at a time.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    Link,
+    MemoryAccessUnit,
+    PipelineStage,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.objects import UnitLatency
+from oracle.errors import TargetError
+
+WORD_BITS = 32
+"""Width of a word: single precision."""
+
+RANGES: dict[str, tuple[int, int]] = {
+    "rows": (1, 64), "cols": (2, 64), "lanes": (1, 64), "stages": (2, 64), "pmu_kib": (1, 1 << 15),
+    "generators": (1, 64), "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000),
+    "dram_gib": (1, 1 << 10), "hop_cycles": (0, 1000), "lookahead": (16, 1 << 16),
+}
+"""Smallest and largest value of each integer option."""
+
+
+class Fetch(Template):
+    """What hands out the patterns of the configuration."""
+
+    def __init__(self, name: str, entries: int) -> None:
+        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = SRAM("memory", data_width=128, port_width=_FETCHED, address_ranges=[(0, 1 << 32)])
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.memory, self.unit, READ_DATA)
+
+
+_FETCHED = 16
+"""Instructions of a fetch."""
+
+
+class Engine(Template):
+    """A queue, and a stage with one access unit."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, mnemonics: set[str], *, latency: UnitLatency, interval: UnitLatency,
+        in_flight: int,
+    ) -> None:
+        self.queue = PipelineStage("queue", latency=1, depth=2)
+        self.stage = ExecuteStage("stage", latency=1)
+        self.unit = MemoryAccessUnit(
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+        )
+        ACADLEdge(fetch.stage, self.queue, FORWARD)
+        ACADLEdge(self.queue, self.stage, FORWARD)
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+
+
+class PCU(Engine):
+    """A pattern compute unit."""
+
+    def __init__(self, name: str, fetch: Fetch, lanes: int, stages: int) -> None:
+        tree = 1 + (lanes - 1).bit_length()
+        turns = -(-tree // stages)
+        super().__init__(
+            name, fetch, {"map", "relu", "fold", "fold_lanes", "fold_product"}, in_flight=2,
+            latency={"fold_lanes": turns * stages, "*": stages},
+            interval={"fold_product": "k * n", "fold_lanes": f"{turns} * count", "*": "count"},
+        )
+
+
+class PMU(Template):
+    """A pattern memory unit: its scratchpad and the link on which its vectors leave and arrive."""
+
+    def __init__(self, name: str, number: int, lanes: int, vectors: int, hop_cycles: int) -> None:
+        self.scratchpad = SRAM(
+            "scratchpad", data_width=WORD_BITS * lanes, port_width=1, shared_port=True, max_concurrent_requests=4,
+            read_write_ports=64, address_ranges=[(number * vectors, (number + 1) * vectors)],
+        )
+        self.link = Link("link", WORD_BITS * lanes // 8, latency=hop_cycles)
+
+
+class Grid(Template):
+    """``rows`` x ``cols`` units in a checkerboard; pair ``(i, c)`` is the PCU and the PMU in columns 2c and 2c + 1."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, rows: int, cols: int, lanes: int, stages: int, vectors: int, hop_cycles: int
+    ) -> None:
+        self.units: dict[tuple[int, int], PCU | PMU] = {}
+        self.pmus: list[PMU] = []
+        for i in range(rows):
+            for c in range(cols // 2):
+                number = i * (cols // 2) + c
+                left = i % 2
+                pcu = PCU(f"pcu[{i}][{c}]", fetch, lanes, stages)
+                pmu = PMU(f"pmu[{i}][{c}]", number, lanes, vectors, hop_cycles)
+                self.units[i, 2 * c + left], self.units[i, 2 * c + 1 - left] = pcu, pmu
+                self.pmus.append(pmu)
+                ACADLEdge(pcu.unit, pmu.scratchpad, WRITE_DATA, link=pmu.link)
+        for (i, j), unit in self.units.items():
+            near = (self.units.get(at) for at in ((i, j - 1), (i, j + 1), (i - 1, j), (i + 1, j)))
+            for other in near:
+                if isinstance(unit, PCU) and isinstance(other, PMU):
+                    ACADLEdge(other.scratchpad, unit.unit, READ_DATA, link=other.link)
+
+
+class AddressGenerator(Template):
+    """Loads and stores of tiles, with a queue each."""
+
+    def __init__(self, name: str, fetch: Fetch, memory: DRAM, pmus: list[PMU]) -> None:
+        self.load = Engine("load", fetch, {"load"}, latency=1, interval=1, in_flight=4)
+        self.store = Engine("store", fetch, {"store"}, latency=1, interval=1, in_flight=4)
+        ACADLEdge(memory, self.load.unit, READ_DATA)
+        ACADLEdge(self.store.unit, memory, WRITE_DATA)
+        for pmu in pmus:
+            ACADLEdge(self.load.unit, pmu.scratchpad, WRITE_DATA)
+            ACADLEdge(pmu.scratchpad, self.store.unit, READ_DATA)
+
+
+def plasticine(
+    *,
+    rows: int = 8,
+    cols: int = 16,
+    lanes: int = 16,
+    stages: int = 6,
+    pmu_kib: int = 256,
+    generators: int = 4,
+    dram_bytes_per_cycle: int = 51,
+    dram_latency_cycles: int = 60,
+    dram_gib: int = 4,
+    hop_cycles: int = 1,
+    lookahead: int = 512,
+    clock_hz: float = 1e9,
+) -> ArchitectureGraph:
+    """Plasticine with ``rows`` x ``cols`` units, half of them PCUs; ``cols`` is even.
+
+    ``dram_bytes_per_cycle``: 51.2 GB/s at 1 GHz, rounded down. ``dram_latency_cycles`` is an assumption of this model.
+    ``lookahead``: patterns that may be handed out at a time. Raises TargetError that lists every option out of range.
+    """
+    check_options(locals())
+    vectors = pmu_kib * 1024 * 8 // (WORD_BITS * lanes)
+
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=4 * generators,
+            read_write_ports=2 * generators, shared_port=True, read_latency=dram_latency_cycles,
+            write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
+        )
+        fetch = Fetch("fetch", lookahead)
+        grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles)
+        for i in range(generators):
+            AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)
+        architecture(
+            "plasticine", clock_hz=clock_hz, parameters={"units": rows * cols // 2, "lanes": lanes},
+            buffers={"hbm": memory, "pmu": [pmu.scratchpad for pmu in grid.pmus]},
+        )
+
+    return create_ag(build())
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``plasticine.taidl`` that follow from the graph."""
+    rows = sum((bank.stop or 0) - bank.start for bank in graph.buffers["pmu"])
+    return {**graph.parameters, "vectors": rows // graph.parameters["units"]}
+
+
+def check_options(options: dict[str, object]) -> None:
+    """TargetError with every option that is out of range."""
+    problems = []
+    for name, (low, high) in RANGES.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    cols, lanes, kib = (options[name] for name in ("cols", "lanes", "pmu_kib"))
+    if isinstance(cols, int) and cols % 2:
+        problems.append(f"cols must be even, not {cols}: every PCU has a PMU beside it")
+    if isinstance(lanes, int) and isinstance(kib, int) and lanes > 0 and kib * 256 < 16 * lanes:
+        problems.append(f"pmu_kib={kib} holds {kib * 256 // lanes} vectors of {lanes} lanes; at least 16 are needed")
+    if problems:
+        raise TargetError("plasticine: " + "; ".join(problems))

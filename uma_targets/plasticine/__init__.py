@@ -1,0 +1,1 @@
+"""Plasticine: tiling of GEMMs over pattern units, emission and UMA target."""

@@ -1,0 +1,221 @@
+"""GEMMs as streams of Plasticine's patterns.
+
+C is cut into tiles of ``down * across`` blocks, one for each pair of units. Over the inner dimension, blocks of A and B
+are loaded to all pairs that need them (a load fills the PMUs of a row or a column of blocks), while the PCUs fold the
+blocks before: each row of a block is one ``fold_product``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from oracle.affine import Affine
+from oracle.stream import Instr, Stream
+from uma_targets.eyeriss.spans import Group, groups
+from uma_targets.gemmini.nest import Nodes, align, place, repeat
+from uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check, plan
+
+ISA = "plasticine"
+
+
+def gemm_stream(
+    m: int, n: int, k: int, parameters: Mapping[str, int], *, tiling: Tiling | None = None, name: str = "gemm"
+) -> Stream:
+    """``A[m, k] . B[k, n] -> C[m, n]``, all float32. MappingError if the tiling does not fit."""
+    machine = Machine.of(parameters)
+    shapes = (("A", (m, k)), ("B", (k, n)), ("C", (m, n)))
+    placed = place((name, dims, "float32", dims[0] * dims[1] * WORD_BYTES) for name, dims in shapes)
+    a, b, c = (Affine(t.address) for t in placed)
+    body = Gemm(m, n, k, a, b, c, tiling or plan(m, n, k, machine), machine).nodes()
+    end = align(placed[2].address + m * n * WORD_BYTES)
+    return Stream(ISA, tuple(sorted(parameters.items())), tuple(placed[:2]), (placed[2],), end, tuple(body), name)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """``count`` pieces of ``size`` of the inner dimension from ``first`` on."""
+
+    first: int
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """``C[m, n] = A[m, k] . B[k, n]`` at these addresses."""
+
+    m: int
+    n: int
+    k: int
+    a: Affine
+    b: Affine
+    c: Affine
+    tiling: Tiling
+    machine: Machine
+    relu: bool = False
+
+    def nodes(self) -> Nodes:
+        """All tiles of C. MappingError if the tiling does not fit."""
+        check(self.tiling, self.machine)
+        found: Nodes = []
+        number = 0
+        t = self.tiling
+        for rows in groups(self.m, t.m, t.down):
+            for cols in groups(self.machine.groups(self.n), t.n, t.across):
+                def tile(i: Affine, j: Affine, rows: Group = rows, cols: Group = cols, number: int = number) -> Nodes:
+                    turn = i * cols.count + j + number
+                    return Tile(self, rows, cols, i * rows.size + rows.first, j * cols.size + cols.first, turn).nodes()
+
+                found += repeat("mt", rows.count, lambda i: repeat("nt", cols.count, lambda j, i=i: tile(i, j)))  # type: ignore[misc]
+                number += rows.count * cols.count
+        return found
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of C: rows from ``m0`` and vectors from ``n0`` on."""
+
+    gemm: Gemm
+    rows: Group
+    cols: Group
+    m0: Affine
+    n0: Affine
+    turn: Affine
+
+    @property
+    def machine(self) -> Machine:
+        return self.gemm.machine
+
+    def vector(self, down: Affine | int, across: Affine | int, place: Affine | int) -> Affine:
+        """Number of a vector in the PMU of a block."""
+        unit = Affine.of(down) * self.cols.down + across
+        return unit * self.machine.vectors + place
+
+    # --- places in a PMU ---------------------------------------------------------------------------------------
+
+    def _a(self, slot: Affine) -> Affine:
+        t = self.gemm.tiling
+        return slot * (t.m * self.machine.groups(t.k))
+
+    def _b(self, slot: Affine) -> Affine:
+        t = self.gemm.tiling
+        return slot * (t.k * t.n) + 2 * t.m * self.machine.groups(t.k)
+
+    @property
+    def _c(self) -> Affine:
+        t = self.gemm.tiling
+        slot = self.turn % 2 if t.sums == 2 else Affine(0)
+        return slot * (t.m * t.n) + 2 * (t.m * self.machine.groups(t.k) + t.k * t.n)
+
+    # --- the inner dimension -----------------------------------------------------------------------------------
+
+    def nodes(self) -> Nodes:
+        """Load the first blocks; load those after while the ones before are folded; store."""
+        depths = list(self._depths())
+        found = self._load(depths[0], Affine(0), Affine(0))
+        for index, depth in enumerate(depths):
+            after = depths[index + 1] if index + 1 < len(depths) else None
+            found += self._fold(depth, after)
+        return found + self._store()
+
+    def _depths(self) -> Iterator[Depth]:
+        """The pieces of the inner dimension: the first, whole ones, a last of whole vectors, what is left."""
+        k, size, lanes = self.gemm.k, self.gemm.tiling.k, self.machine.lanes
+        whole, rest = divmod(k, size)
+        if whole:
+            yield Depth(0, 1, size)
+        if whole > 1:
+            yield Depth(size, whole - 1, size)
+        first = whole * size
+        for piece in (rest - rest % lanes, rest % lanes):
+            if piece:
+                yield Depth(first, 1, piece)
+                first += piece
+
+    def _number(self, depth: Depth) -> int:
+        """How many pieces come before, which decides the slot."""
+        count = 0
+        for other in self._depths():
+            if other.first < depth.first:
+                count += other.count
+        return count
+
+    def _fold(self, depth: Depth, after: Depth | None) -> Nodes:
+        number = self._number(depth)
+
+        def step(i: Affine, following: Depth | None, ahead: Affine) -> Nodes:
+            found = [] if following is None else self._load(following, ahead, (i + number + 1) % 2)
+            return [*found, *self._patterns(depth, (i + number) % 2, onto=depth.first > 0)]
+
+        within = repeat("kt", depth.count - 1, lambda i: step(i, depth, i + 1))
+        return within + step(Affine(depth.count - 1), after, Affine(0))
+
+    def _load(self, depth: Depth, index: Affine, slot: Affine) -> Nodes:
+        """The blocks of A to the rows of blocks, those of B to the columns."""
+        g, vectors = self.gemm, self.machine.vectors
+        k0 = index * depth.size + depth.first
+        lanes = self.machine.lanes
+        row_bytes, col_bytes = g.k * WORD_BYTES, g.n * WORD_BYTES
+        k_groups = self.machine.groups(depth.size)
+        width = depth.size if depth.size < lanes else lanes
+        found = repeat("la", self.rows.down, lambda d: [Instr.make(
+            "load", dram=g.a + (self.m0 + d * self.rows.each) * row_bytes + k0 * WORD_BYTES,
+            vector=self.vector(d, 0, self._a(slot)), rows=self.rows.each, groups=k_groups, width=width, h0=row_bytes,
+            d0=k_groups, n0=self.cols.down, s0=vectors,
+        )])
+        for across, count, first, size, words in self._columns():
+            found += repeat("lb", count, lambda i, across=across, first=first, size=size, words=words: [Instr.make(  # type: ignore[misc]
+                "load", dram=g.b + k0 * col_bytes + (self.n0 + ((i + across) * self.cols.each + first)) * (lanes * WORD_BYTES),
+                vector=self.vector(0, i + across, self._b(slot) + first), rows=depth.size, groups=size, width=words,
+                h0=col_bytes, d0=self.cols.each, n0=self.rows.down, s0=self.cols.down * vectors,
+            )])
+        return found
+
+    def _columns(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Columns of blocks: first, how many, and in them the first vector, how many, and the words of each.
+
+        A vector of fewer words than lanes is the last of the last column.
+        """
+        lanes, each, across = self.machine.lanes, self.cols.each, self.cols.down
+        tail = self.gemm.n % lanes
+        last = self.cols.first + self.cols.count * self.cols.size == self.machine.groups(self.gemm.n)
+        if not (tail and last):
+            yield 0, across, 0, each, lanes
+            return
+        if across > 1:
+            yield 0, across - 1, 0, each, lanes
+        if each > 1:
+            yield across - 1, 1, 0, each - 1, lanes
+        yield across - 1, 1, each - 1, 1, tail
+
+    def _patterns(self, depth: Depth, slot: Affine, *, onto: bool) -> Nodes:
+        """A row of every block after the other, so that all PCUs have work."""
+        k_groups = self.machine.groups(depth.size)
+
+        def fold(x: Affine, d: Affine, i: Affine) -> Nodes:
+            return [Instr.make(
+                "fold_product", a=self.vector(d, i, self._a(slot) + x * k_groups),
+                b=self.vector(d, i, self._b(slot)), c=self.vector(d, i, self._c + x * self.cols.each), k=depth.size,
+                n=self.cols.each, bs=self.cols.each, onto=int(onto),
+            )]
+
+        return repeat("x", self.rows.each, lambda x: repeat("d", self.rows.down, lambda d: repeat(
+            "a", self.cols.down, lambda i: fold(x, d, i))))
+
+    def _store(self) -> Nodes:
+        g, lanes = self.gemm, self.machine.lanes
+        found: Nodes = []
+        if g.relu:
+            size = self.rows.each * self.cols.each
+            found += repeat("d", self.rows.down, lambda d: repeat("a", self.cols.down, lambda i: [Instr.make(
+                "relu", a=self.vector(d, i, self._c), c=self.vector(d, i, self._c), count=size)]))
+        for across, count, first, size, words in self._columns():
+            found += repeat("sd", self.rows.down, lambda d, across=across, count=count, first=first, size=size, words=words: (  # type: ignore[misc]
+                repeat("sa", count, lambda i: [Instr.make(
+                    "store", dram=g.c + (self.m0 + d * self.rows.each) * (g.n * WORD_BYTES)
+                    + (self.n0 + ((i + across) * self.cols.each + first)) * (lanes * WORD_BYTES),
+                    vector=self.vector(d, i + across, self._c + first), rows=self.rows.each, groups=size, width=words,
+                    h0=g.n * WORD_BYTES, d0=self.cols.each,
+                )])))
+        return found
