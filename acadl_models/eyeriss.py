@@ -55,6 +55,9 @@ from oracle.errors import TargetError
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
 
+_SUM_BITS = 32
+"""Width in which the PEs add; what the global buffer keeps of it is ``psum_bits``."""
+
 Place: TypeAlias = Union[DataStorage, RegisterFile]
 
 RANGES: dict[str, tuple[int, int]] = {
@@ -111,8 +114,8 @@ class PE(Template):
     def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int) -> None:
         self.filt = RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
         self.ifm, self.psum, self.pin = (
-            RegisterFile(fifo, data_width=WORD_BITS * row_words, registers={"slot0": 0, "slot1": 0})
-            for fifo in ("ifm", "psum", "pin")
+            RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0})
+            for fifo, bits in (("ifm", WORD_BITS), ("psum", _SUM_BITS), ("pin", _SUM_BITS))
         )
         self.stage = ExecuteStage("stage", latency=1)
         self.mac = FunctionalUnit(
@@ -155,6 +158,7 @@ def eyeriss(
     psum_spad: int = 24,
     glb_kib: int = 100,
     filter_glb_kib: int = 8,
+    psum_bits: int = 16,
     row_words: int = 4096,
     ifmap_bus_bits: int = 16,
     filter_bus_bits: int = 64,
@@ -167,6 +171,7 @@ def eyeriss(
 ) -> ArchitectureGraph:
     """Eyeriss with ``rows`` x ``cols`` PEs; scratchpads in words of 16 bits.
 
+    ``psum_bits``: 16, as in the chip, or 32 for sums that never overflow; they take twice the room and the bus cycles.
     ``row_words`` bounds what one primitive streams (``p * f`` sums, ``q`` ifmap rows). ``dram_bytes_per_cycle``: 64
     bits at 90 MHz are 3.6 bytes in a cycle of 200 MHz, rounded down. ``lookahead``: primitives that the control may
     have handed out at a time. Raises TargetError that lists every option out of range.
@@ -201,7 +206,7 @@ def eyeriss(
             "eyeriss", clock_hz=clock_hz,
             parameters={
                 "rows": rows, "cols": cols, "ifmap_spad": ifmap_spad, "filter_spad": filter_spad,
-                "psum_spad": psum_spad, "row_words": row_words,
+                "psum_spad": psum_spad, "row_words": row_words, "psum_words": psum_bits // WORD_BITS,
             },
             buffers={"hbm": memory, "glb": glb, "fglb": fglb, **{f: array.files(f) for f in _FILES}},
         )
@@ -227,11 +232,11 @@ def _networks(fetch: Fetch, glb: SRAM, fglb: SRAM, array: Array, *, ifmap: Link,
 
 def _dma(fetch: Fetch, memory: DRAM, glb: SRAM, fglb: SRAM) -> None:
     """What moves data between DRAM and the buffers."""
-    load = Mover("dma_load", fetch, {"load", "clear", "config"}, in_flight=4)
+    load = Mover("dma_load", fetch, {"load", "load_sums", "clear", "config"}, in_flight=4)
     load.connect(reads=[memory], writes=[glb])
     load_filter = Mover("dma_filter", fetch, {"load_filter"}, in_flight=4)
     load_filter.connect(reads=[memory], writes=[fglb])
-    store = Mover("dma_store", fetch, {"store"}, in_flight=4)
+    store = Mover("dma_store", fetch, {"store", "store_scaled"}, in_flight=4)
     store.connect(reads=[glb], writes=[memory])
 
 
@@ -261,5 +266,7 @@ def check_options(options: dict[str, object]) -> None:
         value = options[name]
         if isinstance(value, int) and value % WORD_BITS:
             problems.append(f"{name} must be a multiple of {WORD_BITS}, not {value}")
+    if options["psum_bits"] not in (WORD_BITS, 2 * WORD_BITS):
+        problems.append(f"psum_bits must be {WORD_BITS} or {2 * WORD_BITS}, not {options['psum_bits']!r}")
     if problems:
         raise TargetError("eyeriss: " + "; ".join(problems))

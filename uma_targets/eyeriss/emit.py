@@ -17,7 +17,7 @@ from oracle.stream import Instr
 from uma_targets.eyeriss.plan import Machine, RowStationary, check, taps
 from uma_targets.eyeriss.problem import VALUE_BYTES, Problem
 from uma_targets.eyeriss.spans import Group, Span, diagonals, groups, spans
-from uma_targets.gemmini.nest import Nodes, repeat
+from uma_targets.kit.nest import Nodes, repeat
 
 
 Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
@@ -127,9 +127,14 @@ class Block:
         return self.strip.rows.reach * self.strip.cols.reach
 
     @property
+    def line(self) -> int:
+        """Words of a row of partial sums."""
+        return self.strip.cols.size * self.emission.machine.psum_words
+
+    @property
     def sums(self) -> int:
         """Words of the partial sums of one filter and image."""
-        return self.strip.rows.size * self.strip.cols.size
+        return self.strip.rows.size * self.line
 
     @property
     def ifmaps(self) -> int:
@@ -155,9 +160,10 @@ class Block:
         bias = self.problem.bias
         if bias is None:
             return []
+        item = VALUE_BYTES * self.emission.machine.psum_words
         return repeat("bi", self.images, lambda i: [Instr.make(
-            "load", dram=bias + self.o0 * VALUE_BYTES, glb=i * (self.size * self.sums), n0=self.size, n1=self.sums,
-            h0=VALUE_BYTES, h1=0, g0=self.sums, g1=1,
+            "load_sums", dram=bias + self.o0 * item, glb=i * (self.size * self.sums), n0=self.size,
+            n1=self.strip.rows.size * self.strip.cols.size, h0=item, h1=0, g0=self.sums,
         )])
 
     # --- the reduction over channels and weights -----------------------------------------------------------------
@@ -205,7 +211,7 @@ class Block:
         return repeat("ln", self.images, lambda n: repeat("ly", rows.take, lambda y: [Instr.make(
             "load", dram=self.problem.ifmap.at(self.image + n, y0 + y, x0, c0),
             glb=glb + n * (channels.size * self.plane) + y * cols.reach, n0=channels.size, n1=cols.take,
-            h0=steps[3], h1=steps[2], g0=self.plane, g1=1,
+            h0=steps[3], h1=steps[2], g0=self.plane, g1=1, item=self.problem.item,
         )]))
 
     def _passes(self, step: Step, number: Affine) -> Nodes:
@@ -228,12 +234,15 @@ class Block:
     # --- results -------------------------------------------------------------------------------------------------
 
     def _store(self) -> Nodes:
-        rows, cols = self.strip.rows, self.strip.cols
-        steps = self.problem.ofmap.steps
-        return repeat("sn", self.images, lambda n: repeat("sy", rows.size, lambda y: [Instr.make(
-            "store", dram=self.problem.ofmap.at(self.image + n, self.strip.e0 + y, self.strip.f0, self.o0),
-            glb=n * (self.size * self.sums) + y * cols.size, n0=self.size, n1=cols.size, h0=steps[3], h1=steps[2],
-            g0=self.sums, g1=1, relu=int(self.problem.relu),
+        output, steps = self.problem.output, self.problem.ofmap.steps
+        if output.scale_bits is None:
+            mnemonic, how = "store", {"relu": int(output.relu)}
+        else:
+            mnemonic, how = "store_scaled", {"scale": output.scale_bits, "low": 0 if output.relu else -128}
+        return repeat("sn", self.images, lambda n: repeat("sy", self.strip.rows.size, lambda y: [Instr.make(
+            mnemonic, dram=self.problem.ofmap.at(self.image + n, self.strip.e0 + y, self.strip.f0, self.o0),
+            glb=n * (self.size * self.sums) + y * self.line, n0=self.size, n1=self.strip.cols.size, h0=steps[3],
+            h1=steps[2], g0=self.sums, **how,
         )]))
 
 
@@ -303,6 +312,7 @@ class Pass:
                     "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
                     fglb=slot, n0=group.each, n1=step.channels.each, n2=step.cols, h0=tensor.steps[0],
                     h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
+                    item=self.block.problem.item,
                 ),
                 Instr.make(
                     "filter", fglb=slot, words=words, pe=self.pe(0, d, a, ch * step.rows + i), n0=segments, n1=columns,
@@ -380,9 +390,8 @@ class Pass:
             return [Instr.make("accumulate", pe=pe, source=pe + self.cols, slot=slot, words=self._words)]
 
         found: Nodes = []
-        for segment, count, columns in self.segments():
-            found += repeat("u", self.used - 1, lambda u, segment=segment, count=count, columns=columns: (  # type: ignore[misc]
-                self._columns(segment, count, columns, (self.used - 2) - u, lambda pe, y, o: add(pe))))
+        for row in reversed(range(self.used - 1)):
+            found += self._sets(lambda pe, y, o: add(pe), row)
         return found
 
     def _sum_in(self, n: Affine, slot: Affine, pe: Affine, y: Affine, o: Affine) -> Nodes:
@@ -394,7 +403,7 @@ class Pass:
         """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""
         block = self.block
         number = n * block.size + self.filters.local + o
-        return {"glb": number * block.sums + y * block.strip.cols.size, "gp": block.sums}
+        return {"glb": number * block.sums + y * block.line, "gp": block.sums}
 
     def _sets(self, body: Body, row: int) -> Nodes:
         """``body`` for the PEs of one row of all sets."""

@@ -1,87 +1,100 @@
-"""Whole streams: a convolution or a GEMM of 16-bit integers, planned and emitted."""
+"""Convolutions and products as whole streams, planned and emitted; all tensors hold 16-bit integers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from oracle.affine import Affine
-from oracle.stream import Instr, Stream
+from oracle.stream import HbmTensor, Instr, Stream
 from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.plan import Machine, RowStationary, plan, plans
-from uma_targets.eyeriss.problem import VALUE_BYTES, Problem, Shape, Strides, gemm_rows
-from uma_targets.gemmini.nest import Nodes, align, place
+from uma_targets.eyeriss.plan import Machine, Planned, RowStationary, plan, plans
+from uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides, image_shape
+from uma_targets.kit.nest import Nodes, align, place
 
 ISA = "eyeriss"
+
+WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Pixels in a row of the image that the rows of A become, besides all of them."""
 
 
 def conv_stream(
     shape: Shape, machine: Machine, parameters: Mapping[str, int], *, mapping: RowStationary | None = None,
     bias: bool = False, relu: bool = False, fraction: int = 0, name: str = "conv2d",
 ) -> Stream:
-    """``X[n, c, h, w]``, ``W[m, c, r, s]`` (and ``bias[m]``) -> ``Y[n, m, e, f]``, all int16, sums modulo 2^16.
+    """``X[n, c, h, w]``, ``W[m, c, r, s]`` (and ``bias[m]``) -> ``Y[n, m, e, f]``.
 
-    ``fraction``: bits by which each product is shifted right before it is added.
+    X and W are int16, Y and the bias int16 with sums modulo 2^16, or int32 where the machine's partial sums have 32
+    bits. ``fraction``: bits by which each product is shifted right before it is added. MappingError if ``mapping`` (by
+    default the planner's choice) does not fit.
     """
-    s, size = shape, VALUE_BYTES
-    x, w, y = (s.n, s.c, s.h, s.w), (s.m, s.c, s.r, s.s), (s.n, s.m, s.e, s.f)
-    tensors = [("X", x), ("W", w), *([("bias", (s.m,))] if bias else []), ("Y", y)]
-    placed = place((name, dims, "int16", _elements(dims) * size) for name, dims in tensors)
-    at = {t.name: t.address for t in placed}
+    s, item, out = shape, VALUE_BYTES, VALUE_BYTES * machine.psum_words
+    sums = f"int{8 * out}"
+    placed = _place([
+        ("X", (s.n, s.c, s.h, s.w), "int16"), ("W", (s.m, s.c, s.r, s.s), "int16"),
+        *([("bias", (s.m,), sums)] if bias else []), ("Y", (s.n, s.m, s.e, s.f), sums),
+    ])
+    at = {t.name: Affine(t.address) for t in placed}
     problem = Problem(
         shape,
-        Strides(Affine(at["X"]), (s.c * s.h * s.w * size, s.w * size, size, s.h * s.w * size)),
-        Strides(Affine(at["W"]), (s.c * s.r * s.s * size, s.r * s.s * size, s.s * size, size)),
-        Strides(Affine(at["Y"]), (s.m * s.e * s.f * size, s.f * size, size, s.e * s.f * size)),
-        Affine(at["bias"]) if bias else None, relu,
+        Strides(at["X"], (s.c * s.h * s.w * item, s.w * item, item, s.h * s.w * item)),
+        Strides(at["W"], (s.c * s.r * s.s * item, s.r * s.s * item, s.s * item, item)),
+        Strides(at["Y"], (s.m * s.e * s.f * out, s.f * out, out, s.e * s.f * out)),
+        at.get("bias"), Output(relu),
     )
     chosen = mapping or plan(shape, machine)[0].mapping
-    body = Emission(problem, chosen, machine).nodes()
-    return _stream(name, parameters, placed, fraction, body)
+    return _stream(name, parameters, placed, fraction, Emission(problem, chosen, machine).nodes())
 
 
-def gemm_stream(m: int, n: int, k: int, machine: Machine, parameters: Mapping[str, int], *, name: str = "gemm") -> Stream:
-    """``A[m, k] . B[k, n] -> C[m, n]``, all int16, sums modulo 2^16."""
-    size = VALUE_BYTES
-    placed = place((name, dims, "int16", _elements(dims) * size) for name, dims in (
-        ("A", (m, k)), ("B", (k, n)), ("C", (m, n))))
-    body: Nodes = []
-    row = 0
-    for rows, width, mapping in plan_gemm(m, n, k, machine):
-        problem = gemm_rows(*(t.address for t in placed), rows, width, n, k, row)
-        body += Emission(problem, mapping, machine).nodes()
-        row += rows * width
-    return _stream(name, parameters, placed, 0, body)
+def gemm_stream(
+    m: int, n: int, k: int, machine: Machine, parameters: Mapping[str, int], *, name: str = "gemm",
+    mapping: RowStationary | None = None,
+) -> Stream:
+    """``A[m, k] . B[k, n] -> C[m, n]``; A and B int16, C as Y of :func:`conv_stream`."""
+    out = VALUE_BYTES * machine.psum_words
+    placed = _place([("A", (m, k), "int16"), ("B", (k, n), "int16"), ("C", (m, n), f"int{8 * out}")])
+    product = Product(m, n, k, *(Affine(t.address) for t in placed), out_item=out)
+    chosen = mapping or plan_product(m, n, k, machine)[0].mapping
+    return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
 
 
-def plan_gemm(m: int, n: int, k: int, machine: Machine) -> list[tuple[int, int, RowStationary]]:
-    """Cuts the rows of A into images of (rows, width), the bulk and what is left, each with its mapping."""
-    best: tuple[float, list[tuple[int, int, RowStationary]]] | None = None
-    for width in sorted({min(m, w) for w in (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)} | {m}):
-        images = [(e, f) for e, f in ((m // width, width), (1, m % width)) if f]
-        found = [plans(_image(e, f, n, k), machine, widths=(f,)) for e, f in images]
-        if all(found):
-            cycles = sum(planned[0].cycles for planned in found)
-            if best is None or cycles < best[0]:
-                best = cycles, [(e, f, planned[0].mapping) for (e, f), planned in zip(images, found)]
-    if best is None:
-        plan(_image(m, 1, n, k), machine)
-    assert best is not None
-    return best[1]
+def product_nodes(product: Product, mapping: RowStationary, machine: Machine) -> Nodes:
+    """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another."""
+    rows, rest = divmod(product.m, mapping.f)
+    nodes: Nodes = []
+    if rows:
+        nodes += Emission(product.image(0, rows, mapping.f), mapping, machine).nodes()
+    if rest:
+        single = replace(mapping, f=rest, e=1, segments=1)
+        nodes += Emission(product.image(product.m - rest, 1, rest), single, machine).nodes()
+    return nodes
 
 
-def _image(e: int, f: int, n: int, k: int) -> Shape:
-    return Shape(1, k, e, f, n, 1, 1, e, f)
+def plan_product(m: int, n: int, k: int, machine: Machine, top: int = 1) -> list[Planned]:
+    """The ``top`` mappings with the fewest expected cycles, each of another width. MappingError if none fits."""
+    found: list[Planned] = []
+    for width in sorted({w for w in WIDTHS if w <= m} | {m}):
+        whole, rest = divmod(m, width)
+        for planned in plans(image_shape(whole, width, n, k), machine, widths=(width,)):
+            # the rows that are left use as many PEs as one row of the image
+            share = planned.cycles / whole * min(whole, planned.mapping.strip) if rest else 0.0
+            found.append(Planned(planned.mapping, planned.cycles + share))
+    if not found:
+        plan(image_shape(m, 1, n, k), machine)
+    return sorted(found, key=lambda p: p.cycles)[:top]
 
 
-def _elements(dims: tuple[int, ...]) -> int:
-    total = 1
-    for extent in dims:
-        total *= extent
-    return total
+def _place(tensors: Sequence[tuple[str, tuple[int, ...], str]]) -> list[HbmTensor]:
+    return place((name, dims, dtype, _bytes(dims, dtype)) for name, dims, dtype in tensors)
 
 
-def _stream(name: str, parameters: Mapping[str, int], placed: list, fraction: int, body: Nodes) -> Stream:  # type: ignore[type-arg]
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * (int(dtype.removeprefix("int")) // 8)
+
+
+def _stream(name: str, parameters: Mapping[str, int], placed: list[HbmTensor], fraction: int, body: Nodes) -> Stream:
     last = placed[-1]
-    end = align(last.address + _elements(last.shape) * VALUE_BYTES)
     config = Instr.make("config", fraction_bits=fraction)
-    return Stream(ISA, tuple(sorted(parameters.items())), tuple(placed[:-1]), (last,), end, (config, *body), name)
+    end = align(last.address + _bytes(last.shape, last.dtype))
+    return Stream(ISA, tuple(parameters.items()), tuple(placed[:-1]), (last,), end, (config, *body), name)

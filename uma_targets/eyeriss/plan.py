@@ -32,6 +32,7 @@ class Machine:
     row_words: int
     glb_words: int
     fglb_words: int
+    psum_words: int = 1
     ifmap_bus: int = 1
     filter_bus: int = 4
     psum_bus: int = 4
@@ -101,7 +102,7 @@ def check(mapping: RowStationary, shape: Shape, machine: Machine) -> None:
     reach = (min(mapping.strip, shape.e) - 1) * shape.stride + shape.r
     width = shape.reach(mapping.f, shape.s)
     ifmap = mapping.buffers * mapping.n * mapping.q * mapping.r * reach * width
-    psums = mapping.n * min(mapping.m, shape.m) * min(mapping.strip, shape.e) * mapping.f
+    psums = mapping.n * min(mapping.m, shape.m) * min(mapping.strip, shape.e) * mapping.f * machine.psum_words
     demands = (
         ("rows of the array", mapping.segments * mapping.down * mapping.r * r_taps, machine.rows, "rows"),
         ("columns of the array", mapping.across * mapping.e, machine.cols, "cols"),
@@ -191,7 +192,7 @@ def _resident(table: Table, shape: Shape, machine: Machine) -> tuple[NDArray[np.
     width = (table["f"] - 1) * shape.stride + shape.s
     ifmap = table["n"] * table["q"] * table["r"] * ((strip - 1) * shape.stride + shape.r) * width
     pass_filters = table["p"] * table["down"] * table["across"]
-    each = table["n"] * pass_filters * strip * table["f"]
+    each = table["n"] * pass_filters * strip * table["f"] * machine.psum_words
     wanted = -(-shape.m // pass_filters)
     single, double = ((machine.glb_words - b * ifmap) // each for b in (1, 2))
     buffers = np.where((double >= 1) & (double >= np.minimum(single, wanted)), 2, 1)
@@ -214,7 +215,7 @@ def expected_cycles(table: Table, shape: Shape, machine: Machine) -> NDArray[np.
     compute = p * f * (q * s_taps + 1.0)
     rows_in = np.minimum((e - 1) * shape.stride + r_taps, e * r_taps) * table["segments"]
     ifmap = rows_in * r * np.ceil(q * width / machine.ifmap_bus)
-    psums = p * t * strip * np.ceil(f / machine.psum_bus)
+    psums = p * t * strip * np.ceil(f * machine.psum_words / machine.psum_bus)
     # where no other pass comes between, a pass waits for the sums of the one before
     alone = (table["m"] // (p * t) * n == 1) & (steps > 1)
     chain = np.where(alone, r * r_taps * p * f + 2 * psums, 0)

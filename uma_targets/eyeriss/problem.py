@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from oracle.affine import Affine
 
 VALUE_BYTES = 2
 """16-bit fixed point."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """How sums leave: as they are (``scale_bits`` None), or times the float32 of these bits as saturated bytes."""
+
+    relu: bool = False
+    scale_bits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,15 +75,9 @@ class Problem:
     filters: Strides
     ofmap: Strides
     bias: Affine | None = None
-    relu: bool = field(default=False)
-
-    def moved(self, ifmap: Affine | int, filters: Affine | int, ofmap: Affine | int) -> "Problem":
-        """The same with the tensors' addresses moved."""
-        return replace(
-            self, ifmap=replace(self.ifmap, base=self.ifmap.base + ifmap),
-            filters=replace(self.filters, base=self.filters.base + filters),
-            ofmap=replace(self.ofmap, base=self.ofmap.base + ofmap),
-        )
+    output: Output = Output()
+    item: int = VALUE_BYTES
+    """bytes of an ifmap value and of a weight: 2, or 1 for bytes that are widened when they are loaded"""
 
 
 def conv_shape(
@@ -88,14 +90,33 @@ def conv_shape(
     return Shape(n, c, h, w, m, r, s, e, f, stride, top, left)
 
 
-def gemm_rows(a: int, b: int, c: int, rows: int, width: int, n: int, k: int, row: int = 0) -> Problem:
-    """``rows * width`` rows of ``A[m, k] . B[k, n] = C[m, n]`` from ``row`` on, as an image of 1 x 1 filters.
+@dataclass(frozen=True)
+class Product:
+    """``C[m, n] = A[m, k] . B[k, n] (+ bias[n])`` at these byte addresses; elements of C have ``out_item`` bytes."""
 
-    ``a``, ``b`` and ``c`` are the matrices' addresses.
-    """
-    size = VALUE_BYTES
-    shape = Shape(1, k, rows, width, n, 1, 1, rows, width)
-    ifmap = Strides(Affine(a + row * k * size), (0, width * k * size, k * size, size))
-    filters = Strides(Affine(b), (size, n * size, 0, 0))
-    ofmap = Strides(Affine(c + row * n * size), (0, width * n * size, n * size, size))
-    return Problem(shape, ifmap, filters, ofmap)
+    m: int
+    n: int
+    k: int
+    a: Affine
+    b: Affine
+    c: Affine
+    bias: Affine | None = None
+    output: Output = Output()
+    item: int = VALUE_BYTES
+    out_item: int = VALUE_BYTES
+
+    def image(self, first: int, rows: int, width: int) -> Problem:
+        """``rows * width`` rows from ``first`` on, as an image of ``rows`` x ``width`` pixels under 1 x 1 filters."""
+        row_bytes, out_bytes = self.k * self.item, self.n * self.out_item
+        return Problem(
+            image_shape(rows, width, self.n, self.k),
+            Strides(self.a + first * row_bytes, (0, width * row_bytes, row_bytes, self.item)),
+            Strides(self.b, (self.item, self.n * self.item, 0, 0)),
+            Strides(self.c + first * out_bytes, (0, width * out_bytes, out_bytes, self.out_item)),
+            self.bias, self.output, self.item,
+        )
+
+
+def image_shape(rows: int, width: int, n: int, k: int) -> Shape:
+    """``rows * width`` rows of a product as an image."""
+    return Shape(1, k, rows, width, n, 1, 1, rows, width)

@@ -8,12 +8,12 @@ blocks before: each row of a block is one ``fold_product``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oracle.affine import Affine
 from oracle.stream import Instr, Stream
 from uma_targets.eyeriss.spans import Group, groups
-from uma_targets.gemmini.nest import Nodes, align, place, repeat
+from uma_targets.kit.nest import Nodes, align, place, repeat
 from uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check, plan
 
 ISA = "plasticine"
@@ -62,7 +62,7 @@ class Gemm:
         number = 0
         t = self.tiling
         for rows in groups(self.m, t.m, t.down):
-            for cols in groups(self.machine.groups(self.n), t.n, t.across):
+            for cols in self._column_groups():
                 def tile(i: Affine, j: Affine, rows: Group = rows, cols: Group = cols, number: int = number) -> Nodes:
                     turn = i * cols.count + j + number
                     return Tile(self, rows, cols, i * rows.size + rows.first, j * cols.size + cols.first, turn).nodes()
@@ -70,6 +70,15 @@ class Gemm:
                 found += repeat("mt", rows.count, lambda i: repeat("nt", cols.count, lambda j, i=i: tile(i, j)))  # type: ignore[misc]
                 number += rows.count * cols.count
         return found
+
+    def _column_groups(self) -> Iterator[Group]:
+        """Groups of vectors of C; the last stands alone where its last vector has fewer words than lanes."""
+        found = list(groups(self.machine.groups(self.n), self.tiling.n, self.tiling.across))
+        last = found[-1]
+        if self.n % self.machine.lanes and last.count > 1:
+            head, alone = last.count - 1, last.first + (last.count - 1) * last.size
+            found[-1:] = [replace(last, count=head), replace(last, first=alone, count=1)]
+        yield from found
 
 
 @dataclass(frozen=True)
