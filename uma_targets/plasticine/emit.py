@@ -1,4 +1,4 @@
-"""GEMMs as streams of Plasticine's patterns.
+"""Products as streams of Plasticine's patterns.
 
 C is cut into tiles of ``down * across`` blocks, one for each pair of units. Over the inner dimension, blocks of A and B
 are loaded to all pairs that need them (a load fills the PMUs of a row or a column of blocks), while the PCUs fold the
@@ -43,7 +43,7 @@ class Depth:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``C[m, n] = A[m, k] . B[k, n]`` at these addresses."""
+    """``C[m, n] = A[m, k] . B[k, n] (+ bias[n])`` at these addresses, dense and row-major."""
 
     m: int
     n: int
@@ -53,6 +53,7 @@ class Gemm:
     c: Affine
     tiling: Tiling
     machine: Machine
+    bias: Affine | None = None
     relu: bool = False
 
     def nodes(self) -> Nodes:
@@ -122,7 +123,7 @@ class Tile:
     def nodes(self) -> Nodes:
         """Load the first blocks; load those after while the ones before are folded; store."""
         depths = list(self._depths())
-        found = self._load(depths[0], Affine(0), Affine(0))
+        found = [*self._bias(), *self._load(depths[0], Affine(0), Affine(0))]
         for index, depth in enumerate(depths):
             after = depths[index + 1] if index + 1 < len(depths) else None
             found += self._fold(depth, after)
@@ -155,10 +156,28 @@ class Tile:
 
         def step(i: Affine, following: Depth | None, ahead: Affine) -> Nodes:
             found = [] if following is None else self._load(following, ahead, (i + number + 1) % 2)
-            return [*found, *self._patterns(depth, (i + number) % 2, onto=depth.first > 0)]
+            return [*found, *self._patterns(depth, (i + number) % 2, onto=depth.first > 0 or self.gemm.bias is not None)]
 
         within = repeat("kt", depth.count - 1, lambda i: step(i, depth, i + 1))
         return within + step(Affine(depth.count - 1), after, Affine(0))
+
+    def _bias(self) -> Nodes:
+        """The bias as every row of the sums."""
+        bias = self.gemm.bias
+        if bias is None:
+            return []
+        found: Nodes = []
+        for across, count, first, size, words in self._columns():
+            found += repeat("bi", count, lambda i, across=across, first=first, size=size, words=words: [Instr.make(  # type: ignore[misc]
+                "load", dram=self._word(bias, i + across, first), vector=self.vector(0, i + across, self._c + first),
+                rows=self.rows.each, groups=size, width=words, h0=0, d0=self.cols.each, n0=self.rows.down,
+                s0=self.cols.down * self.machine.vectors,
+            )])
+        return found
+
+    def _word(self, base: Affine, across: Affine, first: int) -> Affine:
+        """Address in a row of N words of vector ``first`` of a column of blocks."""
+        return base + (self.n0 + (across * self.cols.each + first)) * (self.machine.lanes * WORD_BYTES)
 
     def _load(self, depth: Depth, index: Affine, slot: Affine) -> Nodes:
         """The blocks of A to the rows of blocks, those of B to the columns."""
@@ -175,7 +194,7 @@ class Tile:
         )])
         for across, count, first, size, words in self._columns():
             found += repeat("lb", count, lambda i, across=across, first=first, size=size, words=words: [Instr.make(  # type: ignore[misc]
-                "load", dram=g.b + k0 * col_bytes + (self.n0 + ((i + across) * self.cols.each + first)) * (lanes * WORD_BYTES),
+                "load", dram=self._word(g.b + k0 * col_bytes, i + across, first),
                 vector=self.vector(0, i + across, self._b(slot) + first), rows=depth.size, groups=size, width=words,
                 h0=col_bytes, d0=self.cols.each, n0=self.rows.down, s0=self.cols.down * vectors,
             )])
@@ -213,7 +232,7 @@ class Tile:
             "a", self.cols.down, lambda i: fold(x, d, i))))
 
     def _store(self) -> Nodes:
-        g, lanes = self.gemm, self.machine.lanes
+        g = self.gemm
         found: Nodes = []
         if g.relu:
             size = self.rows.each * self.cols.each
@@ -222,8 +241,7 @@ class Tile:
         for across, count, first, size, words in self._columns():
             found += repeat("sd", self.rows.down, lambda d, across=across, count=count, first=first, size=size, words=words: (  # type: ignore[misc]
                 repeat("sa", count, lambda i: [Instr.make(
-                    "store", dram=g.c + (self.m0 + d * self.rows.each) * (g.n * WORD_BYTES)
-                    + (self.n0 + ((i + across) * self.cols.each + first)) * (lanes * WORD_BYTES),
+                    "store", dram=self._word(g.c + (self.m0 + d * self.rows.each) * (g.n * WORD_BYTES), i + across, first),
                     vector=self.vector(d, i + across, self._c + first), rows=self.rows.each, groups=size, width=words,
                     h0=g.n * WORD_BYTES, d0=self.cols.each,
                 )])))

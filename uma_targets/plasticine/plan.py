@@ -1,4 +1,4 @@
-"""How a GEMM is tiled over Plasticine's pairs of compute and memory units."""
+"""How a product is tiled over Plasticine's pairs of compute and memory units."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True)
 class Machine:
-    """Pairs of units, lanes of a vector, vectors of a PMU, bytes from DRAM a cycle."""
+    """Pairs of units, lanes of a vector, and vectors of a PMU."""
 
     units: int
     lanes: int
     vectors: int
-    dram_bytes: int = 51
 
     @staticmethod
     def of(parameters: Mapping[str, int]) -> "Machine":
         """From the parameters of the ISA."""
         return Machine(parameters["units"], parameters["lanes"], parameters["vectors"])
 
-    def groups(self, columns: int) -> int:
-        """Vectors that hold ``columns`` words."""
-        return -(-columns // self.lanes)
+    def groups(self, words: int) -> int:
+        """Vectors that hold ``words``."""
+        return -(-words // self.lanes)
 
 
 @dataclass(frozen=True)
 class Tiling:
     """``down * across`` pairs compute a tile: each ``m`` rows and ``n`` vectors of C, over ``k`` of the inner dimension
-    at a time. ``sums``: tiles of C in each PMU.
+    at a time. ``sums``: blocks of C in each PMU.
     """
 
     down: int
@@ -47,11 +46,19 @@ class Tiling:
     sums: int = 1
 
     def vectors(self, machine: Machine) -> int:
-        """Vectors that it needs in a PMU: two tiles of A and of B, so that one arrives while the other is used."""
-        return 2 * self.m * machine.groups(self.k) + 2 * self.k * self.n + self.sums * self.m * self.n
+        """Vectors that it needs in a PMU: two blocks of A and of B, so that one arrives while the other is used."""
+        return int(demand(machine, np.array(self.m), np.array(self.n), np.array(self.k), self.sums))
 
     def __str__(self) -> str:
         return f"{self.down}x{self.across} units, each {self.m} rows x {self.n} vectors, {self.k} deep"
+
+
+Column = NDArray[np.int64]
+
+
+def demand(machine: Machine, m: Column, n: Column, k: Column, sums: int = 1) -> Column:
+    """Vectors of a PMU for blocks of ``m`` rows and ``n`` vectors of C, ``k`` deep."""
+    return 2 * m * -(-k // machine.lanes) + 2 * k * n + sums * m * n
 
 
 def check(tiling: Tiling, machine: Machine) -> None:
@@ -61,63 +68,93 @@ def check(tiling: Tiling, machine: Machine) -> None:
         ("vectors of a PMU", tiling.vectors(machine), machine.vectors, "pmu_kib"),
     )
     broken = [
-        f"{demand} {what}, of which there are {bound}: {demand - bound} too many (a larger {option} would help)"
-        for what, demand, bound, option in demands if demand > bound
+        f"{needed} {what}, of which there are {bound}: {needed - bound} too many (a larger {option} would help)"
+        for what, needed, bound, option in demands if needed > bound
     ]
     if broken:
         raise MappingError(f"tiling of {tiling} needs " + "; ".join(broken))
 
 
-def plan(m: int, n: int, k: int, machine: Machine) -> Tiling:
-    """The tiling with the fewest expected cycles for ``A[m, k] . B[k, n]``. MappingError if none fits."""
-    groups = machine.groups(n)
-    grids = [(d, machine.units // d) for d in range(1, machine.units + 1)]
-    rows = [
-        (min(d, m), min(a, groups), bm, bn, bk, sums)
-        for d, a in grids
-        for bm in _sizes(-(-m // min(d, m)), 256)
-        for bn in _sizes(-(-groups // min(a, groups)), 64)
-        for bk in _depths(k, machine.lanes)
-        for sums in (2, 1)
-    ]
-    table = np.array(sorted(set(rows)), dtype=np.int64)
-    bk_groups = -(-table[:, 4] // machine.lanes)
-    need = 2 * table[:, 2] * bk_groups + 2 * table[:, 4] * table[:, 3] + table[:, 5] * table[:, 2] * table[:, 3]
-    table = table[need <= machine.vectors]
-    if not len(table):
-        check(Tiling(1, 1, 1, 1, min(k, machine.lanes)), machine)
-        raise MappingError(f"no tiling of a {m} x {n} x {k} GEMM fits {machine}")
-    cycles = expected_cycles(table, m, n, k, machine)
-    best = np.lexsort((-table[:, 5], table[:, 2], cycles))[0]
-    return Tiling(*(int(v) for v in table[best]))
+@dataclass(frozen=True)
+class Sizes:
+    """Blocks to choose from: rows, vectors and depths."""
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
 
 
-def _sizes(extent: int, bound: int) -> set[int]:
-    """Sizes that cut ``extent`` evenly, up to ``bound``, and powers of two."""
+def sizes(m: int, n: int, k: int, machine: Machine) -> Sizes:
+    """Candidates for ``A[m, k] . B[k, n]``."""
+    return Sizes(_cuts(m, 256), _cuts(machine.groups(n), 64), _depths(k, machine.lanes))
+
+
+def _cuts(extent: int, bound: int) -> tuple[int, ...]:
+    """Sizes up to ``bound``: powers of two, and those that cut ``extent`` evenly into few or into many pieces."""
     powers = {1 << i for i in range(bound.bit_length()) if 1 << i <= extent}
-    fewest = -(-extent // bound)
-    return powers | {-(-extent // parts) for parts in range(fewest, fewest + 6) if parts <= extent}
+    even = {-(-extent // parts) for parts in (*range(1, 33), 48, 64) if parts <= extent}
+    return tuple(sorted(size for size in powers | even if size <= bound))
 
 
-def _depths(k: int, lanes: int) -> set[int]:
+def _depths(k: int, lanes: int) -> tuple[int, ...]:
     """Depths of whole vectors; less only where ``k`` is less."""
     if k < lanes:
-        return {k}
+        return (k,)
     whole = k - k % lanes
-    return {lanes << i for i in range(8) if lanes << i <= k} | ({whole} if whole <= 128 else set())
+    return tuple(sorted({lanes << i for i in range(8) if lanes << i <= k} | ({whole} if whole <= 128 else set())))
 
 
-def expected_cycles(table: NDArray[np.int64], m: int, n: int, k: int, machine: Machine) -> NDArray[np.float64]:
-    """Compute and DRAM overlap, except for the first tiles and, with one tile of sums, the stores."""
-    down, across, bm, bn, bk, sums = table.T
-    groups = machine.groups(n)
-    tiles_m, tiles_n, steps = np.ceil(m / (down * bm)), np.ceil(groups / (across * bn)), np.ceil(k / bk)
+def tilings(m: int, n: int, block: tuple[Column, Column, Column], machine: Machine) -> tuple[Column, Column, Column]:
+    """For blocks (rows, vectors, depth): the grid of pairs that needs the fewest tiles, and blocks of C in a PMU."""
+    bm, bn, bk = (np.atleast_1d(b) for b in block)
+    down = np.arange(1, machine.units + 1)[:, None]
+    blocks_m, blocks_n = -(-m // bm), -(-machine.groups(n) // bn)
+    across = np.minimum(machine.units // down, blocks_n)
+    rows = np.minimum(down, blocks_m)
+    tiles = -(-blocks_m // rows) * -(-blocks_n // across)
+    # of equals the one that loads least: rows of blocks of A and columns of blocks of B
+    loads = rows * bm + across * bn * machine.lanes
+    best = np.argmin(tiles * (loads.max() + 1) + loads, axis=0)
+    picked = np.arange(len(bm))
+    sums = np.where(demand(machine, bm, bn, bk, 2) <= machine.vectors, 2, 1)
+    return rows[best, picked], across[best, picked], sums
+
+
+def tiling_of(m: int, n: int, block: tuple[int, int, int], machine: Machine) -> Tiling:
+    """The tiling with blocks of these rows, vectors and depth."""
+    columns = np.array(block, dtype=np.int64)[:, None]
+    down, across, sums = tilings(m, n, (columns[0], columns[1], columns[2]), machine)
+    return Tiling(int(down[0]), int(across[0]), *block, int(sums[0]))
+
+
+def expected_cycles(
+    m: int, n: int, k: int, block: tuple[Column, Column, Column], machine: Machine, dram_bytes: int
+) -> NDArray[np.float64]:
+    """Compute and DRAM overlap, except for the first blocks and, with one block of sums, the stores."""
+    bm, bn, bk = block
+    down, across, sums = tilings(m, n, block, machine)
+    tiles = np.ceil(m / (down * bm)) * np.ceil(machine.groups(n) / (across * bn))
+    steps = np.ceil(k / bk)
     # a pattern also moves a vector of scalars and its results over the port of the PMU
     compute = bm * (bn * bk + np.ceil(bk / machine.lanes) + 2.0 * bn + 2)
-    row = np.ceil(bk * WORD_BYTES / machine.dram_bytes)
-    wide = np.ceil(bn * machine.lanes * WORD_BYTES / machine.dram_bytes)
+    row = np.ceil(bk * WORD_BYTES / dram_bytes)
+    wide = np.ceil(bn * machine.lanes * WORD_BYTES / dram_bytes)
     load = down * bm * row + across * bk * wide
     store = down * across * bm * wide
     step = np.maximum(compute, load)
     hidden = np.where(sums == 2, np.maximum(0, store - steps * step), store)
-    return tiles_m * tiles_n * (steps * step + load + hidden) + np.where(sums == 2, store, 0)
+    return tiles * (steps * step + load + hidden) + np.where(sums == 2, store, 0)
+
+
+def plan(m: int, n: int, k: int, machine: Machine, dram_bytes: int = 51) -> Tiling:
+    """The tiling with the fewest expected cycles for ``A[m, k] . B[k, n]``. MappingError if none fits."""
+    found = sizes(m, n, k, machine)
+    grid = np.meshgrid(found.m, found.n, found.k, indexing="ij")
+    bm, bn, bk = (axis.reshape(-1).astype(np.int64) for axis in grid)
+    fits = demand(machine, bm, bn, bk) <= machine.vectors
+    if not fits.any():
+        check(Tiling(1, 1, 1, 1, found.k[0]), machine)
+    block = bm[fits], bn[fits], bk[fits]
+    cycles = expected_cycles(m, n, k, block, machine, dram_bytes)
+    best = int(np.lexsort((block[0], cycles))[0])
+    return tiling_of(m, n, (int(block[0][best]), int(block[1][best]), int(block[2][best])), machine)

@@ -1,0 +1,190 @@
+"""Eyeriss as an accelerator of the compiler: options, graph, ISA, mapping space and emission."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
+from mapper.accelerator import Accelerator
+from mapper.mapping import Mapping as TileMapping
+from mapper.options import Option
+from mapper.space import Columns, Space, Table
+from mapper.workload import Workload
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Instr, Stream
+from uma_targets.eyeriss.emit import Emission
+from uma_targets.eyeriss.kernels import ISA, plan_product, product_nodes
+from uma_targets.eyeriss.plan import Machine, Planned, RowStationary, plan
+from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
+from uma_targets.kit.gemm import Gemm, batches, gemm_of, rows
+from uma_targets.kit.nest import Nodes, align, place, repeat
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+
+_DEFAULTS = {name: p.default for name, p in inspect.signature(eyeriss).parameters.items()}
+CANDIDATES = 12
+"""Mappings that are offered to the search, each of another width of strips."""
+
+PSUM_BITS = 32
+"""Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
+OPTIONS = (
+    _size("rows", "rows of the PE array"),
+    _size("cols", "columns of the PE array"),
+    _size("ifmap_spad", "ifmap scratchpad of a PE", "words"),
+    _size("filter_spad", "filter scratchpad of a PE", "words"),
+    _size("psum_spad", "psum scratchpad of a PE", "words"),
+    _size("glb_kib", "global buffer for ifmaps and partial sums", "KiB"),
+    _size("filter_glb_kib", "global buffer for filters", "KiB"),
+    _size("row_words", "words that one primitive streams in or out"),
+    _size("ifmap_bus_bits", "bus of the ifmap network, a multiple of 16", "bits"),
+    _size("filter_bus_bits", "bus of the filter network, a multiple of 16", "bits"),
+    _size("psum_bus_bits", "bus of the psum networks, a multiple of 16", "bits"),
+    _size("dram_bytes_per_cycle", "bandwidth of DRAM", "bytes"),
+    _size("dram_latency_cycles", "from request to first data", "cycles"),
+    _size("lookahead", "primitives that the control may have handed out at a time"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the core", 0.001, 1e6, unit="MHz"),
+)
+
+
+@dataclass(frozen=True)
+class EyerissEmitter:
+    """Streams for one set of the ISA's parameters."""
+
+    parameters: tuple[tuple[str, int], ...]
+
+    @property
+    def machine(self) -> Machine:
+        """The bounds that the emission depends on; it needs no bus widths."""
+        known = {f.name for f in fields(Machine)}
+        return Machine(**{name: value for name, value in self.parameters if name in known})
+
+    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
+        """The stream; tensors are named, shaped and ordered as the workload's. MappingError if it does not fit."""
+        tensors = [(t.name, t.shape, t.dtype, _bytes(t.shape, t.dtype)) for t in (*workload.inputs, workload.output)]
+        placed = place(tensors)
+        addresses = {t.name: t.address for t in placed}
+        end = align(placed[-1].address + tensors[-1][3])
+        chosen = row_stationary(mapping)
+        if workload.kind == "gemm":
+            body = repeat("batch", batches(workload), lambda b: self._product(
+                gemm_of(workload, addresses, end, b), workload.epilogue.out_dtype, chosen))
+        elif workload.kind == "conv2d":
+            body = self._conv(workload, addresses, chosen)
+        else:
+            raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found a {workload.kind}")
+        config = Instr.make("config", fraction_bits=0)
+        return Stream(ISA, self.parameters, tuple(placed[:-1]), (placed[-1],), end, (config, *body), workload.name)
+
+    def _product(self, gemm: Gemm, out_dtype: str, mapping: RowStationary) -> Nodes:
+        output = Output(gemm.relu, gemm.scale_bits if out_dtype == "int8" else None)
+        product = Product(
+            gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, gemm.bias, output, gemm.item, gemm.out_item
+        )
+        return product_nodes(product, mapping, self.machine)
+
+    def _conv(self, workload: Workload, addresses: Mapping[str, int], mapping: RowStationary) -> Nodes:
+        shape = shape_of(workload)
+        epilogue = workload.epilogue
+        bits = int(np.float32(epilogue.scale).view(np.uint32)) if epilogue.out_dtype == "int8" else None
+        item, out = 1, np.dtype(epilogue.out_dtype).itemsize
+        at = {name: Affine(address) for name, address in addresses.items()}
+        _, h, w, c = workload.inputs[0].shape
+        o = shape.m
+        problem = Problem(
+            shape,
+            Strides(at["X"], (h * w * c * item, w * c * item, c * item, item)),
+            Strides(at["W"], (item, o * item, shape.s * c * o * item, c * o * item)),
+            Strides(at["Y"], (shape.e * shape.f * o * out, shape.f * o * out, o * out, out)),
+            at["bias"] if epilogue.bias else None, Output(epilogue.relu, bits), item,
+        )
+        return Emission(problem, mapping, self.machine).nodes()
+
+
+def shape_of(workload: Workload) -> Shape:
+    """The shape of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
+    n, h, w, c = workload.inputs[0].shape
+    kh, kw, _, o = workload.inputs[1].shape
+    if workload.stride[0] != workload.stride[1]:
+        raise MappingError(f"{workload.name}: stride {workload.stride} differs along rows and columns")
+    if workload.epilogue.pool is not None:
+        raise MappingError(f"{workload.name}: no pooling follows a convolution here")
+    return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
+
+
+def row_stationary(mapping: TileMapping) -> RowStationary:
+    """The mapping parameters that a mapping of the compiler holds."""
+    return RowStationary(**{f.name: mapping.size(f.name) for f in fields(RowStationary)})
+
+
+def tile_mapping(kind: str, mapping: RowStationary) -> TileMapping:
+    """The reverse of :func:`row_stationary`."""
+    tile = tuple((f.name, int(getattr(mapping, f.name))) for f in fields(mapping))
+    return TileMapping(kind, "", tile)  # type: ignore[arg-type]
+
+
+def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
+    machine = Machine.of(EYERISS.graph(options))
+    if workload.kind == "gemm":
+        found = plan_product(rows(workload), workload.extent("n"), workload.extent("k"), machine, CANDIDATES)
+        times = batches(workload)
+    elif workload.kind == "conv2d":
+        found, times = plan(shape_of(workload), machine, top=CANDIDATES), 1
+    else:
+        raise MappingError(f"{workload.name}: Eyeriss runs no {workload.kind}")
+    return _table(workload.kind, found, times)
+
+
+def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
+    columns: Columns = {"number": np.arange(len(found))}
+    cycles = np.array([p.cycles * times for p in found])
+    none = np.zeros(len(found), np.int64)
+    table = Table(
+        columns, none, none, lambda c: cycles[c["number"]],
+        lambda c, i: tile_mapping(kind, found[int(c["number"][i])].mapping),
+    )
+    return Space((table,), len(found))
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
+    return eyeriss(clock_hz=options["clock_mhz"] * 1e6, psum_bits=PSUM_BITS, **structure)
+
+
+def _isa_parameters(graph: "ArchitectureGraph") -> Mapping[str, int]:
+    return isa_parameters(graph)
+
+
+def _emitter(parameters: Mapping[str, int]) -> EyerissEmitter:
+    return EyerissEmitter(tuple(parameters.items()))
+
+
+def _peak(graph: "ArchitectureGraph") -> int:
+    """A multiply-accumulate a cycle in every PE."""
+    return graph.parameters["rows"] * graph.parameters["cols"]
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize
+
+
+EYERISS = Accelerator(
+    "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)", OPTIONS, ISA,
+    _graph, _isa_parameters, _emitter, _space, _peak,
+)

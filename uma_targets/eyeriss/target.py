@@ -1,0 +1,65 @@
+"""The UMA target ``eyeriss``: convolutions and products of quantized networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tvm_backend.uma.backend import UMABackend
+from tvm_backend.uma.match import QuantizedOp
+from uma_targets.gemmini import strategies as channels_last
+from uma_targets.kit import rules, strategies
+
+if TYPE_CHECKING:
+    from mapper.accelerator import Accelerator
+    from tvm_backend.compat import DFPattern
+
+
+def equal_strides(op: QuantizedOp) -> str | None:
+    """A convolution has the same stride along rows and columns: ifmap rows run along the diagonals of the array."""
+    strides = tuple(op.attrs["strides"])
+    return None if strides[0] == strides[1] else f"strides are {strides[0]} and {strides[1]}"
+
+
+PRODUCTS = rules.all_of("matmul", rules.INT8_MATMUL)
+CONVOLUTIONS = rules.all_of(
+    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides)
+)
+
+
+class Eyeriss(UMABackend):
+    """Eyeriss v1: row-stationary array of 16-bit PEs; convolutions and products of int8 networks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, predicate, strategy in (
+            ("conv2d_activation", CONVOLUTIONS, channels_last.conv2d),
+            ("matmul_activation", PRODUCTS, strategies.matmul),
+            ("conv2d_plain", CONVOLUTIONS, channels_last.conv2d),
+            ("matmul_plain", PRODUCTS, strategies.matmul),
+        ):
+            self._register_pattern(name, _pattern(name), predicate)
+            self._register_operator_strategy(name, strategy)
+        self._register_codegen("stream", _accelerator)
+
+    @property
+    def target_name(self) -> str:
+        return "eyeriss"
+
+
+def _pattern(name: str) -> "Callable[[], DFPattern]":
+    """A function that makes the pattern: TVM is not needed before the first partitioning."""
+
+    def make() -> "DFPattern":
+        from uma_targets.kit import patterns
+
+        made: DFPattern = getattr(patterns, name)()
+        return made
+
+    return make
+
+
+def _accelerator() -> "Accelerator":
+    from uma_targets.eyeriss.accelerator import EYERISS
+
+    return EYERISS
