@@ -134,14 +134,14 @@ class PE(Template):
 
 
 class Array(Template):
-    """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the top."""
+    """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the lowest."""
 
     def __init__(self, name: str, fetch: Fetch, rows: int, cols: int, filter_spad: int, row_words: int) -> None:
         self.pe = [
             [PE(f"pe[{i}][{j}]", fetch, filter_spad, row_words) for j in range(cols)] for i in range(rows)
         ]
-        for upper, lower in zip(self.pe, self.pe[1:]):
-            for above, below in zip(upper, lower):
+        for lower, upper in zip(self.pe, self.pe[1:]):
+            for below, above in zip(lower, upper):
                 above.above(below)
 
     def files(self, which: str) -> list[Place]:

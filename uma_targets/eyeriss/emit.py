@@ -304,7 +304,7 @@ class Pass:
         assert step.row + step.rows <= shape.r
 
         def row(d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
-            number = ((d * group.across + a) * step.channels.down + ch) * step.rows + i
+            number = ((ch * step.rows + i) * group.down + d) * group.across + a
             slot = (number % slots) * words
             first = self.filters.o0 + (d * group.across + a) * group.each
             return [
@@ -320,8 +320,9 @@ class Pass:
                 ),
             ]
 
-        return repeat("fd", group.down, lambda d: repeat("fa", group.across, lambda a: repeat(
-            "fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: row(d, a, ch, i)))))
+        # the lowest row first: it is the first to finish the pass before, as sums go up
+        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: repeat(
+            "fd", group.down, lambda d: repeat("fa", group.across, lambda a: row(d, a, ch, i)))))
 
     # --- images --------------------------------------------------------------------------------------------------
 
@@ -329,15 +330,15 @@ class Pass:
         slot = (self.turn + n) % 2
         found = self._ifmaps(n, slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), self.used - 1)
+            found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), 0)
         found += self._rows(slot)
         if self.step.accumulates:
             found += self._sets(lambda pe, y, o: [Instr.make(
-                "accumulate_in", pe=pe, slot=slot, words=self._words)], self.used - 1)
+                "accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
         found += self._up(slot)
         return found + self._sets(lambda pe, y, o: [Instr.make(
             "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
-            f=self.block.strip.cols.size)], 0)
+            f=self.block.strip.cols.size)], self.used - 1)
 
     @property
     def _words(self) -> int:
@@ -369,30 +370,23 @@ class Pass:
 
     def _rows(self, slot: Affine) -> Nodes:
         """One primitive in each PE."""
-        step, group = self.step, self.filters.group
+        step, shape = self.step, self.block.problem.shape
 
-        def conv(g: Affine, d: Affine, a: Affine, i: Affine, j: Affine) -> Nodes:
+        def conv(pe: Affine, y: Affine, o: Affine) -> Nodes:
             return [Instr.make(
-                "conv", pe=self.pe(g, d, a, i) + j, slot=slot, p=group.each, q=step.channels.each, s=step.cols,
-                f=self.block.strip.cols.size, stride=self.block.problem.shape.stride,
+                "conv", pe=pe, slot=slot, p=self.filters.group.each, q=step.channels.each, s=step.cols,
+                f=self.block.strip.cols.size, stride=shape.stride,
             )]
 
-        found: Nodes = []
-        for segment, count, columns in self.segments():
-            found += repeat("g", count, lambda g, segment=segment, columns=columns: repeat(  # type: ignore[misc]
-                "d", group.down, lambda d: repeat("a", group.across, lambda a: repeat(
-                    "i", self.used, lambda i: repeat("j", columns, lambda j: conv(g + segment, d, a, i, j))))))
-        return found
+        return repeat("i", self.used, lambda i: self._sets(conv, i))
 
     def _up(self, slot: Affine) -> Nodes:
         """Sums up the columns, from the lowest row to the highest."""
-        def add(pe: Affine) -> Nodes:
-            return [Instr.make("accumulate", pe=pe, source=pe + self.cols, slot=slot, words=self._words)]
+        def add(pe: Affine, y: Affine, o: Affine) -> Nodes:
+            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot, words=self._words)]
 
-        found: Nodes = []
-        for row in reversed(range(self.used - 1)):
-            found += self._sets(lambda pe, y, o: add(pe), row)
-        return found
+        # no loop: a sum that loop iterations pass on is a recurrence, a few rows of sums are one contraction
+        return [node for row in range(1, self.used) for node in self._sets(add, row)]
 
     def _sum_in(self, n: Affine, slot: Affine, pe: Affine, y: Affine, o: Affine) -> Nodes:
         return [Instr.make(
@@ -405,19 +399,17 @@ class Pass:
         number = n * block.size + self.filters.local + o
         return {"glb": number * block.sums + y * block.line, "gp": block.sums}
 
-    def _sets(self, body: Body, row: int) -> Nodes:
+    def _sets(self, body: Body, row: Affine | int) -> Nodes:
         """``body`` for the PEs of one row of all sets."""
-        found: Nodes = []
-        for segment, count, columns in self.segments():
-            found += self._columns(segment, count, columns, Affine(row), body)
-        return found
-
-    def _columns(self, segment: int, count: int, columns: int, row: Affine, body: Body) -> Nodes:
         group = self.filters.group
 
         def one(g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
-            y = (g + segment) * self.mapping.e + j
-            return body(self.pe(g + segment, d, a, row) + j, y, (d * group.across + a) * group.each)
+            y = g * self.mapping.e + j
+            return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
 
-        return repeat("g", count, lambda g: repeat("d", group.down, lambda d: repeat(
-            "a", group.across, lambda a: repeat("j", columns, lambda j: one(g, d, a, j)))))
+        found: Nodes = []
+        for segment, count, columns in self.segments():
+            found += repeat("g", count, lambda g, segment=segment, columns=columns: repeat(  # type: ignore[misc]
+                "d", group.down, lambda d: repeat("a", group.across, lambda a: repeat(
+                    "j", columns, lambda j: one(g + segment, d, a, j)))))
+        return found

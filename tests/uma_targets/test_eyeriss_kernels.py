@@ -1,0 +1,129 @@
+"""Streams of Eyeriss: the interpreter, the XLA oracle and NumPy agree bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acadl_models.eyeriss import eyeriss, isa_parameters
+from oracle import taidl
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.stream import Stream
+from oracle.taidl.isa import Isa
+from oracle.xla import compile_stream
+from tests.uma_targets.convolutions import arguments, convolution
+from uma_targets.eyeriss.kernels import conv_stream, gemm_stream, plan_product
+from uma_targets.eyeriss.plan import Machine, RowStationary, check, plan
+from uma_targets.eyeriss.problem import Shape, conv_shape
+
+SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
+
+
+def machine_of(**options: int) -> tuple[Machine, Isa]:
+    graph = eyeriss(**options)  # type: ignore[arg-type]
+    return Machine.of(graph), taidl.load("eyeriss", **isa_parameters(graph))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[Machine, Isa]:
+    """Small arrays with small memories, so that everything is cut into pieces."""
+    return machine_of(
+        rows=draw(st.integers(1, 5)), cols=draw(st.integers(1, 5)), ifmap_spad=draw(st.integers(1, 12)),
+        filter_spad=draw(st.integers(4, 40)), psum_spad=draw(st.integers(1, 6)), glb_kib=draw(st.sampled_from((2, 4))),
+        filter_glb_kib=1, row_words=draw(st.sampled_from((64, 128, 512))), psum_bits=draw(st.sampled_from((16, 32))),
+    )
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    padding = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    r, s = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    h = draw(st.integers(max(1, r - padding[0] - padding[2]), 10))
+    w = draw(st.integers(max(1, s - padding[1] - padding[3]), 10))
+    n, c, m = draw(st.integers(1, 3)), draw(st.integers(1, 7)), draw(st.integers(1, 7))
+    return conv_shape(n, c, h, w, m, r, s, draw(st.integers(1, 3)), padding)  # type: ignore[arg-type]
+
+
+def interpreted(stream: Stream, isa: Isa) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    given_arguments = arguments(stream)
+    return given_arguments, run(stream, isa, given_arguments, poison=3)[stream.results[0].name]
+
+
+@settings(max_examples=40, deadline=None)
+@given(machines(), shapes(), st.booleans(), st.booleans(), st.sampled_from((0, 0, 5)))
+def test_convolutions_equal_numpy(
+    machine: tuple[Machine, Isa], shape: Shape, bias: bool, relu: bool, fraction: int
+) -> None:
+    made, isa = machine
+    stream = conv_stream(shape, made, dict(isa.parameters), bias=bias, relu=relu, fraction=fraction)
+    given_arguments, result = interpreted(stream, isa)
+    expected = convolution(given_arguments, shape, result.dtype, relu=relu, fraction=fraction)
+    np.testing.assert_array_equal(result, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(machines(), SIZES, SIZES, SIZES)
+def test_products_equal_numpy(machine: tuple[Machine, Isa], m: int, n: int, k: int) -> None:
+    made, isa = machine
+    given_arguments, result = interpreted(gemm_stream(m, n, k, made, dict(isa.parameters)), isa)
+    a, b = (given_arguments[name].astype(np.int64) for name in "AB")
+    np.testing.assert_array_equal(result, (a @ b).astype(result.dtype))
+
+
+@settings(max_examples=30, deadline=None)
+@given(machines(), shapes(), st.data())
+def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject) -> None:
+    """Not only the one that the planner likes best."""
+    made, isa = machine
+    mapping = data.draw(st.sampled_from(plan(shape, made, top=500))).mapping
+    check(mapping, shape, made)
+    stream = conv_stream(shape, made, dict(isa.parameters), mapping=mapping)
+    given_arguments, result = interpreted(stream, isa)
+    np.testing.assert_array_equal(result, convolution(given_arguments, shape, result.dtype))
+
+
+@pytest.mark.parametrize(("bits", "fraction"), [(16, 0), (32, 0), (16, 6)])
+def test_oracle_equals_interpreter(bits: int, fraction: int) -> None:
+    made, isa = machine_of(rows=3, cols=4, glb_kib=8, psum_bits=bits)
+    shape = conv_shape(2, 4, 7, 5, 6, 3, 3, 1, (1, 1, 1, 1))
+    stream = conv_stream(shape, made, dict(isa.parameters), fraction=fraction, relu=True)
+    given_arguments, result = interpreted(stream, isa)
+    found = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))
+    np.testing.assert_array_equal(np.asarray(found["Y"] if isinstance(found, dict) else found[0]), result)
+
+
+def test_product_is_raised_to_one_contraction() -> None:
+    made, isa = machine_of()
+    stream = gemm_stream(20, 24, 30, made, dict(isa.parameters))
+    given_arguments, result = interpreted(stream, isa)
+    oracle = compile_stream(stream, isa)
+    found = oracle(*(given_arguments[t.name] for t in stream.arguments))
+    np.testing.assert_array_equal(np.asarray(found["C"] if isinstance(found, dict) else found[0]), result)
+    assert "dot 20x24x30" in str(oracle.report)
+
+
+def test_mapping_that_does_not_fit_names_every_bound() -> None:
+    made, _ = machine_of(rows=3, cols=2, glb_kib=2)
+    shape = conv_shape(1, 4, 8, 8, 80, 3, 3)
+    mapping = RowStationary(p=30, q=8, r=2, down=2, across=2, segments=1, e=2, n=1, m=120, f=6)
+    with pytest.raises(MappingError, match=r"9 too many \(a larger rows.*2 too many \(a larger cols.*psum_spad.*glb_kib"):
+        check(mapping, shape, made)
+
+
+def test_a_strip_larger_than_the_buffer_is_refused_with_its_demand() -> None:
+    made, _ = machine_of(rows=1, cols=1, glb_kib=1, row_words=64)
+    with pytest.raises(MappingError, match="global buffer"):
+        plan(conv_shape(1, 1, 600, 1, 1, 600, 1), made)
+
+
+def test_planner_uses_the_published_array_well() -> None:
+    """The planner's mappings of AlexNet's third layer and of a large product are no worse than the paper's mapping."""
+    made, _ = machine_of()
+    shape = conv_shape(4, 256, 13, 13, 384, 3, 3, 1, (1, 1, 1, 1))
+    best = plan(shape, made)[0]
+    check(best.mapping, shape, made)
+    assert shape.macs / (168 * best.cycles) > 0.75
+    assert 1024**3 / (168 * plan_product(1024, 1024, 1024, made)[0].cycles) > 0.6
