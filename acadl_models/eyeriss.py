@@ -23,7 +23,6 @@ How the hardware is modelled, at the level of the dataflow's one-dimensional pri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from acadl_models.acadl import (

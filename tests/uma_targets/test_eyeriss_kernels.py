@@ -109,7 +109,8 @@ def test_mapping_that_does_not_fit_names_every_bound() -> None:
     made, _ = machine_of(rows=3, cols=2, glb_kib=2)
     shape = conv_shape(1, 4, 8, 8, 80, 3, 3)
     mapping = RowStationary(p=30, q=8, r=2, down=2, across=2, segments=1, e=2, n=1, m=120, f=6)
-    with pytest.raises(MappingError, match=r"9 too many \(a larger rows.*2 too many \(a larger cols.*psum_spad.*glb_kib"):
+    bounds = r"9 too many \(a larger rows.*2 too many \(a larger cols.*psum_spad.*glb_kib"
+    with pytest.raises(MappingError, match=bounds):
         check(mapping, shape, made)
 
 

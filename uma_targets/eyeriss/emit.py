@@ -16,9 +16,8 @@ from oracle.affine import Affine
 from oracle.stream import Instr
 from uma_targets.eyeriss.plan import Machine, RowStationary, check, taps
 from uma_targets.eyeriss.problem import VALUE_BYTES, Problem
-from uma_targets.eyeriss.spans import Group, Span, diagonals, groups, spans
+from uma_targets.eyeriss.spans import Diagonals, Group, Span, diagonals, groups, spans
 from uma_targets.kit.nest import Nodes, repeat
-
 
 Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
 """What is done for a PE, a row of the strip and a filter of the group."""
@@ -60,6 +59,15 @@ class Filters:
 
 
 @dataclass(frozen=True)
+class Segments:
+    """``count`` segments of a strip from ``first`` on, whose sets have ``columns`` columns."""
+
+    first: int
+    count: int
+    columns: int
+
+
+@dataclass(frozen=True)
 class Emission:
     """A problem, how it is mapped, and the machine."""
 
@@ -74,32 +82,28 @@ class Emission:
         found: Nodes = []
         for rows in spans(shape.e, mp.strip, shape.stride, shape.r, shape.top, shape.h):
             for cols in spans(shape.f, mp.f, shape.stride, shape.s, shape.left, shape.w):
-                found += repeat("er", rows.count, lambda i, rows=rows, cols=cols: repeat(  # type: ignore[misc]
-                    "fc", cols.count, lambda j: self._images(
-                        Strip(rows, cols, i * rows.size + rows.first, j * cols.size + cols.first)
-                    ),
-                ))
+                found += self._strips(rows, cols)
         return found
 
-    # --- images and blocks of filters --------------------------------------------------------------------------
+    def _strips(self, rows: Span, cols: Span) -> Nodes:
+        def strip(i: Affine, j: Affine) -> Nodes:
+            where = Strip(rows, cols, i * rows.size + rows.first, j * cols.size + cols.first)
+            return [n for run in groups(self.problem.shape.n, self.mapping.n, 1) for n in self._images(where, run)]
 
-    def _images(self, strip: Strip) -> Nodes:
-        found: Nodes = []
-        for run in groups(self.problem.shape.n, self.mapping.n, 1):
-            found += repeat("ni", run.count, lambda i, run=run: self._blocks(  # type: ignore[misc]
-                strip, i * run.each + run.first, run.each
-            ))
-        return found
+        return repeat("er", rows.count, lambda i: repeat("fc", cols.count, lambda j: strip(i, j)))
 
-    def _blocks(self, strip: Strip, image: Affine, images: int) -> Nodes:
-        found: Nodes = []
-        size = min(self.mapping.m, self.problem.shape.m)
-        whole, rest = divmod(self.problem.shape.m, size)
-        for first, count, length in ((0, whole, size), (whole * size, min(rest, 1), rest)):
-            found += repeat("mb", count, lambda i, first=first, length=length: (  # type: ignore[misc]
-                Block(self, strip, image, images, i * length + first, length).nodes()
-            ))
-        return found
+    def _images(self, strip: Strip, images: Group) -> Nodes:
+        """All blocks of filters for each group of images of a run."""
+        total, size = self.problem.shape.m, min(self.mapping.m, self.problem.shape.m)
+        whole, rest = divmod(total, size)
+
+        def blocks(image: Affine) -> Nodes:
+            found = repeat("mb", whole, lambda b: Block(self, strip, image, images.each, b * size, size).nodes())
+            if rest:
+                found += Block(self, strip, image, images.each, Affine(total - rest), rest).nodes()
+            return found
+
+        return repeat("ni", images.count, lambda i: blocks(i * images.each + images.first))
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,8 @@ class Block:
             return []
         channels = self.mapping.buffers * self.images * self.mapping.q * self.mapping.r
         return repeat("z", channels, lambda i: [Instr.make(
-            "clear", glb=i * self.plane + self.ifmaps, n0=strip.rows.reach, n1=strip.cols.reach, g0=strip.cols.reach, g1=1
+            "clear", glb=i * self.plane + self.ifmaps, n0=strip.rows.reach, n1=strip.cols.reach,
+            g0=strip.cols.reach, g1=1,
         )])
 
     def _bias(self) -> Nodes:
@@ -169,18 +174,19 @@ class Block:
     # --- the reduction over channels and weights -----------------------------------------------------------------
 
     def _reduction(self) -> Nodes:
+        """All channels; the first group alone, as it may start the sums."""
         found: Nodes = []
-        fresh = self.problem.bias is None
         number = 0
         for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
-            for first, count in ((0, min(run.count, 1)), (1, run.count - 1)):
-                peeled = Group(run.first + first * run.size, count, run.each, run.down)
-                found += repeat("cb", count, lambda i, run=peeled, fresh=fresh, number=number: (  # type: ignore[misc]
-                    self._channels(run, i * run.size + run.first, fresh, i + number)
-                ))
-                fresh = fresh and not count
-                number += count
+            found += self._channels(run, Affine(run.first), self.problem.bias is None and not number, Affine(number))
+            found += self._more_channels(run, number + 1)
+            number += run.count
         return found
+
+    def _more_channels(self, run: Group, number: int) -> Nodes:
+        """The groups of a run after its first."""
+        return repeat("cb", run.count - 1, lambda i: self._channels(
+            run, (i + 1) * run.size + run.first, False, i + number))
 
     def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
         """Bring ``channels`` in and add their part to all sums of the block."""
@@ -216,20 +222,21 @@ class Block:
 
     def _passes(self, step: Step, number: Affine) -> Nodes:
         """All filters of the block over the step's channels."""
+        runs = list(groups(self.size, self.mapping.p, self.mapping.down, self.mapping.across))
+        total = sum(run.count for run in runs)
         found: Nodes = []
-        mp = self.mapping
-        done = 0
-        total = sum(run.count for run in groups(self.size, mp.p, mp.down, mp.across))
-        for run in groups(self.size, mp.p, mp.down, mp.across):
-            def one(i: Affine, run: Group = run, done: int = done) -> Nodes:
-                local = i * run.size + run.first
-                filters = Filters(run, self.o0 + local, local)
-                turn = (number * total + i + done) * self.images
-                return Pass(self, step, filters, turn).nodes()
-
-            found += repeat("mg", run.count, one)
-            done += run.count
+        for index, run in enumerate(runs):
+            done = sum(before.count for before in runs[:index])
+            found += self._run(run, step, number * total + done)
         return found
+
+    def _run(self, run: Group, step: Step, first: Affine) -> Nodes:
+        """A pass for each group of filters of a run, the first of which is pass number ``first``."""
+        def one(i: Affine) -> Nodes:
+            local = i * run.size + run.first
+            return Pass(self, step, Filters(run, self.o0 + local, local), (first + i) * self.images).nodes()
+
+        return repeat("mg", run.count, one)
 
     # --- results -------------------------------------------------------------------------------------------------
 
@@ -274,13 +281,13 @@ class Pass:
         """Rows of a set that work in this pass."""
         return self.step.channels.down * self.step.rows
 
-    def segments(self) -> Iterator[tuple[int, int, int]]:
-        """Runs of sets with equally many columns: first segment, how many, columns."""
-        size, e = self.block.strip.rows.size, self.mapping.e
-        if size >= e:
-            yield 0, size // e, e
-        if size % e:
-            yield size // e, 1, size % e
+    def segments(self) -> Iterator[Segments]:
+        """The segments of the strip; the last may have fewer columns."""
+        whole, rest = divmod(self.block.strip.rows.size, self.mapping.e)
+        if whole:
+            yield Segments(0, whole, self.mapping.e)
+        if rest:
+            yield Segments(whole, 1, rest)
 
     def pe(self, segment: Affine | int, down: Affine | int, across: Affine | int, row: Affine | int) -> Affine:
         """Number of the first PE of a row of a set."""
@@ -360,13 +367,15 @@ class Pass:
                 s2=max(0, stride * self.cols - 1),
             )]
 
-        found: Nodes = []
-        for segment, count, columns in self.segments():
-            for run in diagonals(columns, step.rows, stride, self.cols):
-                found += repeat("sg", count, lambda g, run=run, segment=segment: repeat(  # type: ignore[misc]
-                    "dr", step.channels.down, lambda ch: repeat("dy", run.count, lambda y: send(
-                        g + segment, ch, y + run.y, y * run.step + run.pe, run.length))))
-        return found
+        def along(segments: Segments, run: Diagonals) -> Nodes:
+            return repeat("sg", segments.count, lambda g: repeat("dr", step.channels.down, lambda ch: repeat(
+                "dy", run.count, lambda y: send(
+                    g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length))))
+
+        return [
+            node for segments in self.segments()
+            for run in diagonals(segments.columns, step.rows, stride, self.cols) for node in along(segments, run)
+        ]
 
     def _rows(self, slot: Affine) -> Nodes:
         """One primitive in each PE."""
@@ -407,9 +416,9 @@ class Pass:
             y = g * self.mapping.e + j
             return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
 
-        found: Nodes = []
-        for segment, count, columns in self.segments():
-            found += repeat("g", count, lambda g, segment=segment, columns=columns: repeat(  # type: ignore[misc]
-                "d", group.down, lambda d: repeat("a", group.across, lambda a: repeat(
-                    "j", columns, lambda j: one(g + segment, d, a, j)))))
-        return found
+        def columns(segments: Segments) -> Nodes:
+            return repeat("g", segments.count, lambda g: repeat("d", group.down, lambda d: repeat(
+                "a", group.across, lambda a: repeat("j", segments.columns, lambda j: one(
+                    g + segments.first, d, a, j)))))
+
+        return [node for segments in self.segments() for node in columns(segments)]

@@ -110,7 +110,8 @@ def check(mapping: RowStationary, shape: Shape, machine: Machine) -> None:
         ("words of the filter scratchpad", mapping.p * mapping.q * s_taps, machine.filter_spad, "filter_spad"),
         ("words of the psum scratchpad", mapping.p, machine.psum_spad, "psum_spad"),
         ("words of a primitive's sums", mapping.p * mapping.f, machine.row_words, "row_words"),
-        ("words of a primitive's ifmap rows", mapping.q * shape.reach(mapping.f, s_taps), machine.row_words, "row_words"),
+        ("words of a primitive's ifmap rows", mapping.q * shape.reach(mapping.f, s_taps), machine.row_words,
+         "row_words"),
         ("words of the global buffer", ifmap + psums, machine.glb_words, "glb_kib"),
         ("words of the filter buffer", mapping.p * mapping.q * s_taps, machine.fglb_words, "filter_glb_kib"),
     )

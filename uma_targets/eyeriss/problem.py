@@ -81,7 +81,8 @@ class Problem:
 
 
 def conv_shape(
-    n: int, c: int, h: int, w: int, m: int, r: int, s: int, stride: int = 1, padding: tuple[int, int, int, int] = (0,) * 4,
+    n: int, c: int, h: int, w: int, m: int, r: int, s: int, stride: int = 1,
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Shape:
     """The shape of a convolution; ``padding`` is top, left, bottom, right."""
     top, left, bottom, right = padding

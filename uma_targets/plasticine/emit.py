@@ -42,6 +42,20 @@ class Depth:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """``count`` columns of blocks from ``across`` on, and in each of their rows ``size`` vectors from ``first`` on.
+
+    Each vector has ``words`` words of C: as many as lanes, or what is left at the end of its rows.
+    """
+
+    across: int
+    count: int
+    first: int
+    size: int
+    words: int
+
+
+@dataclass(frozen=True)
 class Gemm:
     """``C[m, n] = A[m, k] . B[k, n] (+ bias[n])`` at these addresses, dense and row-major."""
 
@@ -61,16 +75,19 @@ class Gemm:
         check(self.tiling, self.machine)
         found: Nodes = []
         number = 0
-        t = self.tiling
-        for rows in groups(self.m, t.m, t.down):
+        for rows in groups(self.m, self.tiling.m, self.tiling.down):
             for cols in self._column_groups():
-                def tile(i: Affine, j: Affine, rows: Group = rows, cols: Group = cols, number: int = number) -> Nodes:
-                    turn = i * cols.count + j + number
-                    return Tile(self, rows, cols, i * rows.size + rows.first, j * cols.size + cols.first, turn).nodes()
-
-                found += repeat("mt", rows.count, lambda i: repeat("nt", cols.count, lambda j, i=i: tile(i, j)))  # type: ignore[misc]
+                found += self._tiles(rows, cols, number)
                 number += rows.count * cols.count
         return found
+
+    def _tiles(self, rows: Group, cols: Group, number: int) -> Nodes:
+        """The tiles of a run of rows and a run of columns, which begin with tile ``number``."""
+        def tile(i: Affine, j: Affine) -> Nodes:
+            m0, n0 = i * rows.size + rows.first, j * cols.size + cols.first
+            return Tile(self, rows, cols, m0, n0, i * cols.count + j + number).nodes()
+
+        return repeat("mt", rows.count, lambda i: repeat("nt", cols.count, lambda j: tile(i, j)))
 
     def _column_groups(self) -> Iterator[Group]:
         """Groups of vectors of C; the last stands alone where its last vector has fewer words than lanes."""
@@ -166,14 +183,15 @@ class Tile:
         bias = self.gemm.bias
         if bias is None:
             return []
-        found: Nodes = []
-        for across, count, first, size, words in self._columns():
-            found += repeat("bi", count, lambda i, across=across, first=first, size=size, words=words: [Instr.make(  # type: ignore[misc]
-                "load", dram=self._word(bias, i + across, first), vector=self.vector(0, i + across, self._c + first),
-                rows=self.rows.each, groups=size, width=words, h0=0, d0=self.cols.each, n0=self.rows.down,
-                s0=self.cols.down * self.machine.vectors,
-            )])
-        return found
+        return [n for cols in self._columns() for n in self._to_columns("bi", bias, self._c, cols, self.rows.each, 0)]
+
+    def _to_columns(self, var: str, base: Affine, place: Affine, cols: Columns, rows: int, row_bytes: int) -> Nodes:
+        """``rows`` rows of N words from ``base`` on to ``place`` in all PMUs of these columns of blocks."""
+        return repeat(var, cols.count, lambda i: [Instr.make(
+            "load", dram=self._word(base, i + cols.across, cols.first),
+            vector=self.vector(0, i + cols.across, place + cols.first), rows=rows, groups=cols.size, width=cols.words,
+            h0=row_bytes, d0=self.cols.each, n0=self.rows.down, s0=self.cols.down * self.machine.vectors,
+        )])
 
     def _word(self, base: Affine, across: Affine, first: int) -> Affine:
         """Address in a row of N words of vector ``first`` of a column of blocks."""
@@ -181,41 +199,32 @@ class Tile:
 
     def _load(self, depth: Depth, index: Affine, slot: Affine) -> Nodes:
         """The blocks of A to the rows of blocks, those of B to the columns."""
-        g, vectors = self.gemm, self.machine.vectors
+        g = self.gemm
         k0 = index * depth.size + depth.first
-        lanes = self.machine.lanes
         row_bytes, col_bytes = g.k * WORD_BYTES, g.n * WORD_BYTES
         k_groups = self.machine.groups(depth.size)
-        width = depth.size if depth.size < lanes else lanes
         found = repeat("la", self.rows.down, lambda d: [Instr.make(
             "load", dram=g.a + (self.m0 + d * self.rows.each) * row_bytes + k0 * WORD_BYTES,
-            vector=self.vector(d, 0, self._a(slot)), rows=self.rows.each, groups=k_groups, width=width, h0=row_bytes,
-            d0=k_groups, n0=self.cols.down, s0=vectors,
+            vector=self.vector(d, 0, self._a(slot)), rows=self.rows.each, groups=k_groups,
+            width=min(depth.size, self.machine.lanes), h0=row_bytes, d0=k_groups, n0=self.cols.down,
+            s0=self.machine.vectors,
         )])
-        for across, count, first, size, words in self._columns():
-            found += repeat("lb", count, lambda i, across=across, first=first, size=size, words=words: [Instr.make(  # type: ignore[misc]
-                "load", dram=self._word(g.b + k0 * col_bytes, i + across, first),
-                vector=self.vector(0, i + across, self._b(slot) + first), rows=depth.size, groups=size, width=words,
-                h0=col_bytes, d0=self.cols.each, n0=self.rows.down, s0=self.cols.down * vectors,
-            )])
+        for cols in self._columns():
+            found += self._to_columns("lb", g.b + k0 * col_bytes, self._b(slot), cols, depth.size, col_bytes)
         return found
 
-    def _columns(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Columns of blocks: first, how many, and in them the first vector, how many, and the words of each.
-
-        A vector of fewer words than lanes is the last of the last column.
-        """
+    def _columns(self) -> Iterator[Columns]:
+        """The columns of blocks, apart where the last vector of the last has fewer words than lanes."""
         lanes, each, across = self.machine.lanes, self.cols.each, self.cols.down
         tail = self.gemm.n % lanes
-        last = self.cols.first + self.cols.count * self.cols.size == self.machine.groups(self.gemm.n)
-        if not (tail and last):
-            yield 0, across, 0, each, lanes
+        if not (tail and self.cols.first + self.cols.count * self.cols.size == self.machine.groups(self.gemm.n)):
+            yield Columns(0, across, 0, each, lanes)
             return
         if across > 1:
-            yield 0, across - 1, 0, each, lanes
+            yield Columns(0, across - 1, 0, each, lanes)
         if each > 1:
-            yield across - 1, 1, 0, each - 1, lanes
-        yield across - 1, 1, each - 1, 1, tail
+            yield Columns(across - 1, 1, 0, each - 1, lanes)
+        yield Columns(across - 1, 1, each - 1, 1, tail)
 
     def _patterns(self, depth: Depth, slot: Affine, *, onto: bool) -> Nodes:
         """A row of every block after the other, so that all PCUs have work."""
@@ -232,17 +241,22 @@ class Tile:
             "a", self.cols.down, lambda i: fold(x, d, i))))
 
     def _store(self) -> Nodes:
-        g = self.gemm
         found: Nodes = []
-        if g.relu:
-            size = self.rows.each * self.cols.each
+        if self.gemm.relu:
             found += repeat("d", self.rows.down, lambda d: repeat("a", self.cols.down, lambda i: [Instr.make(
-                "relu", a=self.vector(d, i, self._c), c=self.vector(d, i, self._c), count=size)]))
-        for across, count, first, size, words in self._columns():
-            found += repeat("sd", self.rows.down, lambda d, across=across, count=count, first=first, size=size, words=words: (  # type: ignore[misc]
-                repeat("sa", count, lambda i: [Instr.make(
-                    "store", dram=self._word(g.c + (self.m0 + d * self.rows.each) * (g.n * WORD_BYTES), i + across, first),
-                    vector=self.vector(d, i + across, self._c + first), rows=self.rows.each, groups=size, width=words,
-                    h0=g.n * WORD_BYTES, d0=self.cols.each,
-                )])))
-        return found
+                "relu", a=self.vector(d, i, self._c), c=self.vector(d, i, self._c), count=self.rows.each * self.cols.each,
+            )]))
+        return found + [node for cols in self._columns() for node in self._from_columns(cols)]
+
+    def _from_columns(self, cols: Columns) -> Nodes:
+        """The sums in these columns of blocks to C."""
+        row_bytes = self.gemm.n * WORD_BYTES
+
+        def store(d: Affine, i: Affine) -> Nodes:
+            row = self.gemm.c + (self.m0 + d * self.rows.each) * row_bytes
+            return [Instr.make(
+                "store", dram=self._word(row, i, cols.first), vector=self.vector(d, i, self._c + cols.first),
+                rows=self.rows.each, groups=cols.size, width=cols.words, h0=row_bytes, d0=self.cols.each,
+            )]
+
+        return repeat("sd", self.rows.down, lambda d: repeat("sa", cols.count, lambda i: store(d, i + cols.across)))
