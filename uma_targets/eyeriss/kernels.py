@@ -54,7 +54,8 @@ def gemm_stream(
     """``A[m, k] . B[k, n] -> C[m, n]``; A and B int16, C as Y of :func:`conv_stream`."""
     out = VALUE_BYTES * machine.psum_words
     placed = _place([("A", (m, k), "int16"), ("B", (k, n), "int16"), ("C", (m, n), f"int{8 * out}")])
-    product = Product(m, n, k, *(Affine(t.address) for t in placed), out_item=out)
+    a, b, c = (Affine(t.address) for t in placed)
+    product = Product(m, n, k, a, b, c, out_item=out)
     chosen = mapping or plan_product(m, n, k, machine)[0].mapping
     return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
 
