@@ -1,4 +1,4 @@
-"""Cutting outputs into strips whose inputs may reach into the padding, and filters or channels into array-sized groups."""
+"""Cutting outputs into strips that may read padding, filters and channels into groups, and a set into diagonals."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def diagonals(columns: int, rows: int, stride: int, pitch: int) -> tuple[Diagona
         last = found[-1] if found else None
         joins = last and last.length == length and last.y + last.count == y
         if last and joins and (last.count == 1 or pe == last.pe + last.count * last.step):
-            found[-1] = Diagonals(last.y, last.count + 1, length, last.pe, pe - last.pe if last.count == 1 else last.step)
+            step = pe - last.pe if last.count == 1 else last.step
+            found[-1] = Diagonals(last.y, last.count + 1, length, last.pe, step)
         else:
             found.append(Diagonals(y, 1, length, pe, 0))
     return tuple(found)

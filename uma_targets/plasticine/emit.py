@@ -171,9 +171,11 @@ class Tile:
     def _fold(self, depth: Depth, after: Depth | None) -> Nodes:
         number = self._number(depth)
 
+        onto = depth.first > 0 or self.gemm.bias is not None
+
         def step(i: Affine, following: Depth | None, ahead: Affine) -> Nodes:
             found = [] if following is None else self._load(following, ahead, (i + number + 1) % 2)
-            return [*found, *self._patterns(depth, (i + number) % 2, onto=depth.first > 0 or self.gemm.bias is not None)]
+            return [*found, *self._patterns(depth, (i + number) % 2, onto=onto)]
 
         within = repeat("kt", depth.count - 1, lambda i: step(i, depth, i + 1))
         return within + step(Affine(depth.count - 1), after, Affine(0))
@@ -244,7 +246,8 @@ class Tile:
         found: Nodes = []
         if self.gemm.relu:
             found += repeat("d", self.rows.down, lambda d: repeat("a", self.cols.down, lambda i: [Instr.make(
-                "relu", a=self.vector(d, i, self._c), c=self.vector(d, i, self._c), count=self.rows.each * self.cols.each,
+                "relu", a=self.vector(d, i, self._c), c=self.vector(d, i, self._c),
+                count=self.rows.each * self.cols.each,
             )]))
         return found + [node for cols in self._columns() for node in self._from_columns(cols)]
 
