@@ -1,0 +1,227 @@
+"""The AI Engine array of AMD/Xilinx Versal as an ACADL architecture graph: cores in a grid, joined to a chain.
+
+The facts are those of the public architecture manual (AM009) and of the EQueue paper's case study (section VII).
+Behaviour is in ``oracle/isas/ai_engine.taidl``.
+
+How the hardware is modelled:
+
+* **Cores** lie in ``rows`` × ``columns`` and form one chain that runs to the right in even rows and to the left in odd
+  ones, as the cascade does. Core i of the chain is the template ``core[row][column]``.
+* A core is a VLIW processor whose slots work at the same time: here a unit for each of its two stream inputs, one for
+  its stream output, and the **vector unit**. An operation takes a cycle (a ``mac4_stream`` takes its sums from the
+  stream in that cycle); a matrix product takes one for each 4 × 4 × 2 products of 16 bits (32 products a cycle).
+* What the vector unit reads and writes without waiting, vector registers and the data memory behind its load and store
+  slots, are **register files**: they take no time.
+* **Streams** are ``stream_bits`` wide links: one from the memory for each input, one back for each output, and one from
+  each core to the next, which ends in a FIFO (``fifo`` places of four complex values) at the receiver. 0 takes the
+  limit away: a transfer of contiguous values then takes one cycle. The **cascade** is an edge: the next core reads the
+  accumulator.
+* The **memory** stands for whatever feeds the streams (the programmable logic, or a DMA from DDR). It serves all
+  streams at the same time; ``memory_latency`` is the time to the first value.
+* **Programs**: each core has a program memory of its own in the hardware. The one program of this model is fetched so
+  wide (four instructions for each core in a cycle) that fetching never limits.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    FunctionalUnit,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    Link,
+    MemoryAccessUnit,
+    RegisterFile,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from oracle.errors import TargetError
+
+LANES = 4
+"""Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
+
+_VALUE_BITS = 32
+_PORT_BYTES = 64
+_ISSUE_PER_CORE = 4
+_WINDOW_PER_CORE = 64
+
+
+class Slot(Template):
+    """An execute stage with one unit: a slot of a core's instruction word."""
+
+    def __init__(self, name: str, fetch: InstructionFetchStage, unit: FunctionalUnit) -> None:
+        self.stage = ExecuteStage("stage", latency=1)
+        self.unit = unit
+        ACADLEdge(fetch, self.stage, FORWARD)
+        ACADLEdge(self.stage, unit, CONTAINS)
+
+
+class Files(Template):
+    """The places of a core that cost its vector unit no time."""
+
+    def __init__(self, name: str, samples: int, coefficients: int, tile: int) -> None:
+        self.x = _file("x", _VALUE_BITS, 2 * samples)
+        self.c = _file("c", _VALUE_BITS, coefficients)
+        self.acc = _file("acc", 2 * _VALUE_BITS * LANES, 2)
+        self.ta = _file("ta", 16 * tile * tile, 2)
+        self.tb = _file("tb", 16 * tile * tile, 2)
+        self.tc = _file("tc", 32 * tile * tile, 2)
+
+
+class Core(Template):
+    """A core: two stream inputs, a vector unit and a stream output around its files."""
+
+    def __init__(
+        self, name: str, fetch: InstructionFetchStage, memory: SRAM, number: int, fifo: int, samples: int,
+        coefficients: int, tile: int, stream_bytes: int,
+    ) -> None:
+        self.stream_bytes = stream_bytes
+        self.files = Files("files", samples, coefficients, tile)
+        self.fifo = SRAM(
+            "fifo", data_width=_VALUE_BITS * LANES, max_concurrent_requests=2, read_write_ports=2,
+            address_ranges=[(number * fifo, (number + 1) * fifo)],
+        )
+        input_a = MemoryAccessUnit("input_a", {"read_samples", "read_coefficients", "read_a"}, latency=0)
+        input_b = MemoryAccessUnit("input_b", {"read_b"}, latency=0)
+        self.vector = MemoryAccessUnit(
+            "vector", {"mul4", "mac4", "mac4_cascade", "mac4_stream", "mmul"},
+            latency={"mac4_stream": 0, "mmul": "cdiv(m, 4) * cdiv(n, 4) * cdiv(k, 2)", "*": 1},
+        )
+        self.output = MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
+        for slot, unit in (("in_a", input_a), ("in_b", input_b), ("op", self.vector), ("out", self.output)):
+            Slot(slot, fetch, unit)
+        self._connect(memory, input_a, input_b)
+
+    def _connect(self, memory: SRAM, input_a: MemoryAccessUnit, input_b: MemoryAccessUnit) -> None:
+        files = self.files
+        for unit, name in ((input_a, "a"), (input_b, "b")):
+            ACADLEdge(memory, unit, READ_DATA, link=self.link(f"stream_{name}"))
+        for file, writer in ((files.x, input_a), (files.c, input_a), (files.ta, input_a), (files.tb, input_b)):
+            ACADLEdge(writer, file, WRITE_DATA)
+            ACADLEdge(file, self.vector, READ_DATA)
+        for file in (files.acc, files.tc):
+            ACADLEdge(self.vector, file, WRITE_DATA)
+            ACADLEdge(file, self.vector, READ_DATA)
+            ACADLEdge(file, self.output, READ_DATA)
+        ACADLEdge(self.fifo, self.vector, READ_DATA)
+        ACADLEdge(self.output, memory, WRITE_DATA, link=self.link("stream_out"))
+
+    def link(self, name: str) -> Link | None:
+        """A stream as wide as the options say, None where streams have no limit."""
+        return Link(name, bandwidth=self.stream_bytes) if self.stream_bytes else None
+
+    def feed(self, after: "Core") -> None:
+        """Join this core to the next of the chain, by a stream and by the cascade."""
+        link = Link(f"{self.fifo.name}_next", bandwidth=self.stream_bytes) if self.stream_bytes else None
+        ACADLEdge(self.output, after.fifo, WRITE_DATA, link=link)
+        ACADLEdge(self.files.acc, after.vector, READ_DATA)
+
+
+def _file(name: str, data_width: int, registers: int) -> RegisterFile:
+    return RegisterFile(name, data_width=data_width, registers={f"{name}{i}": 0 for i in range(registers)})
+
+
+def ai_engine(
+    *,
+    rows: int = 1,
+    columns: int = 16,
+    stream_bits: int = 32,
+    samples: int = 32,
+    coefficients: int = 32,
+    fifo: int = 2,
+    tile: int = 32,
+    memory_latency: int = 1,
+    memory_mib: int = 1024,
+    clock_hz: float = 1e9,
+) -> ArchitectureGraph:
+    """An array of ``rows`` × ``columns`` cores.
+
+    ``stream_bits``: width of every stream, a multiple of 8 (0: no limit). ``samples``, ``coefficients``: complex values
+    that a core holds. ``fifo``: places of four values at the end of a core's stream. ``tile``: rows and columns of its
+    matrix tiles. ``memory_latency`` in cycles. Raises TargetError that lists every option out of range.
+    """
+    _check_options(locals())
+    cores = rows * columns
+
+    @generate
+    def build() -> None:
+        fetch = InstructionFetchStage("fetch", issue_buffer_size=_WINDOW_PER_CORE * cores)
+        unit = InstructionMemoryAccessUnit("fetch_unit", latency=0)
+        programs = SRAM(
+            "programs", data_width=128, port_width=_ISSUE_PER_CORE * cores, address_ranges=[(0, 1 << 32)]
+        )
+        ACADLEdge(fetch, unit, CONTAINS)
+        ACADLEdge(programs, unit, READ_DATA)
+        memory = SRAM(
+            "memory", data_width=8, port_width=_PORT_BYTES, max_concurrent_requests=3 * cores,
+            read_write_ports=3 * cores, read_latency=memory_latency, write_latency=memory_latency,
+            address_ranges=[(0, memory_mib << 20)],
+        )
+        chain = [
+            Core(f"core[{row}][{column}]", fetch, memory, number, fifo, samples, coefficients, tile, stream_bits // 8)
+            for number, (row, column) in enumerate(chain_places(rows, columns))
+        ]
+        for core, after in zip(chain, chain[1:]):
+            core.feed(after)
+        architecture(
+            "ai_engine", clock_hz=clock_hz,
+            parameters={"cores": cores, "samples": samples, "coefficients": coefficients, "fifo": fifo, "tile": tile},
+            dims={"rows": rows, "columns": columns},
+            buffers={
+                "hbm": memory, "stream": [core.fifo for core in chain],
+                **{name: [getattr(core.files, name) for core in chain] for name in ("x", "c", "acc", "ta", "tb", "tc")},
+            },
+        )
+
+    return create_ag(build())
+
+
+def chain_places(rows: int, columns: int) -> list[tuple[int, int]]:
+    """(row, column) of each core along the chain: to the right in even rows, to the left in odd ones."""
+    return [(r, c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)]
+
+
+def core_path(graph: ArchitectureGraph, number: int) -> str:
+    """The path of core ``number`` of the chain, before which its objects' names begin."""
+    row, column = chain_places(graph.dims["rows"], graph.dims["columns"])[number]
+    return f"core[{row}][{column}]"
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``ai_engine.taidl``: all of them belong to the graph."""
+    return dict(graph.parameters)
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "rows": (1, 16), "columns": (1, 64), "stream_bits": (0, 4096), "samples": (8, 8192), "coefficients": (2, 4096),
+    "fifo": (1, 64), "tile": (4, 64), "memory_latency": (1, 1_000_000), "memory_mib": (1, 1 << 20),
+}
+"""Smallest and largest value of each integer option."""
+
+_MOST_CORES = 512
+
+
+def _check_options(options: dict[str, object]) -> None:
+    problems = []
+    for name, (low, high) in RANGES.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    if not problems:
+        rows, columns, bits = options["rows"], options["columns"], options["stream_bits"]
+        assert isinstance(rows, int) and isinstance(columns, int) and isinstance(bits, int)
+        if rows * columns > _MOST_CORES:
+            problems.append(f"rows * columns must be at most {_MOST_CORES}, not {rows} * {columns}")
+        if bits % 8:
+            problems.append(f"stream_bits must be a multiple of 8 (or 0: no limit), not {bits}")
+    if problems:
+        raise TargetError("ai_engine: " + "; ".join(problems))
