@@ -1,0 +1,150 @@
+"""UltraTrail, Tübingen's accelerator for keyword spotting, as an ACADL architecture graph.
+
+Sources: Palomero Bernardo et al., "UltraTrail: A Configurable Ultralow-Power TC-ResNet AI Accelerator for Efficient
+Keyword Spotting", IEEE TCAD 2020; Gerum et al., "Hardware Accelerator and Neural Network Co-Optimization for
+Ultra-Low-Power Audio Processing Devices", DSD 2022 (arXiv 2209.03807), whose networks, array sizes and latencies lie in
+the public repository ekut-es/hannah. Behaviour is in ``oracle/isas/ultratrail.taidl``.
+
+How the hardware is modelled:
+
+* The **array** takes one tap of one block of ``dim`` input channels in a cycle, for ``dim`` output channels: a row of
+  features and a row of weights are read in each cycle. Taps that fall into the padding are left out. The output unit
+  writes a position one cycle after its last tap, while the array is at the next; so a layer that reads what the last
+  one wrote begins a cycle later.
+* **Memories**: a row in a cycle. The three feature memories are banks of one buffer.
+* **Outside memory**: ``bus_bits`` in a cycle with ``bus_latency`` cycles to the first beat. Neither this nor the sizes
+  of the memories are taken from the sources: networks of the sources fit, with weights and input in place.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    DataStorage,
+    ExecuteStage,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    RegisterFile,
+    Template,
+    architecture,
+    create_ag,
+    generate,
+)
+from oracle.errors import TargetError
+
+FEATURE_MEMORIES = 3
+"""Input, output and residual of a layer lie in one each."""
+
+
+class Engine(Template):
+    """A part of the accelerator that works beside the others: a stage with one unit."""
+
+    def __init__(self, name: str, fetch: InstructionFetchStage, unit: MemoryAccessUnit) -> None:
+        self.stage = ExecuteStage("stage", latency=1)
+        ACADLEdge(fetch, self.stage, FORWARD)
+        ACADLEdge(self.stage, unit, CONTAINS)
+
+
+def ultratrail(
+    *,
+    dim: int = 8,
+    features: int = 1024,
+    weights: int = 2048,
+    biases: int = 128,
+    sums: int = 512,
+    bus_bits: int = 32,
+    bus_latency: int = 1,
+    memory_mib: int = 64,
+    clock_hz: float = 250e3,
+) -> ArchitectureGraph:
+    """UltraTrail with a ``dim`` × ``dim`` array.
+
+    ``features`` (in each feature memory), ``weights``, ``biases`` and ``sums`` are rows of their memories.
+    ``bus_bits`` (a multiple of 8) and ``bus_latency``: the way to the outside memory. ``clock_hz``: 250 kHz is the clock
+    at which the sources state latencies. Raises TargetError that lists every option out of range.
+    """
+    _check_options(locals())
+
+    @generate
+    def build() -> None:
+        fetch = InstructionFetchStage("fetch", issue_buffer_size=16)
+        fetcher = InstructionMemoryAccessUnit("fetch_unit", latency=0)
+        programs = SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
+        ACADLEdge(fetch, fetcher, CONTAINS)
+        ACADLEdge(programs, fetcher, READ_DATA)
+        memory = SRAM(
+            "memory", data_width=8, port_width=bus_bits // 8, max_concurrent_requests=2, read_write_ports=2,
+            shared_port=True, read_latency=bus_latency, write_latency=bus_latency,
+            address_ranges=[(0, memory_mib << 20)],
+        )
+        fmem = [_memory(f"fmem[{i}]", 8 * dim, i * features, features, 3) for i in range(FEATURE_MEMORIES)]
+        wmem = _memory("wmem", 8 * dim * dim, 0, weights, 2)
+        bmem = _memory("bmem", 32 * dim, 0, biases, 2)
+        lmem = _memory("lmem", 32 * dim, 0, sums, 2)
+        pool = RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
+        load = MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
+        array = MemoryAccessUnit(
+            "array", {"mac", "conv", "conv_pool"}, latency=0, interval="blocks * taps", in_flight=2
+        )
+        store = MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
+        for name, unit in (("loading", load), ("computing", array), ("storing", store)):
+            Engine(name, fetch, unit)
+        _join(load, reads=[memory], writes=[*fmem, wmem, bmem])
+        _join(array, reads=[*fmem, wmem, bmem], writes=[*fmem, lmem])
+        _join(store, reads=[*fmem, lmem], writes=[memory])
+        ACADLEdge(pool, array, READ_DATA)
+        ACADLEdge(array, pool, WRITE_DATA)
+        architecture(
+            "ultratrail", clock_hz=clock_hz,
+            parameters={"dim": dim, "features": features, "weights": weights, "biases": biases, "sums": sums},
+            buffers={"hbm": memory, "fmem": fmem, "wmem": wmem, "bmem": bmem, "lmem": lmem, "pool": pool},
+        )
+
+    return create_ag(build())
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``ultratrail.taidl``: all of them belong to the graph."""
+    return dict(graph.parameters)
+
+
+def _memory(name: str, data_width: int, start: int, rows: int, units: int) -> SRAM:
+    """A memory of one row a cycle for each of four streams of rows: a layer reads and writes at the same time."""
+    return SRAM(
+        name, data_width=data_width, max_concurrent_requests=4, read_write_ports=units,
+        address_ranges=[(start, start + rows)],
+    )
+
+
+def _join(unit: MemoryAccessUnit, *, reads: list[DataStorage], writes: list[DataStorage]) -> None:
+    for storage in reads:
+        ACADLEdge(storage, unit, READ_DATA)
+    for storage in writes:
+        ACADLEdge(unit, storage, WRITE_DATA)
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "dim": (2, 64), "features": (16, 1 << 20), "weights": (16, 1 << 20), "biases": (1, 1 << 16), "sums": (1, 1 << 20),
+    "bus_bits": (8, 4096), "bus_latency": (1, 1_000_000), "memory_mib": (1, 1 << 20),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def _check_options(options: dict[str, object]) -> None:
+    problems = []
+    for name, (low, high) in RANGES.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    bus = options["bus_bits"]
+    if isinstance(bus, int) and bus % 8:
+        problems.append(f"bus_bits must be a multiple of 8, not {bus}")
+    if problems:
+        raise TargetError("ultratrail: " + "; ".join(problems))
