@@ -49,6 +49,9 @@ from oracle.errors import TargetError
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
 
+PRODUCTS_PER_CYCLE = 32
+"""Multiply-accumulates of 16 bits that a core's vector unit makes in a cycle (8 complex ones in mul4 and mac4)."""
+
 _VALUE_BITS = 32
 _PORT_BYTES = 64
 _ISSUE_PER_CORE = 4
@@ -90,7 +93,7 @@ class Core(Template):
             "fifo", data_width=_VALUE_BITS * LANES, max_concurrent_requests=2, read_write_ports=2,
             address_ranges=[(number * fifo, (number + 1) * fifo)],
         )
-        input_a = MemoryAccessUnit("input_a", {"read_samples", "read_coefficients", "read_a"}, latency=0)
+        input_a = MemoryAccessUnit("input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
         input_b = MemoryAccessUnit("input_b", {"read_b"}, latency=0)
         self.vector = MemoryAccessUnit(
             "vector", {"mul4", "mac4", "mac4_cascade", "mac4_stream", "mmul"},
@@ -105,6 +108,7 @@ class Core(Template):
         files = self.files
         for unit, name in ((input_a, "a"), (input_b, "b")):
             ACADLEdge(memory, unit, READ_DATA, link=self.link(f"stream_{name}"))
+        ACADLEdge(input_a, files.tc, WRITE_DATA)
         for file, writer in ((files.x, input_a), (files.c, input_a), (files.ta, input_a), (files.tb, input_b)):
             ACADLEdge(writer, file, WRITE_DATA)
             ACADLEdge(file, self.vector, READ_DATA)
@@ -123,7 +127,8 @@ class Core(Template):
         """Join this core to the next of the chain, by a stream and by the cascade."""
         link = Link(f"{self.fifo.name}_next", bandwidth=self.stream_bytes) if self.stream_bytes else None
         ACADLEdge(self.output, after.fifo, WRITE_DATA, link=link)
-        ACADLEdge(self.files.acc, after.vector, READ_DATA)
+        if after is not self:
+            ACADLEdge(self.files.acc, after.vector, READ_DATA)
 
 
 def _file(name: str, data_width: int, registers: int) -> RegisterFile:
@@ -170,7 +175,8 @@ def ai_engine(
             Core(f"core[{row}][{column}]", fetch, memory, number, fifo, samples, coefficients, tile, stream_bits // 8)
             for number, (row, column) in enumerate(chain_places(rows, columns))
         ]
-        for core, after in zip(chain, chain[1:]):
+        # a core alone feeds itself, so that its graph has all that the ISA names
+        for core, after in zip(chain, chain[1:] or chain):
             core.feed(after)
         architecture(
             "ai_engine", clock_hz=clock_hz,

@@ -22,6 +22,7 @@ BUILT_IN = {
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
+    "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
 }
 
 _lock = threading.RLock()

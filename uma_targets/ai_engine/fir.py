@@ -12,6 +12,7 @@ first operation that needs it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,8 @@ LANES = 4
 TAPS = 2
 VALUE_BYTES = 4
 GROUP = "g"
-"""The loop over groups: what stands outside of it is the prologue."""
+"""The loop over groups. Before it stands the prologue; after it the transfer of the last result, so that the time of
+the loop ends with the last operation."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +120,12 @@ def fir(filter_: Fir, parameters: dict[str, int], *, name: str = "fir") -> Strea
     c = HbmTensor("c", x.address + VALUE_BYTES * f.input_samples, (f.taps, 2), "int16")
     y = HbmTensor("y", c.address + VALUE_BYTES * f.taps, (f.outputs, 2), "int16")
     writer = _Writer(f, parameters["samples"], parameters["fifo"], x.address, c.address, y.address)
-    whole = f.outputs // LANES
+    group, last = Affine.variable(GROUP), f.groups - 1
     body: list[Node] = [node for core in range(f.cores) for node in writer.prologue(core)]
-    if whole:
-        group = Affine.variable(GROUP)
-        nodes = tuple(n for core in range(f.cores) for n in writer.group(core, group, LANES))
-        body.append(Loop(GROUP, 0, whole, 1, nodes))
-    if f.outputs % LANES:
-        nodes = tuple(n for core in range(f.cores) for n in writer.group(core, Affine.variable(GROUP), f.outputs % LANES))
-        body.append(Loop(GROUP, whole, whole + 1, 1, nodes))
+    if last:
+        body.append(Loop(GROUP, 0, last, 1, (*writer.group(group), writer.result(group, LANES))))
+    body.append(Loop(GROUP, last, f.groups, 1, tuple(writer.group(group))))
+    body.append(writer.result(Affine(last), f.outputs - LANES * last))
     end = y.address + VALUE_BYTES * f.outputs
     return Stream("ai_engine", tuple(parameters.items()), (x, c), (y,), end, tuple(body), name)
 
@@ -149,18 +148,24 @@ class _Writer:
             Instr.make("read_samples", core=core, dram=self.x + VALUE_BYTES * first, at=0, count=f.held),
         ]
 
-    def group(self, core: int, group: Affine, values: int) -> list[Node]:
+    def group(self, group: Affine) -> Iterator[Node]:
+        """What all cores do for a group, but for the transfer of its result to memory."""
         f = self.filter
-        nodes = [self._operation(core, group, i) for i in range(f.operations)]
-        nodes.insert(f.before_read, self._read(core, group))
-        if core + 1 == f.cores:
-            out = self.y + LANES * VALUE_BYTES * group
-            nodes.append(Instr.make("write_result", core=core, **{"from": group % 2}, dram=out, shift=f.shift,
-                                    count=values))
-        elif not f.cascade:
-            nodes.append(Instr.make("write_stream", core=core, **{"from": group % 2}, place=group % self.fifo,
-                                    shift=f.shift))
-        return nodes
+        for core in range(f.cores):
+            for i in range(f.operations):
+                if i == f.before_read:
+                    yield self._read(core, group)
+                yield self._operation(core, group, i)
+            if f.before_read == f.operations:
+                yield self._read(core, group)
+            if core + 1 < f.cores and not f.cascade:
+                yield Instr.make("write_stream", core=core, **{"from": group % 2}, place=group % self.fifo,
+                                 shift=f.shift)
+
+    def result(self, group: Affine, count: int) -> Node:
+        """The transfer of the ``count`` values of a group to memory."""
+        return Instr.make("write_result", core=self.filter.cores - 1, **{"from": group % 2},
+                          dram=self.y + LANES * VALUE_BYTES * group, shift=self.filter.shift, count=count)
 
     def _read(self, core: int, group: Affine) -> Node:
         f = self.filter

@@ -1,0 +1,86 @@
+"""The UMA target ``ai_engine``: matrix products of int8 networks on all cores, with 16-bit multiplications."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_parameters
+from mapper.options import Option
+from mapper.reuse import ceil_div
+from uma_targets.ai_engine.emit import emit
+from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+    from mapper.space import Columns
+
+_DEFAULTS = {name: p.default for name, p in inspect.signature(ai_engine).parameters.items()}
+SPREAD = ("m", "n")
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
+OPTIONS = (
+    _size("rows", "rows of cores"),
+    _size("columns", "columns of cores"),
+    _size("stream_bits", "width of every stream (0: no limit)", "bits"),
+    _size("samples", "complex samples in a core"),
+    _size("coefficients", "complex coefficients in a core"),
+    _size("fifo", "places of four complex values at the end of a core's stream"),
+    _size("tile", "rows and columns of a core's matrix tiles"),
+    _size("memory_latency", "from a request of the memory to the first value", "cycles"),
+    _size("memory_mib", "memory behind the streams", "MiB"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the cores", 1, 1e5, unit="MHz"),
+)
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
+    return ai_engine(clock_hz=options["clock_mhz"] * 1e6, **structure)
+
+
+def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    cores, tile = options["rows"] * options["columns"], options["tile"]
+    sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    bandwidth = options["stream_bits"] / 8 or float("inf")
+
+    def cycles(s: Shape, c: "Columns") -> np.ndarray:
+        """Rounds of tiles times steps of k; a step takes the longest of its two streams and its product."""
+        tiles = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", s.m), ("n", s.n), ("k", s.k))}
+        over_m, over_n = (ceil_div(tiles[d], cores) * tiles["n" if d == "m" else "m"] for d in SPREAD)
+        rounds = np.where(c["dataflow"] == 0, over_m, over_n)
+        product = ceil_div(c["m"], 4) * ceil_div(c["n"], 4) * ceil_div(c["k"], 2)
+        streams = np.maximum(c["m"], c["n"]) * c["k"] * s.item / bandwidth
+        step = np.maximum(np.maximum(product, streams), options["memory_latency"])
+        result: np.ndarray = s.batch * (rounds * tiles["k"] * step + c["m"] * c["n"] / min(bandwidth, 64))
+        return result
+
+    return Tiling(sizes, dataflows=SPREAD, cycles=cycles)
+
+
+AI_ENGINE = GemmKit(
+    name="ai_engine",
+    description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
+    options=OPTIONS,
+    isa="ai_engine",
+    graph=_graph,
+    isa_parameters=isa_parameters,
+    emit=emit,
+    tiling=_tiling,
+    macs_per_cycle=lambda graph: PRODUCTS_PER_CYCLE * graph.parameters["cores"],
+)
+
+
+class AiEngine(KitTarget):
+    """Versal AI Engine cores joined by streams."""
+
+    kit = AI_ENGINE

@@ -1,0 +1,74 @@
+"""The UMA target ``ultratrail``: matrix products (and convolutions of one tap) of int8 networks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
+from mapper.options import Option
+from mapper.reuse import ceil_div
+from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided
+from uma_targets.ultratrail.emit import demand, emit, room
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+
+_DEFAULTS = {name: p.default for name, p in inspect.signature(ultratrail).parameters.items()}
+
+
+def _size(name: str, about: str, unit: str = "") -> Option:
+    """An integer of the graph: its default and its range are the graph's own."""
+    low, high = RANGES[name]
+    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
+
+
+OPTIONS = (
+    _size("dim", "the array has dim × dim multipliers"),
+    _size("features", "rows of each of the three feature memories"),
+    _size("weights", "rows (dim × dim weights) of the weight memory"),
+    _size("biases", "rows of the bias memory"),
+    _size("sums", "rows of the memory of partial sums"),
+    _size("bus_bits", "width of the way to the outside memory", "bits"),
+    _size("bus_latency", "from a request of the outside memory to the first beat", "cycles"),
+    _size("memory_mib", "outside memory", "MiB"),
+    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e5, unit="MHz"),
+)
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
+    return ultratrail(clock_hz=options["clock_mhz"] * 1e6, **structure)
+
+
+def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    dim, have = options["dim"], room(options)
+    most = {"m": min(have["fmem"], have["lmem"]), "n": dim * have["wmem"], "k": dim * have["wmem"]}
+    sizes = {d: divided(e, 1 if d == "m" else dim, most=most[d]) for d, e in
+             (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    need = {
+        name: lambda c, name=name: demand(c["m"], ceil_div(c["n"], dim), ceil_div(c["k"], dim))[name] for name in have
+    }
+    return Tiling(sizes, orders=(("n", "m", "k"),), demand=need, room=have,
+                  help="larger memories (features, weights, sums)")
+
+
+ULTRATRAIL = GemmKit(
+    name="ultratrail",
+    description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
+    options=OPTIONS,
+    isa="ultratrail",
+    graph=_graph,
+    isa_parameters=isa_parameters,
+    emit=emit,
+    tiling=_tiling,
+    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
+)
+
+
+class UltraTrail(KitTarget):
+    """UltraTrail: an array of multipliers for temporal convolutions."""
+
+    kit = ULTRATRAIL
