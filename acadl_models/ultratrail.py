@@ -9,8 +9,7 @@ How the hardware is modelled:
 
 * The **array** takes one tap of one block of ``dim`` input channels in a cycle, for ``dim`` output channels: a row of
   features and a row of weights are read in each cycle. Taps that fall into the padding are left out. The output unit
-  writes a position one cycle after its last tap, while the array is at the next; so a layer that reads what the last
-  one wrote begins a cycle later.
+  writes a position one cycle after its last tap, while the array is at the next. A layer is set up in a cycle.
 * **Memories**: a row in a cycle. The three feature memories are banks of one buffer.
 * **Outside memory**: ``bus_bits`` in a cycle with ``bus_latency`` cycles to the first beat. Neither this nor the sizes
   of the memories are taken from the sources: networks of the sources fit, with weights and input in place.
@@ -67,8 +66,8 @@ def ultratrail(
     """UltraTrail with a ``dim`` × ``dim`` array.
 
     ``features`` (in each feature memory), ``weights``, ``biases`` and ``sums`` are rows of their memories.
-    ``bus_bits`` (a multiple of 8) and ``bus_latency``: the way to the outside memory. ``clock_hz``: 250 kHz is the clock
-    at which the sources state latencies. Raises TargetError that lists every option out of range.
+    ``bus_bits`` (a multiple of 8) and ``bus_latency``: the way to the outside memory. ``clock_hz``: 250 kHz is
+    the clock at which the sources state latencies. Raises TargetError that lists every option out of range.
     """
     _check_options(locals())
 
@@ -91,7 +90,8 @@ def ultratrail(
         pool = RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
         load = MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
         array = MemoryAccessUnit(
-            "array", {"mac", "conv", "conv_pool"}, latency=0, interval="blocks * taps", in_flight=2
+            "array", {"layer", "mac", "conv", "conv_pool"}, latency={"layer": 1, "*": 0},
+            interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2,
         )
         store = MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):

@@ -54,21 +54,21 @@ class _Writer:
 
     def rounds(self, j: Affine, run: Piece) -> Nodes:
         """All tiles that have tile ``j`` of the other dimension."""
+        runs = pieces(self.extent(self.spread), self.sizes[self.spread])
+        return [node for tiles in runs for node in self._round(j, run, tiles)]
+
+    def _round(self, j: Affine, run: Piece, tiles: Piece) -> Nodes:
         other, size = "n" if self.spread == "m" else "m", self.sizes[self.spread]
-        nodes: Nodes = []
-        for tiles in pieces(self.extent(self.spread), size):
-            full, left = divmod(tiles.count, self.cores)
+        full, left = divmod(tiles.count, self.cores)
+        # the tile that is left over at the edge takes the next core
+        core = tiles.first % self.cores if tiles.size < size else 0
 
-            def block(tile: Affine | int, count: int, slot: Affine, piece: Piece = tiles) -> Nodes:
-                # the tile that is left over at the edge takes the next core
-                core = piece.first % self.cores if piece.size < size else 0
-                first = {self.spread: Affine.of(tile) * size, other: j * self.sizes[other]}
-                return self._block(_Block(core, count, first, {self.spread: piece.size, other: run.size}, slot))
+        def block(tile: Affine | int, count: int, slot: Affine) -> Nodes:
+            first = {self.spread: Affine.of(tile) * size, other: j * self.sizes[other]}
+            return self._block(_Block(core, count, first, {self.spread: tiles.size, other: run.size}, slot))
 
-            nodes += repeat("rt", full, lambda r: block(r * self.cores + tiles.first, self.cores, r % 2))
-            if left:
-                nodes += block(tiles.first + full * self.cores, left, (j + full) % 2)
-        return nodes
+        nodes = repeat("rt", full, lambda r: block(r * self.cores + tiles.first, self.cores, r % 2))
+        return nodes + (block(tiles.first + full * self.cores, left, (j + full) % 2) if left else [])
 
     def _block(self, b: _Block) -> Nodes:
         bias = self.gemm.bias is not None
@@ -84,8 +84,9 @@ class _Writer:
         return b.first["m"] + step.get("m", 0), b.first["n"] + step.get("n", 0)
 
     def _bias(self, b: _Block, core: Affine) -> Instr:
-        return Instr.make("read_bias", core=core + b.core, dram=self.gemm.bias_at(self._corner(b, core)[1]), slot=b.slot,
-                          rows=b.size["m"], cols=b.size["n"])
+        n = self._corner(b, core)[1]
+        return Instr.make("read_bias", core=core + b.core, dram=self.gemm.bias_at(n), slot=b.slot, rows=b.size["m"],
+                          cols=b.size["n"])
 
     def _step(self, b: _Block, core: Affine, step: Affine, run: Piece, more: bool) -> Nodes:
         gemm, at, (m, n), k = self.gemm, core + b.core, self._corner(b, core), step * self.sizes["k"]

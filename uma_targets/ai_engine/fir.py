@@ -174,15 +174,12 @@ class _Writer:
                           at=(LANES * group + f.held) % self.ring, count=LANES)
 
     def _operation(self, core: int, group: Affine, i: int) -> Node:
-        at = (LANES * group + TAPS * i) % self.ring
-        place = {"to": group % 2, "at": at, "coef": TAPS * i}
-        if i:
-            return Instr.make("mac4", core=core, **place)
-        if core == 0:
-            return Instr.make("mul4", core=core, **place)
+        at, accumulator = (LANES * group + TAPS * i) % self.ring, group % 2
+        if i or core == 0:
+            return Instr.make("mac4" if i else "mul4", core=core, to=accumulator, at=at, coef=TAPS * i)
         if self.filter.cascade:
-            return Instr.make("mac4_cascade", core=core, to=group % 2, **{"from": group % 2}, at=at, coef=0)
-        return Instr.make("mac4_stream", core=core, to=group % 2, place=group % self.fifo, at=at, coef=0)
+            return Instr.make("mac4_cascade", core=core, to=accumulator, **{"from": accumulator}, at=at, coef=0)
+        return Instr.make("mac4_stream", core=core, to=accumulator, place=group % self.fifo, at=at, coef=0)
 
 
 def reference(x: np.ndarray, c: np.ndarray, outputs: int, cores: int = 1, shift: int = 0) -> np.ndarray:

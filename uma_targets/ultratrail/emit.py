@@ -1,13 +1,14 @@
 """Matrix products on UltraTrail: a convolution of one tap, whose positions are the rows of A and channels those of B.
 
-Partial sums stay in their memory until k is through. Tiles alternate between two feature memories, and between halves of
-the other memories, so that the next ones come in while the array works.
+Partial sums stay in their memory until k is through. Tiles alternate between two feature memories, and between halves
+of the other memories, so that the next ones come in while the array works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mapper.mapping import Mapping as TileMapping
 from oracle.affine import Affine
@@ -33,8 +34,8 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
     return _Writer(gemm, (m, n, k), dict(parameters)).product()
 
 
-def demand(m: int, n_blocks: int, k_blocks: int) -> dict[str, int]:
-    """Rows that a tile needs of each memory; also for arrays of tiles."""
+def demand(m: Any, n_blocks: Any, k_blocks: Any) -> dict[str, Any]:
+    """Rows that a tile needs of each memory; integers, or arrays of them for many tiles."""
     return {"fmem": m * k_blocks, "wmem": n_blocks * k_blocks, "lmem": m * n_blocks, "bmem": n_blocks}
 
 
@@ -124,9 +125,11 @@ class _Writer:
     def _macs(self, tile: _Tile, run: Piece, features: Affine, weights: Affine) -> Nodes:
         blocks, more = ceil_div(run.size, self.dim), int(not run.is_first)
         bias = self.gemm.bias is not None and not more
-        return repeat("nb", ceil_div(tile.cols, self.dim), lambda nb: repeat("row", tile.rows, lambda row: [Instr.make(
-            "mac", src=features + row, pitch=tile.rows, blocks=blocks, taps=1, weight=weights + nb * blocks, kernel=1,
-            bias=tile.bias + nb if bias else NONE, sum=tile.sums + nb * tile.rows + row, more=more)]))
+        layer = Instr.make("layer", pitch=tile.rows, blocks=blocks, kernel=1, residual_shift=0, shift=0, relu=0,
+                           pool_shift=0)
+        return [layer, *repeat("nb", ceil_div(tile.cols, self.dim), lambda nb: repeat("row", tile.rows, lambda row: [
+            Instr.make("mac", src=features + row, weight=weights + nb * blocks, taps=1, more=more,
+                       bias=tile.bias + nb if bias else NONE, sum=tile.sums + nb * tile.rows + row)]))]
 
     def _store(self, tile: _Tile) -> Nodes:
         g, low = self.gemm, 0 if self.gemm.relu else LOWEST

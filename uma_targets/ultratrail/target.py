@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
 from mapper.options import Option
 from mapper.reuse import ceil_div
@@ -15,6 +17,7 @@ from uma_targets.ultratrail.emit import demand, emit, room
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from uma_targets.kit.space import Demand
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(ultratrail).parameters.items()}
 
@@ -48,9 +51,11 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
     most = {"m": min(have["fmem"], have["lmem"]), "n": dim * have["wmem"], "k": dim * have["wmem"]}
     sizes = {d: divided(e, 1 if d == "m" else dim, most=most[d]) for d, e in
              (("m", shape.m), ("n", shape.n), ("k", shape.k))}
-    need = {
-        name: lambda c, name=name: demand(c["m"], ceil_div(c["n"], dim), ceil_div(c["k"], dim))[name] for name in have
-    }
+
+    def rows(name: str) -> Demand:
+        return lambda c: demand(c["m"], ceil_div(c["n"], dim), ceil_div(c["k"], dim))[name] * np.ones_like(c["m"])
+
+    need = {name: rows(name) for name in have}
     return Tiling(sizes, orders=(("n", "m", "k"),), demand=need, room=have,
                   help="larger memories (features, weights, sums)")
 
