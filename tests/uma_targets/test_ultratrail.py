@@ -66,7 +66,7 @@ def check(net: Network, dim: int, *, xla: bool) -> None:
         assert np.array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), want)
 
 
-convolution = st.tuples(st.integers(1, 11), st.sampled_from([1, 2, 3, 5, 9]), st.booleans())
+convolution = st.tuples(st.integers(1, 11), st.sampled_from([1, 3, 5, 9]), st.booleans())
 block = st.builds(
     lambda convolutions, stride, residual: Block(tuple(convolutions), stride, residual),
     st.lists(convolution, min_size=1, max_size=3), st.sampled_from([1, 2, 3]), st.booleans(),
@@ -75,14 +75,13 @@ block = st.builds(
 
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=3), st.integers(1, 9),
        st.sampled_from([2, 4, 8]))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_random_networks_equal_numpy(channels, positions, blocks, classes, dim):
     check(network("net", channels, positions, blocks, classes), dim, xla=False)
 
 
 def test_a_residual_network_equals_numpy_on_the_oracle():
-    blocks = [Block(((5, 3, True),), 2), Block(((6, 3, True), (6, 3, False)), 2, True)]
-    check(network("net", 5, 9, blocks, 3), 4, xla=True)
+    check(network("net", 3, 5, [Block(((5, 3, True),), 2, True)], 3), 4, xla=True)
 
 
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=2), st.integers(1, 9))
@@ -125,10 +124,12 @@ def test_loads_compete_with_the_array():
 
 def test_networks_that_do_not_fit_are_refused():
     net = network("big", 200, 300, [Block(((200, 9, True),), 1)], 2)
-    with pytest.raises(MappingError, match="rows of weights"):
+    with pytest.raises(MappingError, match="big on ultratrail needs 7500 rows of features in one memory, 1024 are"):
         inference(net, isa_parameters(ultratrail()))
-    with pytest.raises(MappingError, match="rows of features"):
-        inference(net, isa_parameters(ultratrail(weights=1 << 14)))
+    with pytest.raises(MappingError, match="needs 5650 rows of weights, 2048 are there"):
+        inference(net, isa_parameters(ultratrail(features=1 << 14)))
+    with pytest.raises(MappingError, match="block 0 makes 3 positions, and the way around it 2; .* odd"):
+        network("even", 1, 4, [Block(((1, 2, False),), 2, True)], 1)
 
 
 def test_options_out_of_range_are_listed_at_once():

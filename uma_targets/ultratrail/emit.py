@@ -128,8 +128,8 @@ class _Writer:
         layer = Instr.make("layer", pitch=tile.rows, blocks=blocks, kernel=1, residual_shift=0, shift=0, relu=0,
                            pool_shift=0)
         return [layer, *repeat("nb", ceil_div(tile.cols, self.dim), lambda nb: repeat("row", tile.rows, lambda row: [
-            Instr.make("mac", src=features + row, weight=weights + nb * blocks, taps=1, more=more,
-                       bias=tile.bias + nb if bias else NONE, sum=tile.sums + nb * tile.rows + row)]))]
+            Instr.make("mac", src=features + row, weight=weights + nb * blocks, taps=1,
+                       bias=tile.bias + nb if bias else NONE, sum=tile.sums + nb * tile.rows + row, more=more)]))]
 
     def _store(self, tile: _Tile) -> Nodes:
         g, low = self.gemm, 0 if self.gemm.relu else LOWEST

@@ -114,7 +114,10 @@ class Network:
 
 
 def network(name: str, channels: int, positions: int, blocks: Sequence[Block], classes: int) -> Network:
-    """The blocks, the average over positions and a dense layer to ``classes``."""
+    """The blocks, the average over positions and a dense layer to ``classes``.
+
+    MappingError where a block's way around ends with other positions than its convolutions (even kernels add one).
+    """
     layers: list[Layer] = []
     source, now = 0, (channels, positions)
     for number, block in enumerate(blocks):
@@ -129,6 +132,9 @@ def network(name: str, channels: int, positions: int, blocks: Sequence[Block], c
                 f"block{number}.conv{i}", source, *now, outputs, kernel, stride, relu or last and around is not None,
                 residual=around if last else None, residual_shift=7 if last and around is not None else 0))
             source, stride, now = len(layers), 1, (outputs, layers[-1].made)
+        if around is not None and layers[around - 1].made != now[1]:
+            raise MappingError(f"{name}: block {number} makes {now[1]} positions, and the way around it "
+                               f"{layers[around - 1].made}; its kernels must be odd")
     layers[-1] = replace(layers[-1], pooled=now[1] > 1)
     layers.append(Layer("dense", source, now[0], 1, classes, relu=False))
     return Network(name, channels, positions, tuple(layers))
@@ -219,9 +225,9 @@ class _Writer:
 
         def one(o: Affine, outputs: Piece, c: Affine, inputs: Piece) -> Nodes:
             return [Instr.make(
-                "load_weights", dram=(o * n.channels + c) * (dim * n.kernel) + address, step=1, count=n.kernel,
-                row=(o * blocks + c) * n.kernel + row, inputs=inputs.size, input_step=n.kernel, outputs=outputs.size,
-                output_step=n.channels * n.kernel)]
+                "load_weights", dram=(o * n.channels + c) * (dim * n.kernel) + address,
+                row=(o * blocks + c) * n.kernel + row, count=n.kernel, step=1, inputs=inputs.size,
+                input_step=n.kernel, outputs=outputs.size, output_step=n.channels * n.kernel)]
 
         return each("ob", pieces(n.outputs, dim), lambda o, outputs: each(
             "cb", pieces(n.channels, dim), lambda c, inputs: one(o, outputs, c, inputs)))
