@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 GROUP = "archloom.targets"
 BUILT_IN = {
+<<<<<<< HEAD
     "gamma": "uma_targets.gamma.target:Gamma",
+=======
+    "ai_engine": "uma_targets.ai_engine.target:AiEngine",
+>>>>>>> f049277 (Take the AI Engine into the registry; skip register files in the mapper's view of memories)
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
