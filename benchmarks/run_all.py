@@ -57,6 +57,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("with proven skipping, simulated instructions/s", lambda r: r["skipping_ips"], *RECORDED,
                shown="{:,.0f}"),
     ),
+    "equeue_fir.py": (
+        Figure("FIR of the EQueue paper: cycles and warm-ups equal in all four cases", lambda r: r["equal"], *YES,
+               shown="{}"),
+    ),
+    "ultratrail_networks.py": (
+        Figure("UltraTrail: networks of six with the published cycles", lambda r: r["equal"], *RECORDED, shown="{}"),
+        Figure("… worst ratio of the six", lambda r: r["worst_ratio"], *RECORDED),
+    ),
     "resnet50_estimate.py": (
         Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
         Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),

@@ -1,8 +1,8 @@
 """A finite impulse response filter, ``y[n] = sum over k of c[k] * x[n + k]`` on complex values, on a chain of cores.
 
 Four outputs are a *group*. Each core has the same number of consecutive coefficients and makes one operation (two of
-them) for each pair, then hands the four sums to the next core: over a stream (a copy, :func:`fir` with ``cascade``
-off) or over the cascade (the next core reads the accumulator). Each core has its own copy of the input stream, shifted
+them) for each pair, then hands the four sums to the next core: over a stream (a copy) or, with
+``cascade``, over the cascade (the next core reads the accumulator). Each core has its own copy of the input stream, shifted
 to its first coefficient (as the cores of the vendor's tutorial throw away the first samples of a broadcast).
 
 A group needs three samples more than a core has coefficients. Before the loop each core holds what whole groups of
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import numpy as np
 
 from oracle.affine import Affine
 from oracle.errors import MappingError
@@ -33,9 +31,9 @@ the loop ends with the last operation."""
 class Fir:
     """A filter of ``taps`` coefficients that makes ``outputs`` values, on the first ``cores`` cores of the chain.
 
-    ``shift``: by how much sums are shifted right where they become 16 bits wide. ``cascade``: how neighbours are
-    joined. ``ahead``: how many groups the reads lead by. ``read_after``: how many operations of a group precede its
-    read (by default as many as do not need it).
+    ``shift``: by how much sums are shifted right where they become 16 bits wide, in results and on streams (the next
+    core shifts them back). ``cascade``: how neighbours are joined. ``ahead``: how many groups the reads lead by.
+    ``read_after``: how many operations of a group precede its read (by default as many as do not need it).
     """
 
     taps: int
@@ -103,8 +101,8 @@ class Fir:
             problems.append(f"the ring of samples must be a multiple of {LANES} of at least {self.held}, not {ring}")
         elif not least <= self.before_read <= most:
             problems.append(f"the read must stand after {least} to {most} operations, not {self.before_read}")
-        if not 0 <= self.shift <= 31:
-            problems.append(f"shift must be 0 to 31, not {self.shift}")
+        if not 0 <= self.shift <= 15:
+            problems.append(f"shift must be 0 to 15, not {self.shift}")
         return problems
 
 
@@ -179,21 +177,5 @@ class _Writer:
             return Instr.make("mac4" if i else "mul4", core=core, to=accumulator, at=at, coef=TAPS * i)
         if self.filter.cascade:
             return Instr.make("mac4_cascade", core=core, to=accumulator, **{"from": accumulator}, at=at, coef=0)
-        return Instr.make("mac4_stream", core=core, to=accumulator, place=group % self.fifo, at=at, coef=0)
-
-
-def reference(x: np.ndarray, c: np.ndarray, outputs: int, cores: int = 1, shift: int = 0) -> np.ndarray:
-    """What a chain of ``cores`` joined by streams computes, in NumPy: (outputs, 2) int16 from int16 pairs.
-
-    With one core (or with sums that fit 16 bits and no shift) this is the filter's definition, saturated.
-    """
-    sums = np.zeros((outputs, 2), np.int64)
-    each = len(c) // cores
-    for core in range(cores):
-        for k in range(core * each, (core + 1) * each):
-            real, imaginary = x[k:k + outputs].astype(np.int64).T
-            c_real, c_imaginary = (int(v) for v in c[k])
-            sums += np.stack([real * c_real - imaginary * c_imaginary, real * c_imaginary + imaginary * c_real], 1)
-        sums = (sums + (1 << 31)) % (1 << 32) - (1 << 31)
-        sums = np.clip(sums >> shift, -(1 << 15), (1 << 15) - 1)
-    return sums.astype(np.int16)
+        return Instr.make("mac4_stream", core=core, to=accumulator, place=group % self.fifo,
+                          shift=self.filter.shift, at=at, coef=0)

@@ -74,7 +74,7 @@ class Layer:
         found: list[tuple[int, int]] = []
         for position in range(self.made):
             # where taps fall into the padding, the window does not move with the position; an average has two ends
-            alone = self.taps(position) != (0, self.kernel) or self.pooled and position in (0, self.made - 1)
+            alone = self.taps(position) != (0, self.kernel) or (self.pooled and position in (0, self.made - 1))
             if found and not alone and self._regular(found[-1][0]):
                 found[-1] = found[-1][0], found[-1][1] + 1
             else:
@@ -129,7 +129,7 @@ def network(name: str, channels: int, positions: int, blocks: Sequence[Block], c
         for i, (outputs, kernel, relu) in enumerate(block.convolutions):
             last = i + 1 == len(block.convolutions)
             layers.append(Layer(
-                f"block{number}.conv{i}", source, *now, outputs, kernel, stride, relu or last and around is not None,
+                f"block{number}.conv{i}", source, *now, outputs, kernel, stride, relu or (last and around is not None),
                 residual=around if last else None, residual_shift=7 if last and around is not None else 0))
             source, stride, now = len(layers), 1, (outputs, layers[-1].made)
         if around is not None and layers[around - 1].made != now[1]:
@@ -159,7 +159,9 @@ def inference(net: Network, parameters: Mapping[str, int], *, resident: bool = F
     memory = place([*tensors, ("y", (last.outputs,), "int8", last.outputs)])
     body = [*writer.load({t.name: t for t in memory}), *writer.compute(), *writer.store(memory[-1])]
     end = memory[-1].address + last.outputs
-    return Stream("ultratrail", tuple(parameters.items()), tuple(memory[:-1]), (memory[-1],), end, tuple(body), net.name)
+    return Stream(
+        "ultratrail", tuple(parameters.items()), tuple(memory[:-1]), (memory[-1],), end, tuple(body), net.name
+    )
 
 
 @dataclass(frozen=True)

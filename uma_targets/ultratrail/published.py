@@ -30,15 +30,16 @@ Simulator = Callable[[ArchitectureGraph, ResolvedStream], TimingResult]
 
 @dataclass(frozen=True)
 class Published:
-    """A network, the size of the array that it was found with, and its latency in seconds."""
+    """A network, the size of the array that it was found with, and its latency in seconds (None: not published)."""
 
     network: Network
     dim: int
-    seconds: float
+    seconds: float | None
 
     @property
-    def cycles(self) -> int:
-        return round(self.seconds * CLOCK_HZ)
+    def cycles(self) -> int | None:
+        """The published latency in cycles."""
+        return None if self.seconds is None else round(self.seconds * CLOCK_HZ)
 
 
 def _net(name: str, classes: int, dim: int, seconds: float, *blocks: Block) -> Published:
@@ -66,8 +67,7 @@ NETWORKS = (
 )
 
 TC_RESNET8 = network("tc_resnet8", CHANNELS, FRAMES, (
-    _forward(1, (16, 3, True)), _residual(2, (24, 9, True), (24, 9, False)), _residual(2, (32, 9, True), (32, 9, False)),
-    _residual(2, (48, 9, True), (48, 9, False)),
+    _forward(1, (16, 3, True)), *(_residual(2, (n, 9, True), (n, 9, False)) for n in (24, 32, 48)),
 ), 12)
 """TC-ResNet8 (Choi et al., Interspeech 2019), for which the accelerator was made; no latency in cycles is public."""
 
