@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 GROUP = "archloom.targets"
 BUILT_IN = {
-<<<<<<< HEAD
-<<<<<<< HEAD
     "gamma": "uma_targets.gamma.target:Gamma",
-=======
-    "ai_engine": "uma_targets.ai_engine.target:AiEngine",
->>>>>>> f049277 (Take the AI Engine into the registry; skip register files in the mapper's view of memories)
-=======
->>>>>>> 7eb4679 (Measure the FIR study on the AI Engine and published networks on UltraTrail)
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",

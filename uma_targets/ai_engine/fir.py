@@ -1,9 +1,9 @@
 """A finite impulse response filter, ``y[n] = sum over k of c[k] * x[n + k]`` on complex values, on a chain of cores.
 
 Four outputs are a *group*. Each core has the same number of consecutive coefficients and makes one operation (two of
-them) for each pair, then hands the four sums to the next core: over a stream (a copy) or, with
-``cascade``, over the cascade (the next core reads the accumulator). Each core has its own copy of the input stream, shifted
-to its first coefficient (as the cores of the vendor's tutorial throw away the first samples of a broadcast).
+them) for each pair, then hands the four sums to the next core: over a stream (a copy) or, with ``cascade``, over the
+cascade (the next core reads the accumulator). Each core has its own copy of the input stream, shifted to its first
+coefficient (as the cores of the vendor's tutorial throw away the first samples of a broadcast).
 
 A group needs three samples more than a core has coefficients. Before the loop each core holds what whole groups of
 four samples make of that; the rest comes with the four samples that each group reads, and the read stands before the

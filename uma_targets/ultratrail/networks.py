@@ -151,7 +151,9 @@ def inference(net: Network, parameters: Mapping[str, int], *, resident: bool = F
     last = net.layers[-1]
     if resident:
         return Stream("ultratrail", tuple(parameters.items()), (), (), 0, tuple(writer.compute()), net.name)
-    tensors = [("x", (net.channels, net.positions), "int8", net.channels * net.positions)]
+    tensors: list[tuple[str, tuple[int, ...], str, int]] = [
+        ("x", (net.channels, net.positions), "int8", net.channels * net.positions)
+    ]
     for layer in net.layers:
         shape = layer.outputs, layer.channels, layer.kernel
         tensors.append((f"{layer.name}.weight", shape, "int8", shape[0] * shape[1] * shape[2]))
