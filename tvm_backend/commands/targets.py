@@ -31,6 +31,7 @@ def register(subparsers: Any) -> None:
     describe.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
                           help="an option of the target, such as dim=32; repeatable")
     describe.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
+    describe.add_argument("--svg", metavar="FILE", type=Path, help="draw the graph into FILE, too")
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
@@ -49,17 +50,18 @@ def run_describe(args: argparse.Namespace) -> Outcome:
     options = arguments.options(args.option)
     path = Path(args.target)
     if path.suffix == ".taidl":
-        if args.dot:
-            raise InputError(f"--dot: {path} describes instructions, not a graph")
+        for flag, given in (("--dot", args.dot), ("--svg", args.svg)):
+            if given:
+                raise InputError(f"{flag}: {path} describes instructions, not a graph")
         return _isa_outcome(_isa(path, options))
     if path.suffix == ".py":
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
-        return _graph_outcome(graph_of(path), args.dot)
-    return _target_outcome(args.target, options, args.dot)
+        return _graph_outcome(graph_of(path), args.dot, args.svg)
+    return _target_outcome(args.target, options, args.dot, args.svg)
 
 
-def _target_outcome(name: str, options: dict[str, str], dot: bool) -> Outcome:
+def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None) -> Outcome:
     from acadl_models.acadl.describe import describe
     from tvm_backend.compile import resolve_options
     from tvm_backend.target_list import info
@@ -70,7 +72,8 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool) -> Outcome:
     own = {k: v for k, v in values.items() if k not in backend.attributes}
     graph, isa = backend.accelerator.graph(own), backend.accelerator.isa(own)
     if dot:
-        return _graph_outcome(graph, dot)
+        return _graph_outcome(graph, dot, svg)
+    _draw(graph, svg)
     rows = [[o.name, "auto" if values[o.name] is None else str(values[o.name]), o.unit, o.expected, o.help]
             for o in target.options]
     columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
@@ -153,16 +156,29 @@ def graph_of(path: Path) -> "ArchitectureGraph":
     return graphs[0]
 
 
-def _graph_outcome(graph: "ArchitectureGraph", dot: bool) -> Outcome:
+def _graph_outcome(graph: "ArchitectureGraph", dot: bool, svg: Path | None) -> Outcome:
     from acadl_models.acadl.describe import describe
     from acadl_models.acadl.draw import to_dot
 
+    _draw(graph, svg)
     return Outcome(to_dot(graph) if dot else describe(graph), _graph_data(graph))
 
 
 def _graph_data(graph: "ArchitectureGraph") -> dict[str, Any]:
+    from acadl_models.acadl.describe import describe_json
+
     return {
-        "name": graph.name, "clock_hz": graph.clock_hz, "parameters": dict(graph.parameters),
+        **describe_json(graph),
         "objects": [{"name": name, "class": type(obj).__name__} for name, obj in graph.objects.items()],
         "edges": len(graph.edges),
     }
+
+
+def _draw(graph: "ArchitectureGraph", file: Path | None) -> None:
+    """Draw the graph into ``file``, if one is given; nothing is written where drawing fails."""
+    if file is None:
+        return
+    from acadl_models.acadl.draw import to_svg
+    from tvm_backend.files import write_file
+
+    write_file(file, to_svg(graph).encode("utf-8"))
