@@ -6,7 +6,8 @@ of tiles, with activation), ``matAddFu`` (sums, pooling) and an access unit to s
 the compute units of the complexes before and after it reach as well. One fetch unit issues to all units out of order.
 
 What the paper leaves open, and is assumed here: one row of a product a cycle; sums of 32 bits (see ``gamma.taidl``); a
-port of the scratchpad moves a row (128 bits) a cycle; the DRAM serves each load/store unit over a bus of ``bus_bytes``.
+port of the scratchpad moves a row (128 bits) a cycle; each load/store unit has a bus of its own to the DRAM, which
+moves a row of a tile (up to ``bus_bytes``) a cycle, with ``in_flight`` transfers under way.
 """
 
 from __future__ import annotations
@@ -107,20 +108,22 @@ class Compute(Template):
 class LoadStore(Template):
     """The unit between the DRAM and a complex."""
 
-    def __init__(self, name: str, fetch: Fetch, queue: int) -> None:
-        self.unit = MemoryAccessUnit("unit", to_process=TRANSFERS, latency=1, interval=1, in_flight=4)
+    def __init__(self, name: str, fetch: Fetch, queue: int, in_flight: int) -> None:
+        self.unit = MemoryAccessUnit(
+            "unit", to_process=TRANSFERS, latency=1, interval={"bias": 1, "*": "rows"}, in_flight=in_flight)
         Station("station", fetch, queue, self.unit)
 
 
 def gamma(
     *,
     complexes: int = 2,
-    registers: int = 96,
-    accumulators: int = 8,
+    registers: int = 128,
+    accumulators: int = 16,
     scratchpad_kib: int = 16,
     matmul_stages: int = 4,
     bus_bytes: int = 16,
     dram_cycles: int = 50,
+    in_flight: int = 16,
     queue: int = 8,
     issue_entries: int = 64,
     fetch_width: int = 8,
@@ -137,7 +140,7 @@ def gamma(
     @generate
     def build() -> None:
         dram = DRAM(
-            "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=4 * complexes,
+            "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=in_flight * complexes,
             read_write_ports=complexes, read_latency=dram_cycles, write_latency=dram_cycles,
             address_ranges=[(0, dram_gib << 30)],
         )
@@ -147,7 +150,7 @@ def gamma(
             neighbours = (c > 0) + (c + 1 < complexes)
             pads.append(Scratchpad(f"scratchpad[{c}]", c * rows, rows, neighbours))
             computes.append(Compute(f"compute[{c}]", fetch, queue, registers, accumulators, matmul_stages))
-            transfer = LoadStore(f"loadstore[{c}]", fetch, queue)
+            transfer = LoadStore(f"loadstore[{c}]", fetch, queue, in_flight)
             _connect(transfer.unit, dram, pads[c].sram, computes[c].vectors)
             ACADLEdge(transfer.unit, computes[c].sums, WRITE_DATA)
         for c, compute in enumerate(computes):
@@ -172,7 +175,7 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 
 RANGES: dict[str, tuple[int, int]] = {
     "complexes": (1, 64), "registers": (32, 1024), "accumulators": (1, 64), "scratchpad_kib": (1, 1024),
-    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "queue": (1, 1024),
+    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "in_flight": (1, 1024), "queue": (1, 1024),
     "issue_entries": (8, 4096), "fetch_width": (1, 64), "dram_gib": (1, 1 << 20),
 }
 """Smallest and largest value of each integer option."""

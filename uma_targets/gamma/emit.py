@@ -3,10 +3,12 @@
 Tiles of C along one dimension (the outermost of the mapping's order) are spread over the complexes. The operand that
 this dimension indexes is private: each complex loads its blocks of 8 x 8 from memory into registers. The other operand
 is the same for all: of each pair of neighbours the first one fetches a panel of it into its scratchpad, and both read
-their blocks from there. Registers and panels are double-buffered; instructions of the complexes are interleaved.
+their blocks from there. Registers, panels and accumulators are double-buffered; instructions of the complexes are
+interleaved.
 
 A complex holds the sums of its tile of C in accumulators, block (i, j) in number ``i * blocks of n + j``. They start
-from the bias or 0; the last step along k is the fused product, which requantizes into registers to be stored.
+from the bias or 0; the last step along k is the fused product, which requantizes into registers to be stored. Results
+take turns in the registers that operands leave free, so that a product need not wait for the store before it.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ class Demand:
 
     @staticmethod
     def of(m: int, n: int, k: int, spread: str) -> "Demand":
-        """Two sets of registers for the blocks of A and B and one for results; two panels."""
+        """Two sets of registers for the blocks of A and B and one block for results; two sets of sums; two panels."""
         blocks_m, blocks_n = ceil_div(m, LANES), ceil_div(n, LANES)
         panel = blocks_n * k if spread == "m" else m * ceil_div(k, LANES)
-        return Demand((2 * (blocks_m + blocks_n) + 1) * LANES, blocks_m * blocks_n, 2 * panel)
+        return Demand((2 * (blocks_m + blocks_n) + 1) * LANES, 2 * blocks_m * blocks_n, 2 * panel)
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,10 @@ def blocks(size: int) -> list[Block]:
 
 @dataclass(frozen=True)
 class Share:
-    """A complex's tile of C: first row and column, and sizes."""
+    """A complex's tile of C: number of the tile, first row and column, and sizes."""
 
     complex: int
+    number: Affine
     m0: Affine
     n0: Affine
     m: int
@@ -134,13 +137,13 @@ class Emission:
 
     def _shares(self, g: Affine, group: Piece, t: Affine, run: Piece) -> list[Share]:
         tile, count = self.mapping.size(self.spread), self.parameters["complexes"]
-        shares = []
+        number, shares = g * self.inner_tiles + t, []
         for c in range(ceil_div(group.size, tile)):
             mine, size = (g * count + c) * tile, min(tile, group.size - c * tile)
             if self.spread == "m":
-                shares.append(Share(c, mine, t * self.mapping.size("n"), size, run.size))
+                shares.append(Share(c, number, mine, t * self.mapping.size("n"), size, run.size))
             else:
-                shares.append(Share(c, t * self.mapping.size("m"), mine, run.size, size))
+                shares.append(Share(c, number, t * self.mapping.size("m"), mine, run.size, size))
         return shares
 
     def _start(self, share: Share) -> Iterator[Node]:
@@ -216,7 +219,7 @@ class Emission:
         if not last:
             yield Instr.make("matmul", **operands, **sizes, depth=depth)
             return
-        result = self._registers(share) + self.parameters["registers"] - LANES
+        result = self._result(share, i, j)
         low = 0 if self.gemm.relu else LOWEST
         yield Instr.make("gemm", **operands, vd=result, **sizes, depth=depth, scale=self.gemm.scale_bits, low=low,
                          high=HIGHEST)
@@ -225,13 +228,14 @@ class Emission:
 
     # places -----------------------------------------------------------------------------------------------------------
 
-    def _registers(self, share: Share) -> int:
-        return share.complex * self.parameters["registers"]
+    @property
+    def _set_size(self) -> int:
+        """Registers of the blocks of A and B of a step."""
+        return (ceil_div(self.mapping.size("m"), LANES) + ceil_div(self.mapping.size("n"), LANES)) * LANES
 
     def _set(self, share: Share, count: Affine) -> Affine:
         """First register of the set of step number ``count``."""
-        size = (ceil_div(self.mapping.size("m"), LANES) + ceil_div(self.mapping.size("n"), LANES)) * LANES
-        return (count % 2) * size + self._registers(share)
+        return (count % 2) * self._set_size + share.complex * self.parameters["registers"]
 
     def _a(self, share: Share, i: Block, count: Affine) -> Affine:
         return self._set(share, count) + i.first
@@ -239,9 +243,19 @@ class Emission:
     def _b(self, share: Share, j: Block, count: Affine) -> Affine:
         return self._set(share, count) + ceil_div(self.mapping.size("m"), LANES) * LANES + j.first
 
-    def _sum(self, share: Share, i: Block, j: Block) -> int:
-        width = ceil_div(self.mapping.size("n"), LANES)
-        return share.complex * self.parameters["accumulators"] + i.number * width + j.number
+    def _index(self, i: Block, j: Block) -> int:
+        return i.number * ceil_div(self.mapping.size("n"), LANES) + j.number
+
+    def _sum(self, share: Share, i: Block, j: Block) -> Affine:
+        """The accumulator of a block: tiles take turns in two halves."""
+        half = self.parameters["accumulators"] // 2
+        return (share.number % 2) * half + share.complex * self.parameters["accumulators"] + self._index(i, j)
+
+    def _result(self, share: Share, i: Block, j: Block) -> int:
+        """Registers of a result, at the end of those of the complex."""
+        free = self.parameters["registers"] - 2 * self._set_size
+        slot = self._index(i, j) % (free // LANES) + 1
+        return share.complex * self.parameters["registers"] + self.parameters["registers"] - slot * LANES
 
     def _pad(self, share: Share, number: Affine) -> Affine:
         """First row of panel ``number`` in the leader's scratchpad."""

@@ -41,6 +41,7 @@ OPTIONS = (
     _size("matmul_stages", "pipeline of the product unit", "cycles"),
     _size("bus_bytes", "width of a load/store unit's bus to the DRAM", "bytes"),
     _size("dram_cycles", "from request to first data", "cycles"),
+    _size("in_flight", "transfers of a load/store unit under way"),
     _size("queue", "instructions that wait before each unit"),
     _size("issue_entries", "instructions that wait for issue"),
     _size("fetch_width", "instructions fetched at a time"),
@@ -68,7 +69,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
         {**sizes, "k": divided(shape.k, LANES, max(LANES, rows // 2 // LANES * LANES), limit=4)}, orders,
         demand={
             "registers": lambda c: 2 * (c["m"] + c["n"]) + LANES,
-            "accumulators": lambda c: (c["m"] // LANES) * (c["n"] // LANES),
+            "accumulators": lambda c: 2 * (c["m"] // LANES) * (c["n"] // LANES),
             "scratchpad": panel,
         },
         room={"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows},
@@ -80,7 +81,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
 def _cycles(
     shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]
 ) -> np.ndarray:
-    """In a step, a complex multiplies its blocks while it loads the next ones and half of the shared panel."""
+    """In a step, a complex multiplies its blocks while it loads the next ones, of which the first of a pair has all."""
     by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
     counts = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}
     spread, other = np.where(by_n, counts["n"], counts["m"]), np.where(by_n, counts["m"], counts["n"])
@@ -88,8 +89,10 @@ def _cycles(
     tiles = ceil_div(spread, options["complexes"]) * other
     steps = ceil_div(shape.k, LANES)
     compute = c["m"] * c["n"] / LANES
-    step = np.maximum(compute, np.maximum(private + shared, shared))
-    result: np.ndarray = shape.batch * tiles * (steps * step + options["dram_cycles"] + c["m"] * c["n"] / LANES)
+    step = np.maximum(compute, private + shared)
+    # each panel and each tile has a latency that is not hidden
+    waits = (1 + ceil_div(shape.k, c["k"])) * options["dram_cycles"]
+    result: np.ndarray = shape.batch * tiles * (steps * step + waits + compute)
     return result
 
 
