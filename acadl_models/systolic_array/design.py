@@ -1,0 +1,107 @@
+"""The options of a systolic array, checked, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from acadl_models.systolic_array.conventions import CONVENTIONS, Convention
+from oracle.errors import TargetError, suggest
+
+DATAFLOWS = ("os", "ws", "is")
+"""What stays in the PEs: the sums, the weights, or the inputs. The position is the ISA's code."""
+
+FETCH_CYCLES = 1
+"""From the start of a fetch to its instructions in the issue buffer: when the first instruction can start."""
+
+LEVELS = ("tensor", "scalar")
+"""The array as one unit, or every PE an object."""
+
+RANGES: dict[str, tuple[int, int]] = {
+    "rows": (1, 1024), "columns": (1, 1024), "left_kib": (1, 1 << 20), "top_kib": (1, 1 << 20),
+    "out_kib": (1, 1 << 20), "dma_bytes": (1, 4096), "dram_latency": (1, 1_000_000),
+}
+"""Smallest and largest value of each integer option."""
+
+CHOICES = {"dataflow": DATAFLOWS, "level": LEVELS, "convention": tuple(CONVENTIONS)}
+"""The words that the other options may be."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A systolic array of ``rows`` × ``columns`` PEs; sizes of its memories in KiB, ``dma_bytes`` a cycle from DRAM.
+
+    Raises TargetError that lists every option out of range.
+    """
+
+    rows: int
+    columns: int
+    dataflow: str = "os"
+    level: str = "tensor"
+    convention: str = "scalesim"
+    left_kib: int = 256
+    top_kib: int = 256
+    out_kib: int = 256
+    dma_bytes: int = 16
+    dram_latency: int = 100
+    clock_hz: float = 1e9
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                problems.append(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        clock = self.clock_hz
+        if isinstance(clock, bool) or not isinstance(clock, (int, float)) or not 0 < clock < float("inf"):
+            problems.append(f"clock_hz must be a positive number, not {clock!r}")
+        if problems:
+            raise TargetError("systolic_array: " + "; ".join(problems))
+
+    @classmethod
+    def of(cls, **options: Any) -> "Design":
+        """A design of options by name; TargetError for names that are none, too."""
+        unknown = [f"unknown option {name!r}{suggest(name, list(OPTIONS))}" for name in options if name not in OPTIONS]
+        if unknown:
+            raise TargetError("systolic_array: " + "; ".join(unknown))
+        return cls(**options)
+
+    @property
+    def charging(self) -> Convention:
+        """What the convention says."""
+        return CONVENTIONS[self.convention]
+
+    @property
+    def isa_name(self) -> str:
+        """The TAIDL description of this level's instructions."""
+        return "systolic_array" if self.level == "tensor" else "systolic_pe"
+
+    @property
+    def isa_parameters(self) -> dict[str, int]:
+        """Parameters of the ISA, in its order."""
+        return {
+            "rows": self.rows, "columns": self.columns, "dataflow": DATAFLOWS.index(self.dataflow),
+            "left_bytes": self.left_kib << 10, "top_bytes": self.top_kib << 10, "out_words": self.out_kib << 8,
+        }
+
+    def drain_steps(self, height: int, width: int) -> int:
+        """Steps in which the array runs empty after a fold of ``height`` × ``width`` PEs."""
+        whole = self.charging.whole_array
+        return (self.rows + self.columns if whole else height + width) - 2 + self.charging.hops
+
+    def counted(self, cycles: int) -> int:
+        """What the convention counts of a run of ``cycles``.
+
+        The first instruction starts when it is fetched; the sums of an array that needs no drain are written in the
+        cycle after the last.
+        """
+        written = 0 if self.drain_steps(self.rows, self.columns) else 1
+        return cycles - FETCH_CYCLES - written - int(self.charging.last_index)
+
+
+OPTIONS = tuple(f.name for f in fields(Design))
+"""Names of all options."""

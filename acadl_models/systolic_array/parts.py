@@ -1,0 +1,84 @@
+"""Templates that both levels of a systolic array are made of: fetching, moving data, and the memories around."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acadl_models.acadl import (
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ExecuteStage,
+    InstructionFetchStage,
+    InstructionMemoryAccessUnit,
+    MemoryAccessUnit,
+    RegisterFile,
+    Template,
+)
+from acadl_models.acadl.objects import UnitLatency
+from acadl_models.systolic_array.design import FETCH_CYCLES, Design
+
+
+class Fetch(Template):
+    """An instruction memory that delivers ``width`` instructions a cycle, and a buffer of ``entries``."""
+
+    def __init__(self, name: str, width: int, entries: int) -> None:
+        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = SRAM(
+            "memory", data_width=128, port_width=width, read_latency=FETCH_CYCLES, address_ranges=[(0, 1 << 32)]
+        )
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.memory, self.unit, READ_DATA)
+
+
+class Mover(Template):
+    """An execute stage with one memory access unit: a load unit, a store unit, a DMA engine."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, mnemonics: set[str], latency: UnitLatency = 0,
+        interval: UnitLatency | None = None, in_flight: int = 1,
+    ) -> None:
+        self.stage = ExecuteStage("stage")
+        self.unit = MemoryAccessUnit(
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+        )
+        ACADLEdge(fetch.stage, self.stage, FORWARD)
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+
+    def reads(self, places: Sequence[SRAM | DRAM | RegisterFile]) -> None:
+        for place in places:
+            ACADLEdge(place, self.unit, READ_DATA)
+
+    def writes(self, places: Sequence[SRAM | DRAM | RegisterFile]) -> None:
+        for place in places:
+            ACADLEdge(self.unit, place, WRITE_DATA)
+
+
+class Memories(Template):
+    """The memories on the array's sides, as wide as the sides, and the DRAM behind them.
+
+    Their words are elements and every one of them delivers a vector a cycle: the array never waits for them, which is
+    what the simulators that count an array's cycles presume.
+    """
+
+    def __init__(self, name: str, design: Design, units: int) -> None:
+        sizes = design.isa_parameters
+        self.left = self._side("left", 8, design.rows, sizes["left_bytes"], units)
+        self.top = self._side("top", 8, design.columns, sizes["top_bytes"], units)
+        self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units)
+        self.dram = DRAM(
+            "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
+            max_concurrent_requests=4, read_latency=design.dram_latency, write_latency=design.dram_latency,
+            address_ranges=[(0, 1 << 34)],
+        )
+
+    def _side(self, name: str, data_width: int, width: int, words: int, units: int) -> SRAM:
+        return SRAM(
+            name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units, read_write_ports=2 * units,
+            address_ranges=[(0, words)],
+        )

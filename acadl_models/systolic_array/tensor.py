@@ -1,0 +1,58 @@
+"""The array as one unit (tensor level): every instruction is a step of all PEs together."""
+
+from __future__ import annotations
+
+from acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
+from acadl_models.acadl.semantics import Semantics
+from acadl_models.systolic_array.design import Design
+from acadl_models.systolic_array.parts import Fetch, Memories, Mover
+
+STEPS = ("preload", "shift", "stream", "multiply")
+"""Mnemonics that take the array one step further."""
+
+
+def build(design: Design) -> ArchitectureGraph:
+    """The architecture graph of ``design`` at tensor level.
+
+    A step takes one cycle: the vectors are read from the memories on the sides while the first PEs use them. ``drain``
+    is as many steps as the convention charges for the way through the array.
+    """
+    charged = "rows + columns" if design.charging.whole_array else "height + width"
+    # an array that needs no drain gets none from the programs; a latency must still be one
+    drain = f"max(1, {charged} - 2 + {design.charging.hops})"
+
+    @generate
+    def systolic_array() -> None:
+        fetch = Fetch("fetch", width=4, entries=8)
+        memories = Memories("memory", design, units=2)
+        stationary = RegisterFile("stationary", 8 * design.columns, _rows(design))
+        sums = RegisterFile("sums", 32 * design.columns, _rows(design))
+        array = Mover(
+            "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
+            interval={"drain": drain, "*": 1}, in_flight=4,
+        )
+        array.reads([memories.left, memories.top, stationary, sums])
+        array.writes([memories.out, stationary, sums])
+        unload = Mover("unload", fetch, {"unload"})
+        unload.reads([sums])
+        unload.writes([memories.out])
+        load = Mover("load", fetch, {"load_left", "load_top", "load_out"})
+        load.reads([memories.dram])
+        load.writes([memories.left, memories.top, memories.out])
+        save = Mover("save", fetch, {"save", "save_scaled"})
+        save.reads([memories.out])
+        save.writes([memories.dram])
+        architecture(
+            "systolic_array", clock_hz=design.clock_hz, parameters=design.isa_parameters,
+            buffers={
+                "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
+                "stationary": stationary, "sums": sums,
+            },
+            semantics=Semantics(write_after_read="started"),
+        )
+
+    return create_ag(systolic_array())
+
+
+def _rows(design: Design) -> dict[str, int]:
+    return {f"row[{i}]": 0 for i in range(design.rows)}

@@ -1,0 +1,1 @@
+"""The systolic array: its programs at both levels, and the UMA target."""

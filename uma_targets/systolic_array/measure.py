@@ -1,0 +1,105 @@
+"""Cycles and traffic of matrix products on a systolic array, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from acadl_models.systolic_array import Design, graph_of
+from oracle.stream import Stream
+from uma_targets.systolic_array.folds import Problem
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.timing import TimingResult
+    from oracle.taidl.isa import Isa
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A design with its graph and its ISA, each made once."""
+
+    design: Design
+
+    @cached_property
+    def graph(self) -> "ArchitectureGraph":
+        return graph_of(self.design)
+
+    @cached_property
+    def isa(self) -> "Isa":
+        from oracle import taidl
+
+        return taidl.load(self.design.isa_name, **self.design.isa_parameters)
+
+    def stream(self, problem: Problem) -> Stream:
+        """The array's part of a product: the operands lie in its memories, the sums stay there."""
+        from uma_targets.systolic_array import tensor
+
+        nodes = tensor.product(self.design, problem)
+        name = f"{self.design.dataflow}_{problem.m}x{problem.n}x{problem.k}"
+        return Stream(self.design.isa_name, self.isa.parameters, (), (), 0, tuple(nodes), name)
+
+    def run(self, problem: Problem) -> "Measured":
+        """The product simulated."""
+        from acadl_models.timing import simulate
+        from oracle.resolve import resolve
+
+        return Measured(self.design, problem, simulate(self.graph, resolve(self.stream(problem), self.isa)))
+
+
+@lru_cache(maxsize=64)
+def machine(design: Design) -> Machine:
+    """The machine of ``design``, made once."""
+    return Machine(design)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A simulated product: what the convention counts, and the words that the memories moved."""
+
+    design: Design
+    problem: Problem
+    timing: "TimingResult"
+
+    @property
+    def cycles(self) -> int:
+        """Cycles as the convention counts them."""
+        return self.design.counted(self.timing.cycles)
+
+    @property
+    def left_reads(self) -> int:
+        """Elements read on the left."""
+        return self.timing.storage("memory.left").bytes_read
+
+    @property
+    def top_reads(self) -> int:
+        """Elements read on the top."""
+        return self.timing.storage("memory.top").bytes_read
+
+    @property
+    def ifmap_reads(self) -> int:
+        """Elements of the inputs read."""
+        return self.top_reads if self.design.dataflow == "is" else self.left_reads
+
+    @property
+    def filter_reads(self) -> int:
+        """Elements of the weights read."""
+        return self.left_reads if self.design.dataflow == "is" else self.top_reads
+
+    @property
+    def ofmap_writes(self) -> int:
+        """Sums written, partial ones included."""
+        return self.timing.storage("memory.out").bytes_written // 4
+
+    @property
+    def utilization(self) -> float:
+        """Multiplications over what all PEs could do in the counted cycles."""
+        return self.problem.macs / (self.cycles * self.design.rows * self.design.columns) if self.cycles else 1.0
+
+    @property
+    def mapping_efficiency(self) -> float:
+        """The share of PEs that the folds use."""
+        design, problem = self.design, self.problem
+        used = problem.over_rows(design) * problem.over_columns(design)
+        return used / (problem.folds(design) * design.rows * design.columns)
