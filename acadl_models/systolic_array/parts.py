@@ -82,3 +82,15 @@ class Memories(Template):
             name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units, read_write_ports=2 * units,
             address_ranges=[(0, words)],
         )
+
+
+class Dma(Template):
+    """Moves between DRAM and the memories on the sides: one engine for each direction."""
+
+    def __init__(self, name: str, fetch: Fetch, memories: Memories, loads: set[str], saves: set[str]) -> None:
+        load = Mover("load", fetch, loads)
+        load.reads([memories.dram])
+        load.writes([memories.left, memories.top, *([memories.out] if "load_out" in loads else [])])
+        save = Mover("save", fetch, saves)
+        save.reads([memories.out])
+        save.writes([memories.dram])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
 from acadl_models.acadl.semantics import Semantics
 from acadl_models.systolic_array.design import Design
-from acadl_models.systolic_array.parts import Fetch, Memories, Mover
+from acadl_models.systolic_array.parts import Dma, Fetch, Memories, Mover
 
 STEPS = ("preload", "shift", "stream", "multiply")
 """Mnemonics that take the array one step further."""
@@ -36,12 +36,7 @@ def build(design: Design) -> ArchitectureGraph:
         unload = Mover("unload", fetch, {"unload"})
         unload.reads([sums])
         unload.writes([memories.out])
-        load = Mover("load", fetch, {"load_left", "load_top", "load_out"})
-        load.reads([memories.dram])
-        load.writes([memories.left, memories.top, memories.out])
-        save = Mover("save", fetch, {"save", "save_scaled"})
-        save.reads([memories.out])
-        save.writes([memories.dram])
+        Dma("dma", fetch, memories, {"load_left", "load_top", "load_out"}, {"save", "save_scaled"})
         architecture(
             "systolic_array", clock_hz=design.clock_hz, parameters=design.isa_parameters,
             buffers={

@@ -1,0 +1,113 @@
+"""Every PE an object (scalar level): the grid of the ACADL paper's section 4.2, with its templates.
+
+Operands enter through load units into the first row and the first column, results leave through the store units of the
+columns, and PEs know their neighbours. When a PE works is not stated anywhere: an instruction starts when the registers
+that it reads have been written, and that makes the wave run diagonally through the grid.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    CONTAINS,
+    FORWARD,
+    READ_DATA,
+    WRITE_DATA,
+    ACADLDanglingEdge,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    FunctionalUnit,
+    RegisterFile,
+    Template,
+    architecture,
+    connect_dangling_edge,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.semantics import Semantics
+from acadl_models.systolic_array.design import Design
+from acadl_models.systolic_array.parts import Dma, Fetch, Memories, Mover
+
+REGISTERS = ("west", "north", "own")
+"""Of each PE, in the ISA's order."""
+
+
+class PE(Template):
+    """A processing element: registers, and a unit that works for one cycle.
+
+    Dangling edges: ``to_east`` and ``to_south`` write into a neighbour's registers, ``registers_in`` takes what a
+    neighbour or a load unit writes, ``registers_out`` what a store unit reads, ``instructions`` comes from the fetch.
+    """
+
+    def __init__(self, name: str, mnemonics: set[str]) -> None:
+        self.registers = RegisterFile("registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0))
+        self.stage = ExecuteStage("stage")
+        self.unit = FunctionalUnit("unit", to_process=mnemonics)
+        ACADLEdge(self.stage, self.unit, CONTAINS)
+        ACADLEdge(self.registers, self.unit, READ_DATA)
+        ACADLEdge(self.unit, self.registers, WRITE_DATA)
+        self.instructions = ACADLDanglingEdge(FORWARD, target=self.stage)
+        self.registers_in = ACADLDanglingEdge(WRITE_DATA, target=self.registers)
+        self.registers_out = ACADLDanglingEdge(READ_DATA, source=self.registers)
+        self.to_east = ACADLDanglingEdge(WRITE_DATA, source=self.unit)
+        self.to_south = ACADLDanglingEdge(WRITE_DATA, source=self.unit)
+
+
+class Grid(Template):
+    """``rows`` × ``columns`` PEs, each connected to its neighbours in the east and in the south."""
+
+    def __init__(self, name: str, design: Design, fetch: Fetch) -> None:
+        mnemonics = {"mac", "push", "pass"}
+        self.pes = [[PE(f"pe[{i}][{j}]", mnemonics) for j in range(design.columns)] for i in range(design.rows)]
+        self.south = [RegisterFile(f"south[{j}]", 32, {"sum": 0}) for j in range(design.columns)]
+        for i, row in enumerate(self.pes):
+            for j, pe in enumerate(row):
+                connect_dangling_edge(fetch.stage, pe.instructions)
+                if j + 1 < design.columns:
+                    connect_dangling_edge(pe.to_east, row[j + 1].registers_in)
+                below = self.pes[i + 1][j].registers_in if i + 1 < design.rows else self.south[j]
+                connect_dangling_edge(pe.to_south, below)
+
+    def column(self, j: int) -> list[RegisterFile]:
+        """The registers of a column, from north to south."""
+        return [row[j].registers for row in self.pes] + [self.south[j]]
+
+
+def build(design: Design) -> ArchitectureGraph:
+    """The architecture graph of ``design`` at scalar level."""
+    rows, columns = design.rows, design.columns
+    a_step = rows * columns + rows + 2 * columns
+    """Instructions of one step: every PE, every load unit, every store unit."""
+
+    @generate
+    def systolic_pe() -> None:
+        # the last PE works rows + columns steps behind the first: so many steps wait for their turn
+        fetch = Fetch("fetch", width=a_step, entries=(rows + columns + 2) * a_step)
+        memories = Memories("memory", design, units=max(rows, columns))
+        sync = RegisterFile("sync", 32, {"fold": 0, "filled": 0})
+        grid = Grid("grid", design, fetch)
+        for i in range(rows):
+            west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})
+            west.reads([memories.left, sync])
+            west.writes([grid.pes[i][0].registers])
+        loads, clears = {"load_north", "load_own"}, {"clear_north", "clear_own"}
+        for j in range(columns):
+            north = Mover(f"north[{j}]", fetch, loads | clears, {**dict.fromkeys(loads, 0), **dict.fromkeys(clears, 1)})
+            north.reads([memories.top, sync])
+            north.writes([grid.pes[0][j].registers, sync])
+            store = Mover(f"store[{j}]", fetch, {"store_own", "store_sum"})
+            store.reads(grid.column(j))
+            store.writes([memories.out, sync])
+        ACADLEdge(sync, grid.pes[0][0].unit, READ_DATA)
+        ACADLEdge(grid.pes[-1][-1].unit, sync, WRITE_DATA)
+        Dma("dma", fetch, memories, {"load_left", "load_top"}, {"save"})
+        architecture(
+            "systolic_pe", clock_hz=design.clock_hz, parameters=design.isa_parameters,
+            buffers={
+                "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
+                "pe": [pe.registers for row in grid.pes for pe in row], "south": grid.south, "sync": sync,
+            },
+            semantics=Semantics(write_after_read="started"),
+        )
+
+    return create_ag(systolic_pe())
