@@ -96,11 +96,18 @@ class Design:
     def counted(self, cycles: int) -> int:
         """What the convention counts of a run of ``cycles``.
 
-        The first instruction starts when it is fetched; the sums of an array that needs no drain are written in the
-        cycle after the last.
+        The first instruction starts when it is fetched, which no convention counts. Without hops, the way from memory
+        and to memory does not count either: where every PE is an object, the sums are stored in the cycle after the
+        last, and what does not stay enters one before the first. At tensor level reading is part of a step, and only
+        an array that needs no drain ends with the storing.
         """
-        written = 0 if self.drain_steps(self.rows, self.columns) else 1
-        return cycles - FETCH_CYCLES - written - int(self.charging.last_index)
+        cycles -= FETCH_CYCLES
+        if not self.charging.hops:
+            if self.level == "tensor":
+                cycles -= 0 if self.drain_steps(self.rows, self.columns) else 1
+            else:
+                cycles -= 2 if self.dataflow == "os" else 1
+        return cycles - int(self.charging.last_index)
 
 
 OPTIONS = tuple(f.name for f in fields(Design))

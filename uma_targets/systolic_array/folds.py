@@ -1,67 +1,16 @@
-"""Folds: how a matrix product is cut into what the array takes at a time, the same at both levels.
-
-A product of ``m`` × ``k`` by ``k`` × ``n`` is seen from the array: ``stays`` is what is cut over rows and columns, and
-``steps`` is how many vectors enter for each fold.
-"""
+"""Folds: how a matrix product is cut into what the array takes at a time, the same at both levels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from acadl_models.systolic_array import Design
 from oracle.affine import Affine
-from oracle.stream import Loop, Node
+from oracle.stream import Node
+from uma_targets.kit.nest import Nodes, each, pieces
 
-Nodes: TypeAlias = list[Node]
-
-
-@dataclass(frozen=True)
-class Run:
-    """``count`` tiles of ``size`` elements in a row; the first begins at element ``start``."""
-
-    start: int
-    count: int
-    size: int
-
-
-def runs(extent: int, tile: int, *, first_apart: bool = False) -> tuple[Run, ...]:
-    """``extent`` elements in tiles of ``tile``: the whole tiles, then what is left; the first tile apart if asked."""
-    whole, rest = divmod(extent, tile)
-    found = [Run(0, whole, tile)] if whole else []
-    if rest:
-        found.append(Run(whole * tile, 1, rest))
-    if first_apart and found[0].count > 1:
-        found[:1] = [Run(0, 1, tile), Run(tile, found[0].count - 1, tile)]
-    return tuple(found)
-
-
-def repeat(var: str, count: int, body: Callable[[Affine], Iterable[Node]], start: int = 0) -> Nodes:
-    """``for var in range(start, count)``; a single iteration needs no loop."""
-    if count - start <= 1:
-        return list(body(Affine(start))) if count > start else []
-    return [Loop(var, start, count, 1, tuple(body(Affine.variable(var))))]
-
-
-def over(var: str, extent: int, tile: int, body: Callable[[Affine, int], Iterable[Node]]) -> Nodes:
-    """A loop for each run of tiles; ``body`` gets a tile's first element and its size."""
-    nodes: Nodes = []
-    for run in runs(extent, tile):
-        nodes += _tiles(var, run, body)
-    return nodes
-
-
-def over_sums(var: str, extent: int, tile: int, body: Callable[[Affine, int, bool], Iterable[Node]]) -> Nodes:
-    """As :func:`over` along a reduction: ``body`` also learns whether it is the first tile."""
-    nodes: Nodes = []
-    for run in runs(extent, tile, first_apart=True):
-        nodes += _tiles(var, run, lambda start, size, run=run: body(start, size, run.start == 0))  # type: ignore[misc]
-    return nodes
-
-
-def _tiles(var: str, run: Run, body: Callable[[Affine, int], Iterable[Node]]) -> Nodes:
-    return repeat(var, run.count, lambda i: body(i * run.size + run.start, run.size))
+Number = Affine | int
 
 
 @dataclass(frozen=True)
@@ -76,6 +25,11 @@ class Problem:
     def macs(self) -> int:
         return self.m * self.n * self.k
 
+    @property
+    def exchanged(self) -> "Problem":
+        """The transposed product: the second operand first."""
+        return Problem(self.n, self.m, self.k)
+
     def over_rows(self, design: Design) -> int:
         """The extent that is cut over the array's rows."""
         return self.m if design.dataflow == "os" else self.k
@@ -84,10 +38,94 @@ class Problem:
         """The extent that is cut over the array's columns."""
         return self.m if design.dataflow == "is" else self.n
 
-    def steps(self, design: Design) -> int:
-        """Vectors that enter for each fold."""
-        return {"os": self.k, "ws": self.m, "is": self.n}[design.dataflow]
-
     def folds(self, design: Design) -> int:
         """How many folds the product takes."""
         return -(-self.over_rows(design) // design.rows) * -(-self.over_columns(design) // design.columns)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Where the elements of a matrix lie in a memory: ``base + row * row_stride + column * column_stride``."""
+
+    base: Number
+    row_stride: int
+    column_stride: int
+
+    def at(self, row: Number, column: Number) -> Affine:
+        return Affine.of(self.base) + Affine.of(row) * self.row_stride + Affine.of(column) * self.column_stride
+
+    @property
+    def transposed(self) -> "Matrix":
+        return Matrix(self.base, self.column_stride, self.row_stride)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The product's operands in the memories, and whether it is added to what lies in ``c``.
+
+    ``a`` is m × k and ``b`` is k × n; with stationary inputs, ``b`` is on the left and ``a`` on the top. ``c`` is m × n,
+    or None: fold after fold, each fold's sums in a row (output-stationary only).
+    """
+
+    a: Matrix
+    b: Matrix
+    c: Matrix | None
+    add: bool = False
+
+    @classmethod
+    def streamed(cls, problem: Problem, dataflow: str) -> "Operands":
+        """Operands that lie as they enter: the elements of each vector side by side, from address 0."""
+        m, n, k = problem.m, problem.n, problem.k
+        if dataflow == "os":
+            return cls(Matrix(0, 1, m), Matrix(0, n, 1), None)
+        if dataflow == "ws":
+            return cls(Matrix(0, k, 1), Matrix(0, n, 1), Matrix(0, n, 1))
+        return cls(Matrix(0, 1, m), Matrix(0, 1, k), Matrix(0, 1, m))
+
+    @property
+    def exchanged(self) -> "Operands":
+        """The operands of the transposed product."""
+        return Operands(self.b.transposed, self.a.transposed, self.c and self.c.transposed, self.add)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold: the first element and how many, along what is cut over rows and over columns.
+
+    ``first``: no fold before it added to the same sums.
+    """
+
+    row: Affine
+    height: int
+    column: Affine
+    width: int
+    first: bool
+
+
+def folds(problem: Problem, design: Design, body: Callable[[Fold], Iterable[Node]]) -> Nodes:
+    """Loops over all folds of ``problem``; inputs that stay are taken for weights of the exchanged problem before.
+
+    Where an operand stays, the reduction is cut over the rows and runs inside, its first fold apart.
+    """
+    sums_stay = design.dataflow == "os"
+    over_rows = pieces(problem.m if sums_stay else problem.k, design.rows, peel_first=not sums_stay)
+    over_columns = pieces(problem.n, design.columns)
+
+    def along_rows(inner: Callable[[Affine, int, bool], Iterable[Node]]) -> Nodes:
+        return each("fold_row", over_rows, lambda i, run: inner(i * design.rows, run.size, run.is_first or sums_stay))
+
+    def along_columns(inner: Callable[[Affine, int], Iterable[Node]]) -> Nodes:
+        return each("fold_column", over_columns, lambda j, run: inner(j * design.columns, run.size))
+
+    if sums_stay:
+        return along_rows(lambda row, height, first: along_columns(
+            lambda column, width: body(Fold(row, height, column, width, first))
+        ))  # fmt: skip
+    return along_columns(lambda column, width: along_rows(
+        lambda row, height, first: body(Fold(row, height, column, width, first))
+    ))  # fmt: skip
+
+
+def last(extent: int, tile: int) -> int:
+    """The size of the last tile."""
+    return (extent - 1) % tile + 1

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from acadl_models.systolic_array import Design, graph_of
 from oracle.stream import Stream
-from uma_targets.systolic_array.folds import Problem
+from uma_targets.kit.nest import place
+from uma_targets.systolic_array.folds import Operands, Problem
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -34,11 +35,22 @@ class Machine:
 
     def stream(self, problem: Problem) -> Stream:
         """The array's part of a product: the operands lie in its memories, the sums stay there."""
-        from uma_targets.systolic_array import tensor
+        from uma_targets.systolic_array import scalar, tensor
 
-        nodes = tensor.product(self.design, problem)
+        level = tensor if self.design.level == "tensor" else scalar
+        nodes = level.product(self.design, problem, Operands.streamed(problem, self.design.dataflow))
         name = f"{self.design.dataflow}_{problem.m}x{problem.n}x{problem.k}"
         return Stream(self.design.isa_name, self.isa.parameters, (), (), 0, tuple(nodes), name)
+
+    def gemm(self, problem: Problem) -> Stream:
+        """The whole product: C = A · B from HBM to HBM, int8 in, int32 out."""
+        from uma_targets.systolic_array.moves import gemm_nodes
+
+        m, n, k = problem.m, problem.n, problem.k
+        a, b, c = place([("A", (m, k), "int8", m * k), ("B", (k, n), "int8", k * n), ("C", (m, n), "int32", 4 * m * n)])
+        nodes = gemm_nodes(self.design, problem, a.address, b.address, c.address)
+        size = c.address + 4 * m * n
+        return Stream(self.design.isa_name, self.isa.parameters, (a, b), (c,), size, tuple(nodes), "gemm")
 
     def run(self, problem: Problem) -> "Measured":
         """The product simulated."""

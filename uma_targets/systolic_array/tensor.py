@@ -2,120 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from acadl_models.systolic_array import Design
 from oracle.affine import Affine
 from oracle.stream import Instr
-from uma_targets.systolic_array.folds import Nodes, Problem, over, over_sums, repeat
-
-Number = Affine | int
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Where the elements of a matrix lie in a memory: ``base + row * row_stride + column * column_stride``."""
-
-    base: Number
-    row_stride: int
-    column_stride: int
-
-    def at(self, row: Number, column: Number) -> Affine:
-        return Affine.of(self.base) + Affine.of(row) * self.row_stride + Affine.of(column) * self.column_stride
-
-    @property
-    def transposed(self) -> "Matrix":
-        return Matrix(self.base, self.column_stride, self.row_stride)
+from uma_targets.kit.nest import Nodes, repeat
+from uma_targets.systolic_array.folds import Fold, Matrix, Operands, Problem, folds, last
 
 
-@dataclass(frozen=True)
-class Operands:
-    """The product's operands in the memories, and whether it is added to what lies in ``c``.
-
-    ``a`` is m × k and ``b`` is k × n; with stationary inputs, ``b`` is on the left and ``a`` on the top. ``c`` is m × n,
-    or None: fold after fold, each fold's sums in a row.
-    """
-
-    a: Matrix
-    b: Matrix
-    c: Matrix | None
-    add: bool = False
-
-    @classmethod
-    def streamed(cls, problem: Problem, dataflow: str) -> "Operands":
-        """Operands that lie as they enter: the elements of each vector side by side, from address 0."""
-        m, n, k = problem.m, problem.n, problem.k
-        if dataflow == "os":
-            return cls(Matrix(0, 1, m), Matrix(0, n, 1), None)
-        if dataflow == "ws":
-            return cls(Matrix(0, k, 1), Matrix(0, n, 1), Matrix(0, n, 1))
-        return cls(Matrix(0, 1, m), Matrix(0, 1, k), Matrix(0, 1, m))
-
-
-def product(design: Design, problem: Problem, operands: Operands | None = None) -> Nodes:
+def product(design: Design, problem: Problem, operands: Operands) -> Nodes:
     """The nodes of a stream that computes ``problem`` with operands that lie in the array's memories."""
-    found = operands or Operands.streamed(problem, design.dataflow)
     if design.dataflow == "os":
-        return _sums_stay(design, problem, found)
+        return _sums_stay(design, problem, operands)
     if design.dataflow == "is":
-        problem = Problem(problem.n, problem.m, problem.k)
-        found = Operands(found.b.transposed, found.a.transposed, found.c and found.c.transposed, found.add)
-    return _operand_stays(design, problem, found)
+        problem, operands = problem.exchanged, operands.exchanged
+    return _operand_stays(design, problem, operands)
 
 
 def _operand_stays(design: Design, problem: Problem, operands: Operands) -> Nodes:
-    """Weights stay (or, with exchanged operands, inputs): preload, vectors, drain for each fold."""
-    left, top = operands.a, operands.b
-    out = operands.c or Matrix(0, problem.n, 1)
+    """Preload, vectors, drain for each fold."""
+    left, top, out = operands.a, operands.b, operands.c
+    assert out is not None
 
-    def fold(k: Affine, height: int, n: Affine, width: int, add: bool) -> Nodes:
-        nodes = repeat("row", height, lambda row: [
-            Instr.make("preload", top=top.at(k + row, n), stride=top.column_stride, row=row, width=width)
-        ])  # fmt: skip
-        if design.charging.whole_array:
-            nodes += repeat("rest", design.rows - height, lambda _: [Instr.make("shift")])
-        nodes += repeat("step", problem.m, lambda m: [
-            Instr.make(
-                "stream", left=left.at(m, k), left_stride=left.column_stride, height=height, out=out.at(m, n),
-                out_stride=out.column_stride, width=width, accumulate=int(add),
-            )
-        ])  # fmt: skip
-        return nodes + _drain(design, height, width)
+    def fold(f: Fold) -> Nodes:
+        def row(i: Affine) -> Nodes:
+            vector = top.at(f.row + i, f.column)
+            return [Instr.make("preload", top=vector, stride=top.column_stride, row=i, width=f.width)]
 
-    def folds(n: Affine, width: int) -> Nodes:
-        return over_sums(
-            "k", problem.k, design.rows,
-            lambda k, height, first: fold(k, height, n, width, operands.add or not first),
-        )  # fmt: skip
+        def step(m: Affine) -> Nodes:
+            return [Instr.make(
+                "stream", left=left.at(m, f.row), left_stride=left.column_stride, height=f.height,
+                out=out.at(m, f.column), out_stride=out.column_stride, width=f.width,
+                accumulate=int(operands.add or not f.first),
+            )]  # fmt: skip
 
-    return over("n", problem.n, design.columns, folds)
+        unused = design.rows - f.height if design.charging.whole_array else 0
+        nodes = repeat("row", f.height, row) + repeat("unused", unused, lambda _: [Instr.make("shift")])
+        return nodes + repeat("step", problem.m, step) + _drain(design, f.height, f.width)
+
+    return folds(problem, design, fold)
 
 
 def _sums_stay(design: Design, problem: Problem, operands: Operands) -> Nodes:
-    """Sums stay: all vectors of a fold, then the sums leave."""
+    """All vectors of a fold, then the sums leave."""
     left, top = operands.a, operands.b
     overlap = design.charging.sums_overlap
 
-    def fold(m: Affine, height: int, n: Affine, width: int) -> Nodes:
-        def step(k: Affine, add: int) -> Nodes:
+    def fold(f: Fold) -> Nodes:
+        def step(k: Affine, add: bool) -> Nodes:
             return [Instr.make(
-                "multiply", left=left.at(m, k), left_stride=left.row_stride, height=height, top=top.at(k, n),
-                top_stride=top.column_stride, width=width, accumulate=add,
+                "multiply", left=left.at(f.row, k), left_stride=left.row_stride, height=f.height,
+                top=top.at(k, f.column), top_stride=top.column_stride, width=f.width, accumulate=int(add),
             )]  # fmt: skip
 
-        out = operands.c.at(m, n) if operands.c else m * problem.n + n * height
-        nodes = step(Affine(0), 0) + repeat("step", problem.k, lambda k: step(k, 1), start=1)
+        out = operands.c or Matrix(f.row * problem.n + f.column * f.height, f.width, 1)
+        row, column = (f.row, f.column) if operands.c else (0, 0)
+        nodes = step(Affine(0), False) + repeat("step", problem.k - 1, lambda k: step(k + 1, True))
         nodes.append(Instr.make(
-            "unload", out=out, out_stride=operands.c.row_stride if operands.c else width, height=height, width=width,
+            "unload", out=out.at(row, column), out_stride=out.row_stride, height=f.height, width=f.width,
             accumulate=int(operands.add),
         ))  # fmt: skip
-        return nodes if overlap else nodes + _drain(design, height, width)
+        return nodes if overlap else nodes + _drain(design, f.height, f.width)
 
-    nodes = over("m", problem.m, design.rows, lambda m, height: over(
-        "n", problem.n, design.columns, lambda n, width: fold(m, height, n, width)
-    ))  # fmt: skip
+    nodes = folds(problem, design, fold)
     if overlap:
-        nodes += _drain(design, _last(problem.m, design.rows), _last(problem.n, design.columns))
+        nodes += _drain(design, last(problem.m, design.rows), last(problem.n, design.columns))
     return nodes
 
 
@@ -124,8 +74,3 @@ def _drain(design: Design, height: int, width: int) -> Nodes:
     if not design.drain_steps(height, width):
         return []
     return [Instr.make("drain", height=height, width=width)]
-
-
-def _last(extent: int, tile: int) -> int:
-    """The size of the last tile."""
-    return (extent - 1) % tile + 1
