@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -85,8 +86,17 @@ class Design:
         """Parameters of the ISA, in its order."""
         return {
             "rows": self.rows, "columns": self.columns, "dataflow": DATAFLOWS.index(self.dataflow),
+            "convention": tuple(CONVENTIONS).index(self.convention),
             "left_bytes": self.left_kib << 10, "top_bytes": self.top_kib << 10, "out_words": self.out_kib << 8,
         }
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, int], level: str = "tensor") -> "Design":
+        """The design whose ISA has these parameters (memories of whole KiB); what a program depends on."""
+        return cls(
+            parameters["rows"], parameters["columns"], DATAFLOWS[parameters["dataflow"]], level,
+            tuple(CONVENTIONS)[parameters["convention"]],
+        )  # fmt: skip
 
     def drain_steps(self, height: int, width: int) -> int:
         """Steps in which the array runs empty after a fold of ``height`` × ``width`` PEs."""

@@ -73,7 +73,7 @@ class Memories(Template):
         self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units)
         self.dram = DRAM(
             "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
-            max_concurrent_requests=4, read_latency=design.dram_latency, write_latency=design.dram_latency,
+            max_concurrent_requests=8, read_latency=design.dram_latency, write_latency=design.dram_latency,
             address_ranges=[(0, 1 << 34)],
         )
 
@@ -85,12 +85,12 @@ class Memories(Template):
 
 
 class Dma(Template):
-    """Moves between DRAM and the memories on the sides: one engine for each direction."""
+    """Moves between DRAM and the memories on the sides: an engine for each direction, four moves under way."""
 
     def __init__(self, name: str, fetch: Fetch, memories: Memories, loads: set[str], saves: set[str]) -> None:
-        load = Mover("load", fetch, loads)
+        load = Mover("load", fetch, loads, interval=1, in_flight=4)
         load.reads([memories.dram])
         load.writes([memories.left, memories.top, *([memories.out] if "load_out" in loads else [])])
-        save = Mover("save", fetch, saves)
+        save = Mover("save", fetch, saves, interval=1, in_flight=4)
         save.reads([memories.out])
         save.writes([memories.dram])

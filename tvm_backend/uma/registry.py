@@ -22,6 +22,7 @@ BUILT_IN = {
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
+    "systolic_array": "uma_targets.systolic_array.target:SystolicArray",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
 }
 

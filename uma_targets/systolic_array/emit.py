@@ -1,0 +1,110 @@
+"""Tiled matrix products for the compiler: tiles come in, the array works on them, requantized results go out.
+
+Tiles of A and B take turns in two halves of their memories, and so do the sums: loading, computing and saving overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acadl_models.systolic_array import Design
+from mapper.mapping import Mapping as TileMapping
+from oracle.affine import Affine
+from oracle.stream import Instr
+from uma_targets.kit.gemm import Gemm
+from uma_targets.kit.nest import Nodes, Piece, each, pieces
+from uma_targets.systolic_array import tensor
+from uma_targets.systolic_array.folds import Matrix, Operands, Problem
+from uma_targets.systolic_array.moves import load
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Number of a tile along one dimension, and the run that it belongs to."""
+
+    number: Affine
+    run: Piece
+    tile: int
+
+    @property
+    def start(self) -> Affine:
+        return self.number * self.tile
+
+    @property
+    def size(self) -> int:
+        return self.run.size
+
+
+def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """The instructions of one product: tiles of rows, of columns, then of the reduction."""
+    return _Emission(gemm, mapping, Design.of_parameters(parameters)).nodes()
+
+
+class _Emission:
+    def __init__(self, gemm: Gemm, mapping: TileMapping, design: Design) -> None:
+        self.gemm, self.design = gemm, design
+        self.tiles = {d: min(mapping.size(d), e) for d, e in (("m", gemm.m), ("n", gemm.n), ("k", gemm.k))}
+        self.one_k = self.tiles["k"] == gemm.k
+        self.a_side, self.b_side = ("top", "left") if design.dataflow == "is" else ("left", "top")
+
+    def nodes(self) -> Nodes:
+        return self._over("m", self.gemm.m, self._row_of_tiles)
+
+    def _over(self, d: str, extent: int, body, **peel: bool) -> Nodes:  # type: ignore[no-untyped-def]
+        tile = self.tiles[d]
+        return each(f"{d}t", pieces(extent, tile, **peel), lambda i, run: body(_Tile(i, run, tile)))
+
+    def _row_of_tiles(self, m: _Tile) -> Nodes:
+        k = _Tile(Affine(0), Piece(0, 1, self.gemm.k, True, True), self.gemm.k)
+        nodes = [self._load_a(m, k)] if self.one_k else []
+        return nodes + self._over("n", self.gemm.n, lambda n: self._tile_of_sums(m, n))
+
+    def _tile_of_sums(self, m: _Tile, n: _Tile) -> Nodes:
+        nodes = [self._load_bias(m, n)] if self.gemm.bias is not None else []
+        nodes += self._over("k", self.gemm.k, lambda k: self._product(m, n, k), peel_first=True)
+        return [*nodes, self._save(m, n)]
+
+    def _product(self, m: _Tile, n: _Tile, k: _Tile) -> Nodes:
+        problem = Problem(m.size, n.size, k.size)
+        add = self.gemm.bias is not None or not k.run.is_first
+        operands = Operands(self._a(m, k), self._b(n, k), self._sums(n), add)
+        loads = [] if self.one_k else [self._load_a(m, k)]
+        loads.append(load(
+            self.b_side, self.gemm.b_at(k.start, n.start), (self.gemm.strides[1], 1), operands.b, k.size, n.size
+        ))  # fmt: skip
+        return [*loads, *tensor.product(self.design, problem, operands)]
+
+    # --- places ------------------------------------------------------------------------------------------------
+    def _a(self, m: _Tile, k: _Tile) -> Matrix:
+        """A's tile: whole vectors side by side."""
+        base = (m if self.one_k else k).number % 2 * (self.tiles["m"] * self.tiles["k"])
+        return Matrix(base, k.size, 1) if self.design.dataflow == "ws" else Matrix(base, 1, m.size)
+
+    def _b(self, n: _Tile, k: _Tile) -> Matrix:
+        base = (n if self.one_k else k).number % 2 * (self.tiles["n"] * self.tiles["k"])
+        return Matrix(base, 1, k.size) if self.design.dataflow == "is" else Matrix(base, n.size, 1)
+
+    def _sums(self, n: _Tile) -> Matrix:
+        return Matrix(n.number % 2 * (self.tiles["m"] * self.tiles["n"]), self.tiles["n"], 1)
+
+    # --- moves -------------------------------------------------------------------------------------------------
+    def _load_a(self, m: _Tile, k: _Tile) -> Instr:
+        return load(
+            self.a_side, self.gemm.a_at(m.start, k.start), (self.gemm.strides[0], 1), self._a(m, k), m.size, k.size
+        )  # fmt: skip
+
+    def _load_bias(self, m: _Tile, n: _Tile) -> Instr:
+        out = self._sums(n)
+        return Instr.make(
+            "load_out", dram=self.gemm.bias_at(n.start), dram_outer=0, dram_inner=self.gemm.sum_item, out=out.base,
+            out_outer=out.row_stride, out_inner=out.column_stride, outer=m.size, inner=n.size,
+        )  # fmt: skip
+
+    def _save(self, m: _Tile, n: _Tile) -> Instr:
+        out = self._sums(n)
+        return Instr.make(
+            "save_scaled", out=out.base, out_outer=out.row_stride, out_inner=out.column_stride,
+            dram=self.gemm.c_at(m.start, n.start), dram_outer=self.gemm.strides[2], dram_inner=self.gemm.out_item,
+            outer=m.size, inner=n.size, scale=self.gemm.scale_bits, relu=int(self.gemm.relu),
+        )  # fmt: skip
