@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from acadl_models.systolic_array import Design, graph_of
+from oracle.collector import paused
 from oracle.stream import Stream
 from uma_targets.kit.nest import place
 from uma_targets.systolic_array.folds import Operands, Problem
@@ -58,6 +60,12 @@ class Machine:
         from oracle.resolve import resolve
 
         return Measured(self.design, problem, simulate(self.graph, resolve(self.stream(problem), self.isa)))
+
+    def run_all(self, problems: Iterable[Problem]) -> "list[Measured]":
+        """The products of a network one after the other; equal ones are simulated once."""
+        with paused():
+            found: dict[Problem, Measured] = {}
+            return [found[p] if p in found else found.setdefault(p, self.run(p)) for p in problems]
 
 
 @lru_cache(maxsize=64)
