@@ -103,21 +103,23 @@ class Design:
         whole = self.charging.whole_array
         return (self.rows + self.columns if whole else height + width) - 2 + self.charging.hops
 
-    def counted(self, cycles: int) -> int:
-        """What the convention counts of a run of ``cycles``.
+    def counted(self, cycles: int, last_fold: tuple[int, int]) -> int:
+        """What the convention counts of a run of ``cycles`` whose last fold uses ``last_fold`` rows and columns.
 
         The first instruction starts when it is fetched, which no convention counts. Without hops, the way from memory
-        and to memory does not count either: where every PE is an object, the sums are stored in the cycle after the
-        last, and what does not stay enters one before the first. At tensor level reading is part of a step, and only
-        an array that needs no drain ends with the storing.
+        and to memory does not count either. At tensor level reading is part of a step, and only an array that needs no
+        drain ends with the writing. At scalar level operands that do not stay come in one cycle before the first PE
+        works, and the sum of the last PE, if the fold uses it, is stored in the cycle after it.
         """
-        cycles -= FETCH_CYCLES
-        if not self.charging.hops:
-            if self.level == "tensor":
-                cycles -= 0 if self.drain_steps(self.rows, self.columns) else 1
-            else:
-                cycles -= 2 if self.dataflow == "os" else 1
-        return cycles - int(self.charging.last_index)
+        cycles -= FETCH_CYCLES + int(self.charging.last_index)
+        if self.charging.hops:
+            return cycles
+        if self.level == "tensor":
+            return cycles if self.drain_steps(self.rows, self.columns) else cycles - 1
+        height, width = last_fold
+        if self.dataflow == "os":
+            return cycles - 1 - int(height == self.rows and width == self.columns)
+        return cycles - int(width == self.columns)
 
 
 OPTIONS = tuple(f.name for f in fields(Design))

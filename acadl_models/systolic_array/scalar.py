@@ -68,22 +68,32 @@ class Grid(Template):
                 below = self.pes[i + 1][j].registers_in if i + 1 < design.rows else self.south[j]
                 connect_dangling_edge(pe.to_south, below)
 
-    def column(self, j: int) -> list[RegisterFile]:
-        """The registers of a column, from north to south."""
-        return [row[j].registers for row in self.pes] + [self.south[j]]
+    def results(self, j: int, apart: bool) -> list[tuple[str, list[RegisterFile]]]:
+        """The store units of a column, by name, each with the registers that it reads: one at its end, or one a PE."""
+        pes = [row[j].registers for row in self.pes]
+        if not apart:
+            return [(f"store[{j}]", [*pes, self.south[j]])]
+        return [(f"store[{i}][{j}]", [pe]) for i, pe in enumerate(pes[:-1])] + [
+            (f"store[{len(pes) - 1}][{j}]", [pes[-1], self.south[j]])
+        ]
 
 
 def build(design: Design) -> ArchitectureGraph:
-    """The architecture graph of ``design`` at scalar level."""
+    """The architecture graph of ``design`` at scalar level.
+
+    A column has one store unit, at its southern end, that takes a result a cycle. Where sums stay and folds overlap, the
+    convention has all sums leave at once: then every PE has a store unit of its own.
+    """
     rows, columns = design.rows, design.columns
-    a_step = rows * columns + rows + 2 * columns
-    """Instructions of one step: every PE, every load unit, every store unit."""
+    apart = design.dataflow == "os" and design.charging.sums_overlap
+    # every PE, every load unit, every store unit
+    a_step = rows * columns + rows + columns + (rows * columns if apart else columns)
 
     @generate
     def systolic_pe() -> None:
         # the last PE works rows + columns steps behind the first: so many steps wait for their turn
         fetch = Fetch("fetch", width=a_step, entries=(rows + columns + 2) * a_step)
-        memories = Memories("memory", design, units=max(rows, columns))
+        memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
         sync = RegisterFile("sync", 32, {"fold": 0, "filled": 0})
         grid = Grid("grid", design, fetch)
         for i in range(rows):
@@ -95,9 +105,10 @@ def build(design: Design) -> ArchitectureGraph:
             north = Mover(f"north[{j}]", fetch, loads | clears, {**dict.fromkeys(loads, 0), **dict.fromkeys(clears, 1)})
             north.reads([memories.top, sync])
             north.writes([grid.pes[0][j].registers, sync])
-            store = Mover(f"store[{j}]", fetch, {"store_own", "store_sum"})
-            store.reads(grid.column(j))
-            store.writes([memories.out, sync])
+            for name, registers in grid.results(j, apart):
+                store = Mover(name, fetch, {"store_own", "store_sum"})
+                store.reads(registers)
+                store.writes([memories.out, sync])
         ACADLEdge(sync, grid.pes[0][0].unit, READ_DATA)
         ACADLEdge(grid.pes[-1][-1].unit, sync, WRITE_DATA)
         Dma("dma", fetch, memories, {"load_left", "load_top"}, {"save"})

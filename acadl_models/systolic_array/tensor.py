@@ -43,7 +43,7 @@ def build(design: Design) -> ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "stationary": stationary, "sums": sums,
             },
-            semantics=Semantics(),
+            semantics=Semantics(write_after_read="started"),
         )
 
     return create_ag(systolic_array())

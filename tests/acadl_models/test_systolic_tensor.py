@@ -99,7 +99,7 @@ def test_the_compiled_oracle_computes_the_same_product(dataflow: str, level: str
     random = np.random.default_rng(7)
     a = random.integers(-128, 128, (7, 5), dtype=np.int8)
     b = random.integers(-128, 128, (5, 3), dtype=np.int8)
-    found = compile_stream(made.gemm(Problem(7, 3, 5)), made.isa).run({"A": a, "B": b})["C"]
+    (found,) = compile_stream(made.gemm(Problem(7, 3, 5)), made.isa)(a, b)
     np.testing.assert_array_equal(np.asarray(found), a.astype(np.int32) @ b.astype(np.int32))
 
 

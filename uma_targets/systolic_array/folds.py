@@ -42,6 +42,10 @@ class Problem:
         """How many folds the product takes."""
         return -(-self.over_rows(design) // design.rows) * -(-self.over_columns(design) // design.columns)
 
+    def last_fold(self, design: Design) -> tuple[int, int]:
+        """Rows and columns that the last fold uses."""
+        return last(self.over_rows(design), design.rows), last(self.over_columns(design), design.columns)
+
 
 @dataclass(frozen=True)
 class Matrix:

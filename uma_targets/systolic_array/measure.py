@@ -85,7 +85,7 @@ class Measured:
     @property
     def cycles(self) -> int:
         """Cycles as the convention counts them."""
-        return self.design.counted(self.timing.cycles)
+        return self.design.counted(self.timing.cycles, self.problem.last_fold(self.design))
 
     @property
     def left_reads(self) -> int:
