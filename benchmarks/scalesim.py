@@ -1,7 +1,7 @@
 """SCALE-Sim's layers on the systolic array: cycles by simulation beside those that SCALE-Sim recorded.
 
-Every row of ``cycles.csv`` is simulated at tensor level, vector by vector; equal products on equal arrays once. Compared
-are the cycles, the elements read and written at the memories and the utilizations. ``speed_up`` is SCALE-Sim's recorded
+Every row of ``cycles.csv`` is simulated at tensor level, vector by vector; equal products on equal arrays once.
+Compared are the cycles, the elements read and written at the memories and the utilizations. ``speed_up`` is SCALE-Sim's recorded
 time over ours for the same rows. Then whole networks on a 32 × 32 array, timed from the table of layers to the cycles,
 the engine being compiled and nothing of the network having been seen before.
 """
@@ -68,8 +68,7 @@ def compare(directory: Path) -> dict[str, Any]:
 
     rows = layers(directory)
     for r in rows:
-        machine = machine_of(r.rows, r.columns, r.dataflow)
-        machine.graph, machine.isa
+        machine_of(r.rows, r.columns, r.dataflow).prepare()
     start = time.perf_counter()
     found: dict[Any, Any] = {}
     for r in rows:
@@ -103,7 +102,7 @@ def whole_networks(tables: Iterable[tuple[str, list[Any]]]) -> dict[str, Any]:
     for name, problems in tables:
         for dataflow in DATAFLOWS:
             machine = machine_of(32, 32, dataflow)
-            machine.graph, machine.isa
+            machine.prepare()
             first, *again = [_timed(machine, problems) for _ in range(5)]
             result[f"{name} {dataflow}"] = {
                 "layers": len(problems),
@@ -129,8 +128,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     args = arguments(__doc__ or "", options)
-    from acadl_models.timing.engine import warmup
     from scalesim_data import networks
+
+    from acadl_models.timing.engine import warmup
 
     warmup()
     tables = args.data / "topologies"

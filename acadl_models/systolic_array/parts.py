@@ -79,8 +79,8 @@ class Memories(Template):
 
     def _side(self, name: str, data_width: int, width: int, words: int, units: int) -> SRAM:
         return SRAM(
-            name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units, read_write_ports=2 * units,
-            address_ranges=[(0, words)],
+            name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units,
+            read_write_ports=2 * units, address_ranges=[(0, words)],
         )
 
 

@@ -81,8 +81,8 @@ class Grid(Template):
 def build(design: Design) -> ArchitectureGraph:
     """The architecture graph of ``design`` at scalar level.
 
-    A column has one store unit, at its southern end, that takes a result a cycle. Where sums stay and folds overlap, the
-    convention has all sums leave at once: then every PE has a store unit of its own.
+    A column has one store unit, at its southern end, that takes a result a cycle. Where sums stay and folds overlap,
+    the convention has all sums leave at once: then every PE has a store unit of its own.
     """
     rows, columns = design.rows, design.columns
     apart = design.dataflow == "os" and design.charging.sums_overlap

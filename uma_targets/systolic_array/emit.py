@@ -5,7 +5,7 @@ Tiles of A and B take turns in two halves of their memories, and so do the sums:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from acadl_models.systolic_array import Design
@@ -51,17 +51,17 @@ class _Emission:
     def nodes(self) -> Nodes:
         return self._over("m", self.gemm.m, self._row_of_tiles)
 
-    def _over(self, d: str, extent: int, body, **peel: bool) -> Nodes:  # type: ignore[no-untyped-def]
+    def _over(self, d: str, extent: int, body: Callable[[_Tile], Nodes], peel_first: bool = False) -> Nodes:
         tile = self.tiles[d]
-        return each(f"{d}t", pieces(extent, tile, **peel), lambda i, run: body(_Tile(i, run, tile)))
+        return each(f"{d}t", pieces(extent, tile, peel_first=peel_first), lambda i, run: body(_Tile(i, run, tile)))
 
     def _row_of_tiles(self, m: _Tile) -> Nodes:
         k = _Tile(Affine(0), Piece(0, 1, self.gemm.k, True, True), self.gemm.k)
-        nodes = [self._load_a(m, k)] if self.one_k else []
+        nodes: Nodes = [self._load_a(m, k)] if self.one_k else []
         return nodes + self._over("n", self.gemm.n, lambda n: self._tile_of_sums(m, n))
 
     def _tile_of_sums(self, m: _Tile, n: _Tile) -> Nodes:
-        nodes = [self._load_bias(m, n)] if self.gemm.bias is not None else []
+        nodes: Nodes = [self._load_bias(m, n)] if self.gemm.bias is not None else []
         nodes += self._over("k", self.gemm.k, lambda k: self._product(m, n, k), peel_first=True)
         return [*nodes, self._save(m, n)]
 

@@ -67,8 +67,8 @@ class Matrix:
 class Operands:
     """The product's operands in the memories, and whether it is added to what lies in ``c``.
 
-    ``a`` is m × k and ``b`` is k × n; with stationary inputs, ``b`` is on the left and ``a`` on the top. ``c`` is m × n,
-    or None: fold after fold, each fold's sums in a row (output-stationary only).
+    ``a`` is m × k and ``b`` is k × n; with stationary inputs, ``b`` is on the left and ``a`` on the top. ``c`` is
+    m × n, or None: fold after fold, each fold's sums in a row (output-stationary only).
     """
 
     a: Matrix

@@ -35,6 +35,11 @@ class Machine:
 
         return taidl.load(self.design.isa_name, **self.design.isa_parameters)
 
+    def prepare(self) -> "Machine":
+        """Make graph and ISA now."""
+        assert self.graph and self.isa
+        return self
+
     def stream(self, problem: Problem) -> Stream:
         """The array's part of a product: the operands lie in its memories, the sums stay there."""
         from uma_targets.systolic_array import scalar, tensor

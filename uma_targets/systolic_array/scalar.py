@@ -7,6 +7,7 @@ PEs row by row; what has to wait for what follows from the registers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from acadl_models.systolic_array import Design
 from oracle.affine import Affine
@@ -42,16 +43,18 @@ class _FoldProgram:
     def grid(self, make: Callable[[Affine, Affine, bool, bool], Instr]) -> Nodes:
         """An instruction for every PE, row by row; ``make`` learns whether it is for the first or for the last PE."""
         nodes: Nodes = []
-        for top, bottom in _ends(self.rows):
-            first_row, last_row = bottom == 1, bottom == self.rows and top == bottom - 1
-            split = _ends(self.columns) if first_row or last_row else [(0, self.columns)]
-            nodes += _span("i", top, bottom, lambda i: [
-                node
-                for left, right in split
-                for node in _span("j", left, right, lambda j: [
-                    make(i, j, first_row and right == 1, last_row and right == self.columns and left == right - 1)
-                ])
-            ])  # fmt: skip
+        for rows in _ends(self.rows):
+            nodes += _span("i", *rows, lambda i, rows=rows: self._row(i, rows, make))  # type: ignore[misc]
+        return nodes
+
+    def _row(self, i: Affine, rows: tuple[int, int], make: Callable[[Affine, Affine, bool, bool], Instr]) -> Nodes:
+        """The PEs of row ``i``, which is one of ``rows``."""
+        first, last = rows == (0, 1), rows == (self.rows - 1, self.rows)
+        nodes: Nodes = []
+        for columns in _ends(self.columns) if first or last else [(0, self.columns)]:
+            starts = first and columns == (0, 1)
+            ends = last and columns == (self.columns - 1, self.columns)
+            nodes += _span("j", *columns, lambda j, s=starts, e=ends: [make(i, j, s, e)])  # type: ignore[misc, arg-type]
         return nodes
 
     def load_west(self, element: Callable[[Affine], Affine], wait: bool) -> Nodes:
@@ -65,7 +68,7 @@ class _FoldProgram:
 def _ends(extent: int) -> list[tuple[int, int]]:
     """``range(extent)`` in pieces: the first alone, the last alone, and what lies between."""
     cuts = sorted({0, 1, extent - 1, extent})
-    return [(a, b) for a, b in zip(cuts, cuts[1:]) if a < b]
+    return [(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 class _SumsStay(_FoldProgram):
