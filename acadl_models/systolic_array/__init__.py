@@ -1,8 +1,8 @@
 """The parameterizable systolic array of the ACADL paper (section 4.2), at two levels.
 
 At scalar level every PE is an object and every multiplication an instruction; at tensor level the array is one unit,
-and an instruction is a step of all its PEs. Both take the same problems in the same cycles. What is charged for a fold that
-does not fill the array, and what is counted, are options (:mod:`.conventions`).
+and an instruction is a step of all its PEs. Both take the same problems in the same cycles. What is charged for a fold
+that does not fill the array, and what is counted, are options (:mod:`.conventions`).
 """
 
 from __future__ import annotations
