@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from oracle.resolved import ResolvedStream
 
 
-IMPLEMENTED: frozenset[str] = frozenset()
+IMPLEMENTED: frozenset[str] = frozenset(
+    ("write_after_read", "issue", "fetches_in_flight", "stage_latency", "arbitration")
+)
 """Parameters of the semantics whose values, other than the default, this engine simulates."""
 
 

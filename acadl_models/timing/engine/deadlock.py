@@ -73,11 +73,11 @@ def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict
     phase, unit = int(m[slot + I_PHASE]), int(m[slot + I_UNIT])
     if phase == WAITING:
         number = (unit - int(m[M_UNITS])) // U_SIZE
-        return f"{_name(lowered, m, blockers[unit])} to finish, in {lowered.units[number]}"
+        return f"{_name(lowered, m, blockers[unit])} to finish, in {lowered.graph.units[number]}"
     if unit != NONE:
         number = (unit - int(m[M_UNITS])) // U_SIZE
-        return f"{_STEPS[phase]} to end, in {lowered.units[number]}"
-    stage = next((s for k, s in enumerate(lowered.stages) if slot in _held(m, k)), lowered.program.fetch)
+        return f"{_STEPS[phase]} to end, in {lowered.graph.units[number]}"
+    stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in _held(m, k)), lowered.program.fetch)
     routed = lowered.program.instructions[int(m[slot + I_STATIC])].routed
     after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
     return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"

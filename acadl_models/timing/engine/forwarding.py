@@ -32,6 +32,26 @@ def forward(t, m):
             enter(t, m, stage, slot, now)
         unmark(m, number)
         number = next_mark(t, m, number + 1)
+    if t[H_IN_ORDER] == 1:
+        while m[M_ISSUED] > 0 and issue_next(t, m, now):
+            pass
+
+
+@jit
+def issue_next(t, m, now):
+    """In order: pass on the oldest instance, which another one hid from its stage when that had its turn."""
+    slot = m[M_ISSUED_FIRST]
+    signature = t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_SIGNATURE]
+    record = t[H_SIGNATURE_TABLE] + signature * TG_SIZE
+    receivers = t[record + TG_RECEIVERS]
+    for k in range(receivers, receivers + t[record + TG_RECEIVER_COUNT]):
+        stage = m[M_STAGES] + t[k] * S_SIZE
+        if has_room(t, m, stage, m[stage + S_RECORD], now):
+            m[M_CHANGED] = now
+            take_issued(t, m, m[M_QUEUES] + signature * Q_SIZE)
+            enter(t, m, stage, slot, now)
+            return True
+    return False
 
 
 @jit
@@ -56,7 +76,7 @@ def take(t, m, stage, record, now):
     senders = t[record + TS_SENDERS]
     for k in range(senders, senders + t[record + TS_SENDER_COUNT]):
         if t[k] == FETCH:
-            found = oldest_issued(t, m, record)
+            found = oldest_issued(t, m, m[stage + S_NUMBER])
             if found != NONE and m[m[found + Q_HEAD] + I_SEQ] < best:
                 best, queue, winner = m[m[found + Q_HEAD] + I_SEQ], found, NONE
         else:
@@ -74,11 +94,12 @@ def take(t, m, stage, record, now):
 
 
 @jit
-def oldest_issued(t, m, record):
+def oldest_issued(t, m, number):
     """The list of the issue buffer whose head is the oldest instance offered to a stage; ``NONE`` if there is none."""
     best, found = FOREVER, NONE
-    signatures = t[record + TS_SIGNATURES]
-    for k in range(signatures, signatures + t[record + TS_SIGNATURE_COUNT]):
+    record = t[H_OFFERS] + number * TO_SIZE
+    signatures = t[record + TO_SIGNATURES]
+    for k in range(signatures, signatures + t[record + TO_SIGNATURE_COUNT]):
         queue = m[M_QUEUES] + t[k] * Q_SIZE
         head = m[queue + Q_HEAD]
         if head != NONE and m[head + I_SEQ] < best:
@@ -97,6 +118,7 @@ def take_issued(t, m, queue, now):
     if m[M_ISSUED] == 0:
         note_hunger(t, m, now)
     if t[H_IN_ORDER] == 1 and m[M_ISSUED] > 0:
+        m[M_ISSUED_FIRST] = m[slot + I_YOUNGER]
         mark_receivers(t, m, m[slot + I_YOUNGER])
     return slot
 
@@ -153,6 +175,8 @@ def arrive(t, m, slot):
     else:
         m[m[queue + Q_TAIL] + I_LINK] = slot
     m[queue + Q_TAIL] = slot
+    if m[M_ISSUED] == 0:
+        m[M_ISSUED_FIRST] = slot
     m[M_ISSUED] += 1
 
 

@@ -23,6 +23,7 @@ NONE = -1
     H_VALUES, H_ATOM_TABLE,  # values: loop variables first, then floor divisions and modulos (atoms)
     H_CLASSES,  # conflict classes: accesses of different classes never meet
     H_SIGNATURES, H_SIGNATURE_TABLE,  # sets of stages to which the fetch stage may pass an instruction
+    H_OFFERS,  # the same by stage: TO records
     H_PROGRAM,  # code of the loop nest
     H_FETCH_WIDTH, H_FETCH_LATENCY, H_FETCH_FLIGHTS, H_ISSUE_SIZE,
     H_IN_ORDER, H_LATENCY_ADDED, H_EDGE_ORDER, H_READS_HOLD,  # parameters of the semantics (acadl.semantics)
@@ -42,10 +43,12 @@ NONE = -1
     TS_UNITS, TS_UNIT_COUNT,
     TS_SENDERS, TS_SENDER_COUNT,  # in the order of the edges; FETCH stands for the fetch stage
     TS_RECEIVERS, TS_RECEIVER_COUNT,
-    TS_SIGNATURES, TS_SIGNATURE_COUNT,  # those that the fetch stage may pass to it
     TS_SIZE,
-) = range(10)
+) = range(8)
 """Stage; lists of numbers."""
+
+TO_SIGNATURES, TO_SIGNATURE_COUNT, TO_SIZE = range(3)
+"""What the fetch stage may pass to a stage: list of signatures."""
 
 FETCH = -1
 """Number of the fetch stage among senders."""
@@ -162,7 +165,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_FETCH_DUE,  # fetches that end in this cycle
     M_AGAIN,  # another fetch may start in the next cycle
     M_LEFT,  # instances not yet asked for by a fetch
-    M_ISSUED,  # instances in the issue buffer
+    M_ISSUED, M_ISSUED_FIRST,  # instances in the issue buffer; the oldest of them, where they leave in order
     M_SEQ,
     M_FREE,  # list of free slots
     M_OLDEST, M_YOUNGEST,  # instances in program order
@@ -180,7 +183,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_SKIPS,
     M_BASE, M_HORIZON,  # the time at place 0 of the wheel; timers before the horizon are on the wheel
     M_BITS,  # places of the wheel that are taken: four words
-) = range(41)
+) = range(42)
 
 WHEEL = 256
 """Cycles that the timing wheel spans."""
@@ -190,15 +193,17 @@ WHEEL = 256
     M_ORIGIN,  # sequence number of the oldest instance at the begin of the cycle
     M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
-    M_STAGES, M_UNITS, M_STORES, M_FLIGHTS, M_VALUES, M_LOOPS, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
+    M_STAGES, M_UNITS, M_STORES, M_LOOPS,  # with the header: all that is kept of the begin of a period
     M_SPENT, M_ITERATED,  # for each loop of the text: cycles with the front directly in it, iterations begun one by one
+    M_REST, M_FLIGHTS, M_VALUES, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
     M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
-    M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED, M_SLOTS,
+    M_SLOTS,
     # of no meaning from one cycle to the next: stack of latencies, work space, instances that move on in phase 1 and
     # those that may start in phase 3, storages with slots freed in phase 1
     M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
+    M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED,  # ranges of values, distances of conflict classes
     M_SIZE,
-) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 31)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 32)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -317,7 +322,7 @@ SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
     HM_RINGS,  # K records of each loop that may repeat
     HM_INDEX,  # HT records
     HM_NEXT,  # the next of them to be used
-    HM_MACHINE,  # a copy of the machine up to its slots
+    HM_MACHINE,  # a copy of the machine up to M_REST
     HM_SNAPSHOTS, HM_SNAPSHOTS_USED, HM_SNAPSHOTS_SIZE,  # room for contents: begin, words given away so far, size
     HM_TRANSITIONS, HM_TRANSITIONS_USED, HM_TRANSITIONS_SIZE,
     HM_SIZE,
@@ -328,9 +333,9 @@ HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(
 the last one, the transition that begins at its last event."""
 
 HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_BEGIN, HT_END, HT_END_WORDS, HT_SIZE = range(9)
-"""Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to its
-slots with that state, and of the whole machine at its end."""
+"""Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to M_REST
+with that state, and of the whole machine at its end."""
 
 K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_PLACE, K_SIZE = range(6)
 """Snapshot: hash and length of the relative state, number of offsets after it, iteration, and the place of the machine
-up to its slots, the state and the offsets of the accesses in flight."""
+up to M_REST, the state and the offsets of the accesses in flight."""

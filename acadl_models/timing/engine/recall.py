@@ -49,10 +49,10 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     h[index + HT_VALID] = 0
     h[index + HT_LOOP], h[index + HT_HASH] = loop, hashed
     h[index + HT_LENGTH], h[index + HT_OFFSETS] = length, offsets
-    h[index + HT_BEGIN] = reserve(h, HM_TRANSITIONS, m[M_SLOTS] + length + offsets)
+    h[index + HT_BEGIN] = reserve(h, HM_TRANSITIONS, m[M_REST] + length + offsets)
     begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
-    remember_machine(m, h, begin, m[M_SLOTS])
-    copy(h, h[HM_SCRATCH], begin + m[M_SLOTS], length + offsets)
+    remember_machine(m, h, begin, m[M_REST])
+    copy(h, h[HM_SCRATCH], begin + m[M_REST], length + offsets)
 
 
 @jit
@@ -97,7 +97,7 @@ def recall(t, m, h, loop, length, offsets, hashed):
             continue  # its end was written later and is there, too
         begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
         end = address(h, HM_TRANSITIONS, h[index + HT_END])
-        state = begin + m[M_SLOTS]
+        state = begin + m[M_REST]
         if (
             equal(h, h[HM_SCRATCH], state, length)
             and same_path(t, m, h, begin, end)
@@ -214,7 +214,7 @@ def window_agrees(t, m, h, order, begin):
 def apply(t, m, h, loop, begin, end, words):
     """Make the end of a transition the present."""
     now = h[HM_MACHINE]
-    remember_machine(m, h, now, m[M_SLOTS])
+    remember_machine(m, h, now, m[M_REST])
     for k in range(words):
         m[k] = h[end + k]
     cycles = h[now + M_TIME] - h[begin + M_TIME]
@@ -228,13 +228,13 @@ def apply(t, m, h, loop, begin, end, words):
     join_peaks(t, m, h, now, begin)
     add_counters(t, m, h, now, h, begin, 1)
     move_machine(t, m, cycles, instances)
-    shift_instances(t, m, h, now, cycles, instances)
+    shift_instances(t, m, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
     h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] = 0
 
 
 @jit
-def shift_instances(t, m, h, now, cycles, instances):
+def shift_instances(t, m, cycles, instances):
     """The instances in flight at the end, moved in time, in program order and with their conflict class."""
     slot = m[M_OLDEST]
     while slot != NONE:
@@ -246,7 +246,7 @@ def shift_instances(t, m, h, now, cycles, instances):
             if t[access + TA_CLASS] != NONE:
                 shifts = m[M_SHIFTS] + t[access + TA_CLASS] * t[H_MAX_AXES]
                 for axis in range(t[access + TA_AXES]):
-                    m[node + axis] += h[now + shifts + axis]
+                    m[node + axis] += m[shifts + axis]
             node += t[H_ACCESS_SIZE]
         slot = m[slot + I_YOUNGER]
 

@@ -45,10 +45,7 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
 
 def most_in_flight(lowered: Lowered) -> int:
     """A bound of the instances that are fetched and not finished: what all places together hold."""
-    t = lowered.tables
-    stages = sum(stage.depth for stage in lowered.stages)
-    units = sum(1 + unit.in_flight for unit in lowered.units)
-    return max(1, min(int(t[H_ISSUE_SIZE]) + stages + units, int(t[H_TOTAL])))
+    return max(1, min(lowered.graph.most, int(lowered.tables[H_TOTAL])))
 
 
 def new_machine(t: Array) -> Array:
@@ -58,27 +55,28 @@ def new_machine(t: Array) -> Array:
         M_STAGES: t[H_STAGES] * S_SIZE,
         M_UNITS: t[H_UNITS] * U_SIZE,
         M_STORES: t[H_STORES] * D_SIZE,
+        M_LOOPS: t[H_LOOPS] * L_SIZE,
+        M_SPENT: t[H_SITES] + 1,
+        M_ITERATED: t[H_SITES],
+        M_REST: 0,
         M_FLIGHTS: t[H_FETCH_FLIGHTS] * F_SIZE,
         M_VALUES: t[H_VALUES],
-        M_LOOPS: t[H_LOOPS] * L_SIZE,
         M_EVENTS: t[H_LOOPS],
         M_CLASSES: 3 * t[H_CLASSES] * C_SIZE,
         M_QUEUES: t[H_SIGNATURES] * Q_SIZE,
         M_WHEEL: WHEEL,
-        M_SPENT: t[H_SITES] + 1,
-        M_ITERATED: t[H_SITES],
         M_MARKS: words,
         M_SUMMARY: -(-words // 64),
-        M_LOW: t[H_VALUES],
-        M_HIGH: t[H_VALUES],
-        M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
-        M_SHIFTED: t[H_CLASSES],
         M_SLOTS: t[H_POOL] * t[H_SLOT_SIZE],
         M_STACK: STACK,
         M_WORK: 5 * MAX_DIMS,
         M_MOVING: t[H_POOL],
         M_JUDGED: t[H_UNITS],
         M_FREED: t[H_STORES],
+        M_LOW: t[H_VALUES],
+        M_HIGH: t[H_VALUES],
+        M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
+        M_SHIFTED: t[H_CLASSES],
     }
     m = np.zeros(M_SIZE + sum(int(s) for s in sizes.values()), np.int64)
     position = M_SIZE
@@ -113,7 +111,7 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
         HM_LOOPS: int(t[H_LOOPS]) * HL_SIZE,
         HM_INDEX: TRANSITIONS * HT_SIZE,
         HM_SCRATCH: STATE_WORDS,
-        HM_MACHINE: int(m[M_SLOTS]),
+        HM_MACHINE: int(m[M_REST]),
         HM_RINGS: int(t[H_HISTORIES]) * SNAPSHOTS * K_SIZE,
         HM_SNAPSHOTS: SNAPSHOT_WORDS,
         HM_TRANSITIONS: TRANSITION_WORDS,
@@ -148,11 +146,11 @@ def _records(m: Array, part: int, count: int, size: int) -> Array:
 def _result(lowered: Lowered, m: Array) -> TimingResult:
     program = lowered.program
     graph = program.graph
-    cycles, total = int(m[M_LATEST]), program.count
-    stages = dict(zip((s.name for s in lowered.stages), _records(m, M_STAGES, len(lowered.stages), S_SIZE)))
+    cycles, total = int(m[M_LATEST]), int(lowered.tables[H_TOTAL])
+    stages = dict(zip((s.name for s in lowered.graph.stages), _records(m, M_STAGES, len(lowered.graph.stages), S_SIZE)))
     units = tuple(
         _unit(unit.name, record, cycles)
-        for unit, record in zip(lowered.units, _records(m, M_UNITS, len(lowered.units), U_SIZE))
+        for unit, record in zip(lowered.graph.units, _records(m, M_UNITS, len(lowered.graph.units), U_SIZE))
     )
     return TimingResult(
         graph.name,
@@ -201,10 +199,11 @@ def _loops(lowered: Lowered, m: Array) -> tuple[LoopTiming, ...]:
 def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
     program = lowered.program
     _, memory = program.graph.instruction_memory(program.fetch)
-    records = dict(zip((s.name for s in lowered.storages), _records(m, M_STORES, len(lowered.storages), D_SIZE)))
+    storages = lowered.graph.storages
+    records = dict(zip((s.name for s in storages), _records(m, M_STORES, len(storages), D_SIZE)))
     for storage in program.graph.storages:
         if storage is memory:
-            fetches, total = int(m[M_FETCHES]), program.count
+            fetches, total = int(m[M_FETCHES]), int(lowered.tables[H_TOTAL])
             port = fetch_port(total, memory.port_width, memory.data_width)
             yield StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:

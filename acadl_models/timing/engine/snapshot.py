@@ -96,7 +96,8 @@ def describe_instance(t, m, h, slot, at, now):
     if m[slot + I_PHASE] >= READING:
         h[at] = m[slot + I_PENDING]
         h[at + 1] = m[slot + I_END] - now if m[slot + I_PHASE] == PROCESSING else 0
-        h[at + 2] = int(m[m[slot + I_UNIT] + U_LAST] == m[slot + I_SEQ])
+        unit = m[slot + I_UNIT]
+        h[at + 2] = 2 * unit + int(m[unit + U_LAST] == m[slot + I_SEQ])
         at += 3
     request = slot + t[H_SLOT_REQUESTS]
     for _ in range(m[slot + I_REQUESTS]):
@@ -166,9 +167,10 @@ def describe_storages(t, m, h, at, now):
 
 @jit
 def hash_of(h, base, length):
-    """FNV-1a over the words of a state."""
-    value = -3750763034362895579
+    """A sum over the words of a state, each times an odd number of its place."""
+    value = length
+    weight = -3750763034362895579
     for k in range(base, base + length):
-        value = (value ^ h[k]) * 1099511628211
-        value ^= value >> 29
-    return value
+        value += (h[k] + 1) * weight
+        weight += 2 * 1099511628211
+    return value ^ (value >> 29)

@@ -5,8 +5,8 @@ flight have moved by what the loop moves them in the meantime, and every decisio
 the same in all later periods, then these repeat cycle for cycle:
 
 * latencies and addresses below the loop repeat with its period (``TL_PERIOD`` divides the distance);
-* two accesses that may meet move together, or do not meet in any iteration of the loop (``TL_CLASHES``);
-* an access that moves through banks stays in one (``TL_MOVING``);
+* two accesses that may meet move together, or do not meet up to the end of what is skipped (``TL_CLASHES``);
+* an access that moves through banks stays in one until then (``TL_MOVING``);
 * everything in flight was fetched inside of the loop, and what is left to fetch never falls below one fetch.
 """
 
@@ -114,7 +114,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         h[memory + HL_SNAPSHOTS] = 0
     first = h[HM_RINGS] + t[record + TL_HISTORY] * SNAPSHOTS * K_SIZE
     count = h[memory + HL_SNAPSHOTS]
-    words, machine = h[HM_SCRATCH], m[M_SLOTS]
+    words, machine = h[HM_SCRATCH], m[M_REST]
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + ((count - back) % SNAPSHOTS) * K_SIZE
         if h[old + K_HASH] != hashed or h[old + K_LENGTH] != length or h[old + K_OFFSETS] != offsets:
@@ -129,7 +129,8 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         if not moved_along(t, m, h, record, distance, words + length, old_words + length):
             continue
         times = most_periods(t, m, record, state, h[old_machine + M_FETCHED], distance)
-        if times > 0 and proven(t, m, record):
+        times = provable(t, m, record, h[old + K_ITERATION], m[state + L_ITERATION], distance, times)
+        if times > 0:
             multiply(t, m, h, old_machine, loop, record, distance, times)
             h[memory + HL_MISSES] = 0
             return True
@@ -188,31 +189,54 @@ def most_periods(t, m, record, state, old_fetched, distance):
 
 # --- proof -----------------------------------------------------------------------------------------------------
 @jit
-def proven(t, m, record):
-    """Whether no decision about where windows lie changes in any iteration of the loop."""
-    if t[record + TL_CLASH_COUNT] == 0 and t[record + TL_MOVING_COUNT] == 0:
-        return True
-    value_ranges(t, m, record)
-    for k in range(t[record + TL_CLASH_COUNT]):
-        if may_meet(t, m, t[t[record + TL_CLASHES] + 2 * k], t[t[record + TL_CLASHES] + 2 * k + 1]):
-            return False
-    for k in range(t[record + TL_MOVING_COUNT]):
-        if not in_one_bank(t, m, t[t[record + TL_MOVING] + k]):
-            return False
+def provable(t, m, record, old, new, distance, times):
+    """How many of the next periods can be proven to repeat the one between two iterations."""
+    if times <= 0 or (t[record + TL_CLASH_COUNT] == 0 and t[record + TL_MOVING_COUNT] == 0):
+        return times
+    if proven(t, m, record, old, new + times * distance):
+        return times
+    low = 0
+    while times - low > 1:
+        middle = (low + times) // 2
+        if proven(t, m, record, old, new + middle * distance):
+            low = middle
+        else:
+            times = middle
+    return low
+
+
+@jit
+def proven(t, m, record, old, last):
+    """Whether no decision about where windows lie changes up to an iteration.
+
+    What is in flight comes from any iteration so far; what was fetched since the old state, from that on.
+    """
+    if t[record + TL_CLASH_COUNT] > 0:
+        value_ranges(t, m, record, 0, last)
+        for k in range(t[record + TL_CLASH_COUNT]):
+            if may_meet(t, m, t[t[record + TL_CLASHES] + 2 * k], t[t[record + TL_CLASHES] + 2 * k + 1]):
+                return False
+    if t[record + TL_MOVING_COUNT] > 0:
+        value_ranges(t, m, record, old, last)
+        for k in range(t[record + TL_MOVING_COUNT]):
+            if not in_one_bank(t, m, t[t[record + TL_MOVING] + k]):
+                return False
     return True
 
 
 @jit
-def value_ranges(t, m, record):
-    """Ranges of all values during the loop: of loops around it the present value, of all others every value."""
+def value_ranges(t, m, record, begin, end):
+    """Ranges of all values in some iterations of a loop: of loops around it the present value, of others every one."""
     low, high = m[M_LOW], m[M_HIGH]
     for other in range(t[H_LOOPS]):
         inner = t[H_LOOP_TABLE] + other * TL_SIZE
         if is_inside(t, record, inner):
             m[low + other] = m[high + other] = m[m[M_VALUES] + other]
             continue
-        first = t[inner + TL_START]
-        last = first + (t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
+        first, last = t[inner + TL_START], t[inner + TL_START] + (t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
+        if inner == record:
+            last = first + min(end, t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
+            first += begin * t[inner + TL_STEP]
         m[low + other], m[high + other] = min(first, last), max(first, last)
     for value in range(t[H_LOOPS], t[H_VALUES]):
         atom = t[H_ATOM_TABLE] + (value - t[H_LOOPS]) * TQ_SIZE

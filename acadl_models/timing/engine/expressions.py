@@ -1,0 +1,147 @@
+"""Expressions over loop variables in the engine's tables, and the latencies that are made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acadl_models.acadl.latency import Expression, LatencyError, Num
+from acadl_models.timing.engine.latencies import Names, arguments, compile_latency, simplify
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.periods import Periods
+from acadl_models.timing.engine.tables import Tables
+from acadl_models.timing.machine import StaticLoop
+from oracle.affine import Affine, Atom, Bounds, Div
+
+
+@dataclass(frozen=True)
+class LatencyOwner:
+    """Whose latency a program of the tables is: for the message about a bad value."""
+
+    where: str
+    expression: Expression
+    mnemonic: str
+    least: int
+
+
+class BadLatencyError(Exception):
+    """A latency that cannot be computed: its owner, and why."""
+
+    def __init__(self, owner: LatencyOwner, found: str) -> None:
+        super().__init__(found)
+        self.owner, self.found = owner, found
+
+
+class Expressions:
+    """Places affine expressions; values are numbered, loop variables first, then divisions and modulos (atoms).
+
+    Expressions are looked up by identity first: the stream that holds them outlives this, and comparing is slow.
+    """
+
+    def __init__(self, tables: Tables, loops: Sequence[StaticLoop]) -> None:
+        self.tables = tables
+        self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(loops)}
+        self.loops = len(loops)
+        self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
+        self.periods = Periods({loop.var: loop.values.step for loop in loops})
+        self._kept: list[Affine] = []
+        self._by_id: dict[int, int] = {}
+        self._positions: dict[Affine, int] = {}
+        self._moves: dict[int, tuple[tuple[str, int, int], ...]] = {}
+
+    def place(self, e: Affine) -> int:
+        """Position of an expression in the tables, with its atoms."""
+        position = self._by_id.get(id(e))
+        if position is None:
+            position = self._positions.get(e)
+            if position is None:
+                terms = [v for atom, coefficient in e.terms for v in (self._value(atom), coefficient)]
+                position = self._positions[e] = self.tables.put([e.constant, len(e.terms), *terms])
+            self._by_id[id(e)] = position
+            self._kept.append(e)
+        return position
+
+    def _value(self, atom: Atom) -> int:
+        """Number of a loop variable or atom; atoms inside an atom come before it."""
+        if atom not in self.values:
+            assert not isinstance(atom, str), atom
+            numerator = self.place(atom.numerator)
+            self.values[atom] = self.loops + len(self.atoms)
+            self.atoms.append((int(not isinstance(atom, Div)), atom.divisor, numerator, atom.numerator.variables()))
+        return self.values[atom]
+
+    def moves(self, e: Affine) -> tuple[tuple[str, int, int], ...]:
+        """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
+        found = self._moves.get(id(e))
+        if found is None:
+            if all(type(atom) is str for atom, _ in e.terms):
+                found = tuple((str(a), 1, c * self.periods.steps[str(a)]) for a, c in e.terms)
+            else:
+                each = [(v, self.periods.of(e, v)) for v in sorted(e.variables())]
+                found = tuple((v, p.iterations, p.shift) for v, p in each)
+            self._moves[id(e)] = found
+            self._kept.append(e)
+        return found
+
+
+class Latencies:
+    """Places latencies: numbers where they do not vary, programs where they do or where their value is no legal one.
+
+    ``arguments`` collects what the varying ones depend on: for each variable (iterations, whether it never repeats).
+    """
+
+    def __init__(self, expressions: Expressions, bounds: Bounds) -> None:
+        self.expressions = expressions
+        self.bounds = bounds
+        self.owners: list[LatencyOwner] = []
+        self.arguments: dict[str, tuple[int, bool]] = {}
+        self._constants: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def code(
+        self, expression: Expression, names: Names, mnemonic: str, least: int, where: str, around: Sequence[str]
+    ) -> int:
+        """The value, or ``-1 - position`` of a program; ``around``: the variables of the loops around it."""
+        value = self._constant(expression, names)
+        if value is not None and value >= least:
+            return value
+        owner = LatencyOwner(where, expression, mnemonic, least)
+        try:
+            root = simplify(expression, names, self.bounds)
+            program = compile_latency(root, names, self.expressions.place)
+        except LatencyError as error:
+            raise BadLatencyError(owner, str(error)) from None
+        if isinstance(root, Num) and root.value >= least:
+            return root.value
+        self._depends(arguments(root, names), around)
+        self.owners.append(owner)
+        flat = [v for pair in program for v in pair]
+        return -1 - self.expressions.tables.put([least, len(self.owners) - 1, len(program), *flat])
+
+    def _constant(self, expression: Expression, names: Mapping[str, Affine]) -> int | None:
+        """The value where nothing that the expression names varies and it has one."""
+        root = expression.root
+        if isinstance(root, Num):
+            return root.value
+        found = []
+        for name in sorted(expression.names):
+            value = names.get(name)
+            if value is None or value.terms:
+                return None
+            found.append(value.constant)
+        key = (expression.text, tuple(found))
+        value_there = self._constants.get(key)
+        if value_there is None:
+            try:
+                value_there = expression.evaluate(dict(zip(sorted(expression.names), found)))
+            except LatencyError:
+                return None
+            self._constants[key] = value_there
+        return value_there
+
+    def _depends(self, found: Sequence[Affine], around: Sequence[str]) -> None:
+        for e in found:
+            for variable, iterations, shift in self.expressions.moves(e):
+                if variable in around:
+                    known, never = self.arguments.get(variable, (1, False))
+                    self.arguments[variable] = math.lcm(known, iterations), never or shift != 0

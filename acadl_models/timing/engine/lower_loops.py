@@ -1,0 +1,112 @@
+"""Lowering loops: how far a period of a loop moves each access below it, and what must be proven about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acadl_models.timing.engine.accessing import Classes, Entry
+from acadl_models.timing.engine.expressions import Expressions, Latencies
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.tables import Array, Tables
+from acadl_models.timing.loops import LoopSites
+from acadl_models.timing.machine import StaticLoop
+
+
+@dataclass(frozen=True)
+class LoopText:
+    """A loop of the program text: its number, the loop around it, where its code and its accesses lie."""
+
+    loop: StaticLoop
+    number: int
+    parent: int
+    body: int
+    end: int
+    size: int
+    first: int
+    below: int
+
+
+class LoopLowering:
+    """Makes the records of all loops; ``places`` are the positions of the records of all accesses."""
+
+    def __init__(
+        self, tables: Tables, expressions: Expressions, latencies: Latencies, entries: Sequence[Entry],
+        classes: Classes, places: Sequence[int], sites: LoopSites,
+    ) -> None:
+        self.tables, self.expressions, self.latencies = tables, expressions, latencies
+        self.entries, self.classes, self.places = entries, classes, places
+        self.sites = sites
+        self.width = tables.header[H_MAX_AXES] + 1
+        self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
+        for e in entries:
+            columns = [(column, e.offsets[axis]) for column, axis in enumerate(e.axes)]
+            if len(e.plan.banks) > 1:
+                columns.append((self.width - 1, e.word))
+            for column, x in columns:
+                if x.terms:
+                    for variable, iterations, shift in expressions.moves(x):
+                        self.moves.setdefault(variable, []).append((e.order, column, iterations, shift))
+        self.atoms: dict[str, list[int]] = {}
+        for k, atom in enumerate(expressions.atoms):
+            for variable in atom[3]:
+                self.atoms.setdefault(variable, []).append(expressions.loops + k)
+
+    def records(self, loops: Sequence[LoopText]) -> list[int]:
+        """The TL records of loops; rings of snapshots are counted in the header."""
+        records: list[int] = []
+        for text in loops:
+            records += self._record(text)
+        return records
+
+    def _record(self, text: LoopText) -> list[int]:
+        values, extent = text.loop.values, len(text.loop.values)
+        period, shifts = self._shifts(text)
+        repeats = 0 < 2 * period < extent
+        moving = []
+        clashes: list[int] = []
+        if repeats and any(shifts):
+            table = np.array(shifts, np.int64).reshape(-1, self.width)
+            clashes = [self.places[order] for order in self._clashes(text.first, table[:, :-1])]
+            moving = [self.places[text.first + k] for k in np.flatnonzero(table[:, -1]).tolist()]
+        record = [0] * TL_SIZE
+        record[TL_START], record[TL_STEP], record[TL_EXTENT] = values.start, values.step, extent
+        record[TL_BODY], record[TL_END], record[TL_PARENT] = text.body, text.end, text.parent
+        record[TL_SITE] = self.sites.of_loop[id(text.loop)]
+        record[TL_ATOMS], record[TL_ATOM_COUNT] = self.tables.list(self.atoms.get(text.loop.var, []))
+        record[TL_PERIOD], record[TL_REPEATS] = period if repeats else 0, period
+        record[TL_SHIFTS] = self.tables.put(shifts)
+        record[TL_WATCHED] = int(text.size >= LEAST_BODY * extent)
+        record[TL_FIRST_ACCESS], record[TL_ACCESS_COUNT] = text.first, text.below
+        record[TL_CLASHES], record[TL_CLASH_COUNT] = self.tables.put(clashes), len(clashes) // 2
+        record[TL_MOVING], record[TL_MOVING_COUNT] = self.tables.list(moving)
+        record[TL_HISTORY] = self.tables.header[H_HISTORIES]
+        self.tables.header[H_HISTORIES] += int(record[TL_PERIOD] > 0)
+        return record
+
+    def _shifts(self, text: LoopText) -> tuple[int, list[int]]:
+        """The smallest period of everything below a loop, and how far each axis and word moves in it.
+
+        The period is 0 where a latency below the loop never repeats.
+        """
+        moves = self.moves.get(text.loop.var, ())
+        period, never = self.latencies.arguments.get(text.loop.var, (1, False))
+        period = math.lcm(period, *{iterations for _, _, iterations, _ in moves})
+        table = [0] * (text.below * self.width)
+        for order, column, iterations, shift in moves:
+            table[(order - text.first) * self.width + column] = shift * (period // iterations)
+        return (0 if never else period), table
+
+    def _clashes(self, first: int, shifts: Array) -> list[int]:
+        """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
+        if (shifts == shifts[:1]).all():
+            return []
+        a, b = self.classes.first, self.classes.second
+        below = (a >= first) & (b < first + len(shifts))
+        a, b = a[below], b[below]
+        apart = (shifts[a - first] != shifts[b - first]).any(axis=1)
+        pairs: list[int] = np.stack((a[apart], b[apart]), axis=1).reshape(-1).tolist()
+        return pairs
