@@ -48,7 +48,7 @@ def issue_next(t, m, now):
         stage = m[M_STAGES] + t[k] * S_SIZE
         if has_room(t, m, stage, m[stage + S_RECORD], now):
             m[M_CHANGED] = now
-            take_issued(t, m, m[M_QUEUES] + signature * Q_SIZE)
+            take_issued(t, m, m[M_QUEUES] + signature * Q_SIZE, now)
             enter(t, m, stage, slot, now)
             return True
     return False

@@ -35,7 +35,7 @@ NONE = -1
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
     H_POOL,  # instances that fit into the machine at once
     H_SIZE,
-) = range(40)
+) = range(41)
 
 # --- t: records ------------------------------------------------------------------------------------------------
 (
@@ -259,8 +259,8 @@ could leave, in which it could not yet, instances held."""
 ) = range(9)
 
 P_LEVEL, P_SINCE, P_PEAK, P_PEAK_CYCLES, P_BUSY, P_SIZE = range(6)
-"""What one direction of a storage carries: bytes in a cycle at present, and since when; the most so far, and in how many
-cycles; cycles in which it carries anything."""
+"""What one direction of a storage carries: bytes in a cycle at present, and since when; the most so far, and in how
+many cycles; cycles in which it carries anything."""
 
 (
     D_READS, D_WRITES, D_BYTES_READ, D_BYTES_WRITTEN, D_WORDS_READ, D_WORDS_WRITTEN, D_BEATS, D_QUEUE_CYCLES,
@@ -280,9 +280,10 @@ cycles; cycles in which it carries anything."""
 
 BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 
-R_FINISH, R_TIMER, R_STORE, R_BEATS, R_BYTES, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_EDGE, R_EDGE_TIMER, R_SIZE = range(
-    12
-)
+(
+    R_FINISH, R_TIMER, R_STORE, R_BEATS, R_BYTES, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_EDGE, R_EDGE_TIMER,
+    R_SIZE,
+) = range(12)
 """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
 legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to. ``EDGE``: when it next
 begins to carry more or fewer bytes in a cycle (a timer)."""
@@ -333,8 +334,8 @@ HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(
 the last one, the transition that begins at its last event."""
 
 HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_BEGIN, HT_END, HT_END_WORDS, HT_SIZE = range(9)
-"""Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to M_REST
-with that state, and of the whole machine at its end."""
+"""Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to
+M_REST with that state, and of the whole machine at its end."""
 
 K_HASH, K_LENGTH, K_OFFSETS, K_ITERATION, K_PLACE, K_SIZE = range(6)
 """Snapshot: hash and length of the relative state, number of offsets after it, iteration, and the place of the machine
