@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from acadl_models.acadl.semantics import Semantics
 from oracle.errors import GraphError
 
 if TYPE_CHECKING:
     from acadl_models.acadl.base import ACADLObject
-    from acadl_models.acadl.edges import ACADLEdge
+    from acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Builder:
     objects: list[ACADLObject] = field(default_factory=list)
     edges: list[ACADLEdge] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    open_ports: dict[int, ACADLDanglingEdge] = field(default_factory=dict)
     scope: list[str] = field(default_factory=list)
     clock_hz: float = 1e9
     parameters: Mapping[str, int] = field(default_factory=dict)
@@ -86,15 +87,21 @@ def add_edge(edge: ACADLEdge) -> None:
         builder.edges.append(edge)
 
 
+def require(port: ACADLDanglingEdge) -> None:
+    """Note a dangling edge that must be connected."""
+    if (builder := _active.get()) is not None:
+        builder.open_ports[id(port)] = port
+
+
+def connected(port: ACADLDanglingEdge) -> None:
+    """The dangling edge is connected at least once."""
+    if (builder := _active.get()) is not None:
+        builder.open_ports.pop(id(port), None)
+
+
 def fault(message: str) -> None:
     """Note a fault, to be reported with all others; outside of ``@generate`` it is raised at once."""
     builder = _active.get()
     if builder is None:
         raise GraphError("(no graph)", [message])
     builder.faults.append(message)
-
-
-def refuse(message: str) -> NoReturn:
-    """Raise a fault after which nothing sensible can be built, with those noted before."""
-    builder = _active.get()
-    raise GraphError(builder.name if builder else "(no graph)", [*(builder.faults if builder else []), message])

@@ -120,12 +120,16 @@ class ACADLEdge:
 
 @dataclass(frozen=True, eq=False)
 class ACADLDanglingEdge:
-    """An edge of which one end is open: a port of a template. Creates nothing until it is connected."""
+    """An edge of which one end is open: a port of a template. Creates nothing until it is connected.
+
+    *Added*: ``link``, over which the edge will run, and ``required``: to leave it open is a fault.
+    """
 
     kind: EdgeKind
     source: ACADLObject | None = None
     target: ACADLObject | None = None
     link: Link | None = None
+    required: bool = False
 
     def __post_init__(self) -> None:
         ends = [e for e in (self.source, self.target) if e is not None]
@@ -137,6 +141,8 @@ class ACADLDanglingEdge:
                 f"dangling {self.kind.name} edge: expected one ACADL object as source or target, "
                 f"found source {_show(self.source)} and target {_show(self.target)}"
             )
+        elif self.required:
+            building.require(self)
 
     def __str__(self) -> str:
         ends = f"{_show(self.source) if self.source else '?'} -> {_show(self.target) if self.target else '?'}"
@@ -173,6 +179,8 @@ def connect_dangling_edge(first: Any, second: Any) -> ACADLEdge | None:
     if len({id(link) for link in links}) > 1:
         building.fault(f"cannot connect {_label(first)} with {_label(second)}: they name different links")
         return None
+    for port in ports:
+        building.connected(port)
     edge = ACADLEdge(sources[0], targets[0], ports[0].kind, link=links[0] if links else None)
     return edge if edge.fault is None else None
 

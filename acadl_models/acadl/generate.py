@@ -42,7 +42,7 @@ def generate(function: Callable[P, Any]) -> Callable[P, Generated]:
     def generating(*args: P.args, **kwargs: P.kwargs) -> Generated:
         builder = Builder(function.__name__)
         with building.collecting(builder):
-            value = function(*args, **kwargs)
+            value = _run(builder, lambda: function(*args, **kwargs))
         generated = Generated(_graph(builder), value)
         _last.set(generated)
         return generated
@@ -50,9 +50,20 @@ def generate(function: Callable[P, Any]) -> Callable[P, Generated]:
     return generating
 
 
+def _run(builder: Builder, function: Callable[[], Any]) -> Any:
+    """Run the function; what it raises after faults may follow from them, and is listed behind them."""
+    try:
+        return function()
+    except Exception as error:
+        if not builder.faults:
+            raise
+        stopped = f"then {builder.name}() stopped: {type(error).__name__}: {error}"
+        raise GraphError(builder.name, [*builder.faults, *check(builder.objects, builder.edges), stopped]) from error
+
+
 def _graph(builder: Builder) -> ArchitectureGraph:
     buffers, faults = place_buffers(builder.buffers, builder.objects)
-    faults = builder.faults + check(builder.objects, builder.edges) + faults
+    faults = builder.faults + check(builder.objects, builder.edges, list(builder.open_ports.values())) + faults
     if faults:
         raise GraphError(builder.name, faults)
     return ArchitectureGraph(
@@ -144,7 +155,8 @@ class _TemplateType(type):
 
     def __call__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(name, str) or not name.strip():
-            building.refuse(f"{cls.__name__}: the name of a template must be a non-empty string, not {name!r}")
+            building.fault(f"{cls.__name__}: the name of a template must be a non-empty string, not {name!r}")
+            name = "?"
         template: Any = cls.__new__(cls)  # type: ignore[call-overload]
         with building.scope(name) as path:
             template.name = path

@@ -6,52 +6,33 @@ was found and what would be right. ``check`` applies them all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from acadl_models.acadl.edges import BACKED_BY, CONTAINS, FORWARD, READ_DATA, WRITE_DATA, ACADLEdge, EdgeKind
+from acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
 from acadl_models.acadl.objects import (
     ACADLObject,
-    CacheInterface,
     DataStorage,
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
-    Link,
-    MemoryAccessUnit,
-    PipelineStage,
-    RegisterFile,
+)
+from acadl_models.acadl.sketch import Sketch, listed
+from acadl_models.acadl.storage_rules import (
+    cache_words,
+    caches_backed,
+    connected_storages,
+    links_inside,
+    one_way,
+    ports,
+    storage_access,
 )
 
 
-class Sketch:
-    """Objects and edges by identity: names may still clash."""
-
-    def __init__(self, objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge]) -> None:
-        self.objects = objects
-        self.edges = edges
-        self._out: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
-        self._in: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
-        for edge in edges:
-            self._out.setdefault((edge.kind, id(edge.source)), []).append(edge.target)
-            self._in.setdefault((edge.kind, id(edge.target)), []).append(edge.source)
-
-    def targets(self, kind: EdgeKind, source: ACADLObject) -> list[ACADLObject]:
-        return self._out.get((kind, id(source)), [])
-
-    def sources(self, kind: EdgeKind, target: ACADLObject) -> list[ACADLObject]:
-        return self._in.get((kind, id(target)), [])
-
-    def stages(self) -> list[PipelineStage]:
-        return [o for o in self.objects if isinstance(o, PipelineStage)]
-
-    def fetch_stages(self) -> list[InstructionFetchStage]:
-        return [o for o in self.objects if isinstance(o, InstructionFetchStage)]
-
-
-def check(objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge]) -> list[str]:
-    """All faults of all rules, in the order of :data:`RULES`."""
-    sketch = Sketch(objects, edges)
+def check(
+    objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge], unconnected: Sequence[ACADLDanglingEdge] = ()
+) -> list[str]:
+    """All faults of all rules, in the order of :data:`RULES`; ``unconnected``: required dangling edges left open."""
+    sketch = Sketch(objects, edges, unconnected)
     return [fault for rule in RULES for fault in rule(sketch)]
 
 
@@ -62,10 +43,16 @@ def attributes(g: Sketch) -> Iterable[str]:
 
 def unique_names(g: Sketch) -> Iterable[str]:
     """Names are unique in the graph."""
-    for name, count in Counter(o.name for o in g.objects if isinstance(o.name, str)).items():
-        if count > 1:
-            classes = ", ".join(type(o).__name__ for o in g.objects if o.name == name)
-            yield f"duplicate name {name!r}: {count} objects carry it ({classes}); every object needs its own name"
+    named: dict[str, list[str]] = {}
+    for o in g.objects:
+        if isinstance(o.name, str):
+            named.setdefault(o.name, []).append(type(o).__name__)
+    for name, classes in named.items():
+        if len(classes) > 1:
+            yield (
+                f"duplicate name {name!r}: {len(classes)} objects carry it ({', '.join(classes)}); "
+                "every object needs its own name"
+            )
 
 
 def edges_inside(g: Sketch) -> Iterable[str]:
@@ -92,7 +79,7 @@ def contained_once(g: Sketch) -> Iterable[str]:
         if not stages:
             yield f"{unit} is contained in no stage: add a CONTAINS edge from an {owner} to it"
         elif len({id(s) for s in stages}) > 1:
-            yield f"{unit} is contained in {_list(stages)}: a unit belongs to exactly one stage"
+            yield f"{unit} is contained in {listed(stages)}: a unit belongs to exactly one stage"
 
 
 def one_instruction_memory(g: Sketch) -> Iterable[str]:
@@ -100,13 +87,13 @@ def one_instruction_memory(g: Sketch) -> Iterable[str]:
     for stage in g.fetch_stages():
         units = g.targets(CONTAINS, stage)
         if len(units) != 1:
-            yield f"{stage} contains {_list(units)}: expected exactly one InstructionMemoryAccessUnit"
+            yield f"{stage} contains {listed(units)}: expected exactly one InstructionMemoryAccessUnit"
     for unit in g.objects:
         if isinstance(unit, InstructionMemoryAccessUnit):
             memories = [s for s in g.sources(READ_DATA, unit) if isinstance(s, DataStorage)]
             if len(memories) != 1:
                 yield (
-                    f"{unit} reads {_list(memories)}: expected exactly one instruction memory "
+                    f"{unit} reads {listed(memories)}: expected exactly one instruction memory "
                     "(a READ_DATA edge from a DataStorage)"
                 )
 
@@ -122,19 +109,6 @@ def fetch_fits(g: Sketch) -> Iterable[str]:
                         f"{stage}: issue_buffer_size {stage.issue_buffer_size} is below the port_width "
                         f"{memory.port_width} of {memory}: no fetch would ever find room"  # type: ignore[attr-defined]
                     )
-
-
-def ports(g: Sketch) -> Iterable[str]:
-    """At most ``read_write_ports`` memory access units are attached to a storage."""
-    for storage in g.objects:
-        if isinstance(storage, DataStorage) and not storage.faults():
-            attached = [*g.targets(READ_DATA, storage), *g.sources(WRITE_DATA, storage)]
-            units = {id(u): u for u in attached if isinstance(u, MemoryAccessUnit)}
-            if len(units) > storage.read_write_ports:
-                yield (
-                    f"{storage}: {len(units)} memory access units are attached ({_list(units.values())}) "
-                    f"but read_write_ports is {storage.read_write_ports}"
-                )
 
 
 def has_fetch(g: Sketch) -> Iterable[str]:
@@ -203,101 +177,14 @@ def leads_somewhere(g: Sketch) -> Iterable[str]:
             yield f"{stage} leads to no functional unit: no instruction could ever be forwarded to or from it"
 
 
-def connected_storages(g: Sketch) -> Iterable[str]:
-    """Every register file and storage is read or written by a unit, or backs a cache."""
-    for o in g.objects:
-        used = g.targets(READ_DATA, o) or g.sources(WRITE_DATA, o) or g.sources(BACKED_BY, o)
-        if isinstance(o, (RegisterFile, DataStorage)) and not used:
-            yield f"{o} is connected to no functional unit: add a READ_DATA or WRITE_DATA edge, or remove it"
-
-
-def storage_access(g: Sketch) -> Iterable[str]:
-    """A MemoryAccessUnit that is no instruction fetcher has at least one edge to a data storage."""
-    for unit in g.objects:
-        if isinstance(unit, MemoryAccessUnit) and not isinstance(unit, InstructionMemoryAccessUnit):
-            attached = [*g.sources(READ_DATA, unit), *g.targets(WRITE_DATA, unit)]
-            if not any(isinstance(s, DataStorage) for s in attached):
-                yield (
-                    f"{unit} reads and writes no DataStorage: add READ_DATA or WRITE_DATA edges, "
-                    "or make it a FunctionalUnit"
-                )
-
-
-def links_inside(g: Sketch) -> Iterable[str]:
-    """Every link is one of this graph and carries an edge."""
-    used = {id(e.link): e.link for e in g.edges if e.link is not None}
-    for link in g.objects:
-        if isinstance(link, Link) and id(link) not in used:
-            yield f"{link} carries no edge: name it as the link of a READ_DATA or WRITE_DATA edge, or remove it"
-    known = {id(o) for o in g.objects}
-    for key, link in used.items():
-        if key not in known:
-            yield f"{link} was not made inside this @generate function"
-
-
-def caches_backed(g: Sketch) -> Iterable[str]:
-    """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface):
-            continue
-        behind = g.targets(BACKED_BY, cache)
-        if len(behind) != 1:
-            yield f"{cache} is backed by {_list(behind)}: expected exactly one BACKED_BY edge to a DataStorage"
-            continue
-        seen: list[ACADLObject] = [cache]
-        while behind and behind[0] not in seen:
-            seen.append(behind[0])
-            behind = g.targets(BACKED_BY, behind[0])
-        if behind and behind[0] is cache:
-            yield f"BACKED_BY edges form a cycle: {' -> '.join(o.name for o in [*seen, cache])}"
-
-
-def cache_words(g: Sketch) -> Iterable[str]:
-    """A cache has the words of the storage behind it, whole bytes, and its lines are whole words."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface) or cache.faults():
-            continue
-        for behind in g.targets(BACKED_BY, cache):
-            if isinstance(behind, DataStorage) and behind.data_width != cache.data_width:
-                yield (
-                    f"{cache}: data_width is {cache.data_width}, but {behind} behind it has words of "
-                    f"{behind.data_width} bits: a cache has the words of what backs it"
-                )
-        if cache.data_width % 8:
-            yield f"{cache}: data_width {cache.data_width} is no whole number of bytes, in which lines are counted"
-        elif cache.cache_line_size % (cache.data_width // 8):
-            yield (
-                f"{cache}: cache_line_size {cache.cache_line_size} bytes is no whole number of its words of "
-                f"{cache.data_width} bits"
-            )
-
-
-def one_way(g: Sketch) -> Iterable[str]:
-    """A unit is attached to a cache or to what lies behind it, not to both for the same kind of access."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface):
-            continue
-        seen: list[ACADLObject] = [cache]
-        while (behind := g.targets(BACKED_BY, seen[-1])) and behind[0] not in seen:
-            seen.append(behind[0])
-        for kind, find in ((READ_DATA, g.targets), (WRITE_DATA, g.sources)):
-            near = {id(u) for u in find(kind, cache)}
-            for place in seen[1:]:
-                for unit in find(kind, place):
-                    if id(unit) in near:
-                        yield (
-                            f"{unit} has {kind.name} edges to {cache} and to {place} behind it: "
-                            "it must reach a storage in one way"
-                        )
-
-
-def _list(objects: Iterable[ACADLObject]) -> str:
-    return ", ".join(str(o) for o in objects) or "nothing"
+def ports_connected(g: Sketch) -> Iterable[str]:
+    """Dangling edges that must be connected are."""
+    return (f"{port} was never connected, and is required" for port in g.unconnected)
 
 
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
-    attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, ports,
-    acyclic, reachable, leads_somewhere, connected_storages, storage_access, caches_backed,
-    links_inside, cache_words, one_way,
+    attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
+    reachable, leads_somewhere, ports_connected, ports, connected_storages, storage_access, caches_backed, cache_words,
+    one_way, links_inside,
 )
