@@ -33,7 +33,6 @@ from acadl_models.acadl import (
     ACADLEdge,
     ArchitectureGraph,
     ExecuteStage,
-    FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
     Link,
@@ -56,16 +55,6 @@ _VALUE_BITS = 32
 _PORT_BYTES = 64
 _ISSUE_PER_CORE = 4
 _WINDOW_PER_CORE = 64
-
-
-class Slot(Template):
-    """An execute stage with one unit: a slot of a core's instruction word."""
-
-    def __init__(self, name: str, fetch: InstructionFetchStage, unit: FunctionalUnit) -> None:
-        self.stage = ExecuteStage("stage", latency=1)
-        self.unit = unit
-        ACADLEdge(fetch, self.stage, FORWARD)
-        ACADLEdge(self.stage, unit, CONTAINS)
 
 
 class Files(Template):
@@ -100,8 +89,11 @@ class Core(Template):
             latency={"mac4_stream": 0, "mmul": "cdiv(m, 4) * cdiv(n, 4) * cdiv(k, 2)", "*": 1},
         )
         self.output = MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
-        for slot, unit in (("in_a", input_a), ("in_b", input_b), ("op", self.vector), ("out", self.output)):
-            Slot(slot, fetch, unit)
+        units = {"in_a": input_a, "in_b": input_b, "op": self.vector, "out": self.output}
+        for name_of_slot, unit in units.items():
+            slot = ExecuteStage(name_of_slot, latency=1)
+            ACADLEdge(fetch, slot, FORWARD)
+            ACADLEdge(slot, unit, CONTAINS)
         self._connect(memory, input_a, input_b)
 
     def _connect(self, memory: SRAM, input_a: MemoryAccessUnit, input_b: MemoryAccessUnit) -> None:
@@ -125,8 +117,8 @@ class Core(Template):
 
     def feed(self, after: "Core") -> None:
         """Join this core to the next of the chain, by a stream and by the cascade."""
-        link = Link(f"{self.fifo.name}_next", bandwidth=self.stream_bytes) if self.stream_bytes else None
-        ACADLEdge(self.output, after.fifo, WRITE_DATA, link=link)
+        path = self.fifo.name.removesuffix("fifo")
+        ACADLEdge(self.output, after.fifo, WRITE_DATA, link=self.link(f"{path}stream_next"))
         if after is not self:
             ACADLEdge(self.files.acc, after.vector, READ_DATA)
 

@@ -31,7 +31,6 @@ from acadl_models.acadl import (
     InstructionMemoryAccessUnit,
     MemoryAccessUnit,
     RegisterFile,
-    Template,
     architecture,
     create_ag,
     generate,
@@ -40,15 +39,6 @@ from oracle.errors import TargetError
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
-
-
-class Engine(Template):
-    """A part of the accelerator that works beside the others: a stage with one unit."""
-
-    def __init__(self, name: str, fetch: InstructionFetchStage, unit: MemoryAccessUnit) -> None:
-        self.stage = ExecuteStage("stage", latency=1)
-        ACADLEdge(fetch, self.stage, FORWARD)
-        ACADLEdge(self.stage, unit, CONTAINS)
 
 
 def ultratrail(
@@ -95,7 +85,9 @@ def ultratrail(
         )
         store = MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):
-            Engine(name, fetch, unit)
+            stage = ExecuteStage(name, latency=1)
+            ACADLEdge(fetch, stage, FORWARD)
+            ACADLEdge(stage, unit, CONTAINS)
         _join(load, reads=[memory], writes=[*fmem, wmem, bmem])
         _join(array, reads=[*fmem, wmem, bmem], writes=[*fmem, lmem])
         _join(store, reads=[*fmem, lmem], writes=[memory])
