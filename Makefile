@@ -1,5 +1,5 @@
 # Every target sets up .venv by itself and does nothing again while it is current. The set-up ends by compiling the
-# timing engine, so that no later command waits for it.
+# timing engine and Graphviz, so that no later command waits for them.
 # PYTHON: the interpreter (3.11 or newer). PIP_FLAGS: more flags for pip, e.g. an index with CPU builds of torch.
 PYTHON ?= python3
 PIP_FLAGS ?=
@@ -25,6 +25,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
 	$(PY) -c "from acadl_models.timing.engine import warmup; warmup()"
+	$(PY) -c "from acadl_models.acadl.graphviz import warmup; warmup()"
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

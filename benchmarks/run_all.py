@@ -57,6 +57,10 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("with proven skipping, simulated instructions/s", lambda r: r["skipping_ips"], *RECORDED,
                shown="{:,.0f}"),
     ),
+    "acadl_build.py": (
+        Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
+               lambda r: r["worst_total_s"], *at_most(2)),
+    ),
     "equeue_fir.py": (
         Figure("FIR of the EQueue paper: cycles and warm-ups equal in all four cases", lambda r: r["equal"], *YES,
                shown="{}"),

