@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,6 +64,21 @@ def code_fingerprint(*packages: str) -> str:
             status = path.stat()
             parts.append(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}")
     return key_of(parts)
+
+
+def origin_fingerprint(function: Callable[..., Any]) -> str:
+    """Changes whenever a file beside the one that defines ``function`` does: the code of targets of other packages."""
+    try:
+        name = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:  # not a plain function: nothing is known of its file
+        name = None
+    if name is None:
+        return ""
+    root = Path(name).resolve().parent
+    if Path(__file__).resolve().parent.parent in root.parents:
+        return ""
+    files = [f for f in sorted(root.iterdir()) if f.suffix in (".py", ".taidl")]
+    return key_of(f"{f.name}:{(status := f.stat()).st_size}:{status.st_mtime_ns}" for f in files)
 
 
 def load(key: str) -> Entry | None:
@@ -122,6 +138,6 @@ def _checksum(body: Any) -> str:
 
 def _entry(body: MappingABC[str, Any]) -> Entry:
     return Entry(
-        Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]), float(body["estimated_cycles"]),
-        int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
+        Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]),
+        float(body["estimated_cycles"]), int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
     )

@@ -191,7 +191,8 @@ def _key(workload: Workload, configuration: "Configuration", top_k: int) -> str:
     plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
     isa = configuration.isa
     return cache.key_of([
-        cache.code_fingerprint(*_PACKAGES), configuration.graph.fingerprint, isa.definition.source or "",
+        cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
+        configuration.graph.fingerprint, isa.definition.source or "",
         repr(isa.parameters), repr(configuration.values), repr(plain), str(top_k),
     ])
 

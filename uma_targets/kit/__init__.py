@@ -39,10 +39,10 @@ The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` expla
 
 from uma_targets.kit.gemm import EmitGemm, Gemm
 from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
-from uma_targets.kit.space import Shape, Tiling, divided
+from uma_targets.kit.space import Shape, Tiling, divided, tile_loads
 from uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
     "EmitGemm", "Gemm", "GemmKit", "KitTarget", "Nodes", "Piece", "Shape", "Tiling", "ceil_div", "divided", "each",
-    "pieces", "repeat",
+    "pieces", "repeat", "tile_loads",
 ]

@@ -118,7 +118,7 @@ def traffic_cycles(
     total, transfers = np.zeros(len(c["m"])), np.zeros(len(c["m"]))
     for index, item, writes in (("mk", shape.item, 1), ("kn", shape.item, 1), ("mn", shape.out_item, 1)):
         loads = np.select([c["order"] == i for i in range(len(orders))],
-                          [_loads(order, index, counts) for order in orders])
+                          [tile_loads(order, index, counts) for order in orders])
         transfers = transfers + loads * writes
         total = total + loads * c[index[0]] * c[index[1]] * item
     memory = shape.batch * (total / bytes_per_cycle)
@@ -127,8 +127,11 @@ def traffic_cycles(
     return np.maximum(macs, memory) + np.minimum(macs, memory) / np.maximum(1, tiles) + waits
 
 
-def _loads(order: Sequence[str], index: str, counts: Mapping[str, np.ndarray]) -> np.ndarray:
-    """How often a tile of the operand over ``index`` is loaded."""
+def tile_loads(order: Sequence[str], index: str, counts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How often a tile of the operand over ``index`` is loaded, where it is kept while the same one is asked for.
+
+    ``counts``: tiles along each dimension.
+    """
     last = max(order.index(d) for d in index)
     loads: np.ndarray = np.ones_like(counts["m"])
     for d in order[:last + 1]:

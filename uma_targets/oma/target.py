@@ -7,14 +7,18 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from acadl_models.oma import POLICIES, RANGES, oma
 from mapper.options import Option
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from mapper.reuse import ceil_div
+from uma_targets.kit import GemmKit, KitTarget, Tiling, divided, tile_loads
 from uma_targets.oma.emit import emit, workspace_bytes
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from mapper.space import Columns
     from uma_targets.kit import Shape
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(oma).parameters.items()}
@@ -34,10 +38,10 @@ def _tile(d: str) -> Option:
 
 
 OPTIONS = (
+    _size("registers", "registers of 32 bits"),
     _tile("m"), _tile("n"), _tile("k"),
     Option("order", str, "auto", "loops over tiles, outermost first", choices=(
         "auto", *("".join(o) for o in ORDERS))),
-    _size("registers", "registers of 32 bits"),
     Option("cache", bool, _DEFAULTS["cache"], "a data cache in front of the data memory"),
     _size("cache_sets", "sets of the data cache"),
     _size("cache_ways", "lines in a set"),
@@ -64,7 +68,36 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
         given = options[f"tile_{d}"]
         sizes[d] = [min(given, extent)] if given else divided(extent) if options["cache"] else [extent]
     orders = ORDERS if options["order"] == "auto" else (tuple(options["order"]),)
-    return Tiling(sizes, orders)
+    return Tiling(sizes, orders, cycles=lambda s, c: _cycles(s, c, options, orders))
+
+
+def _cycles(
+    shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]
+) -> np.ndarray:
+    """Instructions one after the other, and misses: of an operand's tile whenever another one is asked for.
+
+    Within a tile, rows of A meet all of B's tile: where that is larger than the cache, it misses for each row.
+    """
+    near = options["hit_cycles"] if options["cache"] else options["memory_cycles"]
+    counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    passes = 2 * shape.m * shape.n * counts["k"]
+    steps = shape.m * shape.n * shape.k * (2 * near + options["mac_cycles"] + _ISSUE) + passes * (near + _ISSUE)
+    if not options["cache"]:
+        return np.asarray(shape.batch * steps, float)
+    line = options["cache_line_bytes"]
+    row, wide = ceil_div(c["k"], line) + 1, ceil_div(c["n"], line) + 1
+    kept = (row + c["k"] * wide) * line <= options["cache_sets"] * options["cache_ways"] * line
+    lines = {
+        "mk": c["m"] * row, "kn": c["k"] * wide * np.where(kept, 1, c["m"]),
+        "mn": np.where(counts["k"] > 1, c["m"] * (ceil_div(4 * c["n"], line) + 1), 0),
+    }
+    misses = sum(lines[index] * np.select([c["order"] == i for i in range(len(orders))],
+                                          [tile_loads(order, index, counts) for order in orders]) for index in lines)
+    return np.asarray(shape.batch * (steps + misses * options["miss_cycles"]), float)
+
+
+_ISSUE = 3
+"""Cycles of a multiply-accumulate and its two loads beside their latencies."""
 
 
 OMA = GemmKit(

@@ -1,0 +1,153 @@
+"""Parts of the kit: what is a product, which tiles there are, what they are estimated to cost, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lanes import LANES, Lanes
+
+from mapper import cache
+from mapper.mapping import Mapping
+from mapper.search import exhaustive, search
+from mapper.workload import Epilogue, Workload, conv2d, gemm
+from oracle.errors import MappingError
+from tvm_backend.uma.match import QTensor, QuantizedOp, Stage
+from uma_targets.kit import Tiling, divided, rules, tile_loads
+from uma_targets.kit.gemm import gemm_of, sizes_of
+from uma_targets.kit.space import Shape, space_of
+from uma_targets.oma.target import OMA
+
+PLAIN = Epilogue(False, 0.01, False, "int8")
+
+
+def test_what_is_a_product() -> None:
+    assert sizes_of(gemm(3, 4, 5, batch=2, epilogue=PLAIN)) == (1, 6, 4, 5)
+    assert sizes_of(gemm(3, 4, 5, batch=2, epilogue=PLAIN, shared_b=False)) == (2, 3, 4, 5)
+    assert sizes_of(conv2d(2, 3, 4, 5, 6, 1, 1, epilogue=PLAIN)) == (1, 24, 6, 5)
+    for changed in ({"stride": (2, 2)}, {"padding": (1, 0, 0, 0)}):
+        with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found conv2d"):
+            sizes_of(conv2d(1, 3, 4, 5, 6, 1, 1, epilogue=PLAIN, **changed))  # type: ignore[arg-type]
+
+
+def test_addresses_of_elements() -> None:
+    work = gemm(3, 4, 5, batch=2, epilogue=Epilogue(True, 0.5, True, "int8"), shared_b=False)
+    second = gemm_of(work, {"A": 64, "B": 128, "bias": 256, "C": 320}, 384, batch := _number(1))
+    assert batch.is_constant
+    found = [a.evaluate({}) for a in (second.a_at(1, 2), second.b_at(3, 1), second.bias_at(2), second.c_at(2, 3))]
+    assert found == [64 + 15 + 7, 128 + 20 + 13, 264, 320 + 12 + 11]
+    assert (second.strides, second.scale_bits, second.workspace.constant) == ((5, 4, 4), 0x3F000000, 384)
+    with pytest.raises(MappingError, match="has no bias"):
+        gemm_of(gemm(1, 1, 1, epilogue=PLAIN), {"A": 0, "B": 0, "C": 0}, 0, batch).bias_at(0)
+
+
+def _number(value: int):  # type: ignore[no-untyped-def]
+    from oracle.affine import Affine
+
+    return Affine(value)
+
+
+def test_results_that_are_not_requantized_are_refused() -> None:
+    wide = gemm(2, 2, 2, epilogue=Epilogue(False, 1.0, False, "int32"))
+    with pytest.raises(MappingError, match="expected a result of int8 or int8, found int32"):
+        search(wide, OMA.accelerator)
+
+
+def test_divided_is_even_and_bounded() -> None:
+    assert divided(100, 8, 40) == [8, 16, 24, 32, 40]
+    assert divided(5, 8) == [8] and divided(1) == [1]
+    assert max(divided(1000, 1, 7)) <= 7
+
+
+def test_tiles_are_loaded_again_in_loops_around_them() -> None:
+    counts = {d: np.array([n]) for d, n in (("m", 2), ("n", 3), ("k", 5))}
+    assert tile_loads(("m", "n", "k"), "mk", counts) == [30]
+    assert tile_loads(("m", "k", "n"), "mk", counts) == [10]
+    assert tile_loads(("k", "n", "m"), "kn", counts) == [15]
+    assert tile_loads(("n", "m", "k"), "mn", counts) == [6]
+
+
+def test_tiles_that_do_not_fit_are_pruned_and_an_empty_space_says_why() -> None:
+    work = gemm(64, 64, 64, epilogue=PLAIN)
+    hardware = OMA.accelerator.hardware()
+    tiling = Tiling({d: [8, 16, 64] for d in "mnk"}, demand={"pad": lambda c: c["m"] * c["k"]}, room={"pad": 128})
+    space = space_of(work, Shape.of(work), tiling, hardware, 1)
+    _, mapping_of = space.ranked()
+    tiles = {(mapping_of(i).size("m"), mapping_of(i).size("k")) for i in range(len(space))}
+    assert tiles == {(8, 8), (8, 16), (16, 8)} and space.considered == 27
+    small = Tiling(tiling.sizes, demand=tiling.demand, room={"pad": 63}, help="a larger pad")
+    with pytest.raises(MappingError, match="none of 27 mappings fits: pad has 63 and the smallest needs 64; a larger"):
+        space_of(work, Shape.of(work), small, hardware, 1)
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 6), (3, 8, 10)])
+def test_what_the_search_takes_is_near_the_best_of_all(sizes: tuple[int, int, int]) -> None:
+    options = {"cache": False, "tile_n": 2}
+    work = gemm(*sizes, epilogue=PLAIN)
+    found = search(work, OMA.accelerator, options, use_cache=False)
+    _, best = exhaustive(work, OMA.accelerator, options)
+    assert best <= found.timing.cycles <= 1.05 * best
+
+
+def test_a_mapping_without_a_dataflow_prints_and_parses_back() -> None:
+    mapping = Mapping("gemm", "", (("m", 2), ("n", 3), ("k", 4)), ("k", "n", "m"))
+    assert str(mapping) == "gemm m2 n3 k4 k>n>m" and Mapping.from_json(mapping.to_json()) == mapping
+
+
+def test_code_of_another_package_is_part_of_the_key(tmp_path: Path) -> None:
+    assert cache.origin_fingerprint(OMA.graph) == ""
+    file = tmp_path / "theirs.py"
+    file.write_text("def graph(options):\n    return 1\n")
+    spec = importlib.util.spec_from_file_location("theirs", file)
+    assert spec is not None and spec.loader is not None
+    theirs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(theirs)
+    before = cache.origin_fingerprint(theirs.graph)
+    file.write_text("def graph(options):\n    return 17\n")
+    assert before and cache.origin_fingerprint(theirs.graph) != before
+
+
+def float_op(**changes: object) -> QuantizedOp:
+    one, zero = np.float32(1), np.float32(0)
+    a = QTensor((2, 3), "float32", np.asarray(one), np.asarray(zero))
+    b = QTensor((3, 4), "float32", np.asarray(one), np.asarray(zero), array=np.zeros((3, 4), np.float32))
+    fields = {"anchor": "matmul", "name": "x", "shape": (2, 4), "attrs": {}, "operands": (a, b), "bias": None,
+              "stages": (), **changes}
+    return QuantizedOp(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("op", "seen"), [
+    (float_op(stages=(Stage("clip", (2, 4), low=0.0, high=6.0),)), r"it clips to 0\.\.6; only ReLU is fused"),
+    (float_op(bias=QTensor((2, 1), "float32", np.ones(()), np.zeros(())), bias_shape=(2, 1)),
+     "2 values for 4 channels"),
+    (float_op(operands=(QTensor((2, 3), "float16", np.ones(()), np.zeros(())),) * 2), "operand 0 is float16"),
+])
+def test_float_operators_that_are_refused(op: QuantizedOp, seen: str) -> None:
+    verdict = rules.all_of("matmul", rules.FLOAT_MATMUL)(op, {})
+    assert not verdict.ok
+    with pytest.raises(AssertionError, match=seen):
+        raise AssertionError(verdict.seen)
+
+
+def test_a_target_that_fuses_nothing_says_so() -> None:
+    from dataclasses import replace
+
+    class Bare(Lanes):
+        kit = replace(LANES, name="bare", bias=False, relu=False)
+
+    patterns = {p.name: p for p in Bare().patterns}
+    assert set(patterns) == {"matmul_plain", "conv2d_plain"}
+    biased = float_op(bias=QTensor((4,), "float32", np.ones(()), np.zeros(())), bias_shape=(4,))
+    predicate = patterns["matmul_plain"].predicate
+    assert predicate is not None
+    assert predicate(biased, {}).seen == "it adds a bias" and predicate(float_op(), {}).ok
+    assert predicate(float_op(stages=(Stage("relu", (2, 4)),)), {}).seen == "it has an activation"
+
+
+def test_workloads_of_floats_survive_artifacts() -> None:
+    from tvm_backend.workload_json import from_json, to_json
+
+    work: Workload = gemm(2, 3, 4, epilogue=Epilogue(True, 1.0, True, "float32"), dtype="float32")
+    assert from_json(to_json(work)) == work and work.inputs[2].dtype == "float32"
