@@ -7,6 +7,7 @@ from acadl_models.timing.engine.conflicts import leave_classes
 from acadl_models.timing.engine.forwarding import arrive, deliver, offer
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.log import note, note_step
 from acadl_models.timing.engine.order import note_candidate, note_mover, sort, unpacked
 from acadl_models.timing.engine.program import advance, latency_of, make_instance
 from acadl_models.timing.engine.requests import end_request, grant_freed, issue, may_be_ready
@@ -70,6 +71,7 @@ def process(t, m, slot, now):
     """All reads have ended: process for the latency of the unit."""
     latency = latency_of(t, m, slot, t[m[slot + I_ROUTE] + TR_LATENCY])
     m[slot + I_PHASE] = PROCESSING
+    note_step(m, G_PROCESSING, slot)
     if latency == 0:
         write(t, m, slot, now)
     else:
@@ -79,6 +81,7 @@ def process(t, m, slot, now):
 @jit
 def write(t, m, slot, now):
     """Processing has ended: issue the writes."""
+    note_step(m, G_WRITING, slot)
     reads, requests = m[slot + I_READS], m[slot + I_REQUESTS]
     if reads == requests:
         finish(t, m, slot, now)
@@ -92,6 +95,7 @@ def write(t, m, slot, now):
 @jit
 def finish(t, m, slot, now):
     """Release the conflicts and the slot of an instance and take it out of its unit."""
+    note_step(m, G_FINISHED, slot)
     unit = m[slot + I_UNIT]
     m[unit + U_COUNT] -= 1
     leave_classes(t, m, slot)
@@ -135,6 +139,7 @@ def append_fetched(t, m, now):
             slot = make_instance(t, m)
             if m[M_STATUS] != RUNNING:
                 return
+            note(m, G_FETCHED, NONE, m[slot + I_SEQ], 0, 0, 0)
             arrive(t, m, slot)
             advance(t, m)
         m[M_FETCHING] -= 1

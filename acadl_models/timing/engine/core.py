@@ -22,12 +22,18 @@ def run(tables, machine, memory):
     """
     t, m, h = pointer(tables), pointer(machine), pointer(memory)
     m[M_REMEMBERS] = int(len(memory) > 0)
-    m[M_PC] = -1
-    advance(t, m)
-    note_fetch(m, 0)
-    note_hunger(t, m, 0)
-    note_front(t, m, 0)
+    if m[M_STATUS] == PAUSED:
+        m[M_STATUS] = RUNNING
+    else:
+        m[M_PC] = -1
+        advance(t, m)
+        note_fetch(m, 0)
+        note_hunger(t, m, 0)
+        note_front(t, m, 0)
     while True:
+        if m[M_TIME] >= m[M_PAUSE] or m[M_LOGGED] > m[M_LOG_ROOM]:
+            m[M_STATUS] = PAUSED
+            return
         complete(t, m)
         if m[M_STATUS] != RUNNING:
             return

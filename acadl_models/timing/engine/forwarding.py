@@ -8,6 +8,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.accounting import note_hunger, note_unit, settle_stage, unit_ready
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.log import note, note_step
 from acadl_models.timing.engine.marks import mark, next_mark, unmark
 from acadl_models.timing.engine.order import note_candidate
 from acadl_models.timing.engine.program import latency_of
@@ -220,6 +221,7 @@ def enter(t, m, stage, slot, now):
         return
     leave = now + latency_of(t, m, slot, t[route + TR_HELD])
     m[slot + I_LEAVE] = leave
+    note(m, G_ENTERED, m[stage + S_NUMBER], m[slot + I_SEQ], leave, 0, 0)
     m[slot + I_LINK] = NONE
     if m[stage + S_COUNT] == 0:
         settle_stage(m, stage, now)
@@ -241,6 +243,7 @@ def hand_over(t, m, number, slot, now):
     m[unit + U_TAKEN] += 1
     m[slot + I_UNIT] = unit
     m[slot + I_PHASE] = WAITING
+    note_step(m, G_RECEIVED, slot)
     note_candidate(m, slot)
     note_unit(t, m, unit, now)
 

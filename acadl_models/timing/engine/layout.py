@@ -182,8 +182,10 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_ITERATIONS,  # back edges that were passed one by one
     M_SKIPS,
     M_BASE, M_HORIZON,  # the time at place 0 of the wheel; timers before the horizon are on the wheel
+    M_PAUSE,  # the run stops before this cycle, and may be resumed
+    M_LOGGING, M_LOGGED, M_LOG_ROOM,  # whether a log is written, its records, and how many of them make the run stop
     M_BITS,  # places of the wheel that are taken: four words
-) = range(42)
+) = range(46)
 
 WHEEL = 256
 """Cycles that the timing wheel spans."""
@@ -202,8 +204,9 @@ WHEEL = 256
     # those that may start in phase 3, storages with slots freed in phase 1
     M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
     M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED,  # ranges of values, distances of conflict classes
+    M_LOG,
     M_SIZE,
-) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 32)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 33)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -211,7 +214,7 @@ COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
 DIVIDES_BY_ZERO = -(1 << 62)
 """Stands for the value of a latency that divides by zero."""
 
-RUNNING, DONE, DEADLOCK, POOL_FULL, BAD_LATENCY = range(5)
+RUNNING, DONE, DEADLOCK, POOL_FULL, BAD_LATENCY, PAUSED = range(6)
 
 # --- m: records ------------------------------------------------------------------------------------------------
 L_ITERATION, L_ENTRY_SEQ, L_EVENT, L_SIZE = range(4)
@@ -297,6 +300,19 @@ A_OLDER, A_YOUNGER, A_OWNER, A_ACCESS, A_OFFSETS = range(5)
 
 C_FIRST, C_LAST, C_SIZE = range(3)
 """Ends of a list of accesses of one conflict class and one kind."""
+
+G_KIND, G_TIME, G_OBJECT, G_SEQ, G_A, G_B, G_C, G_SIZE = range(8)
+"""Record of the log: what happened when to which instance in which object (its number), and more about it."""
+
+(
+    G_FETCH,  # a fetch begins: its end, instances
+    G_FETCHED,
+    G_ENTERED,  # a stage buffers an instance: until when at least
+    G_RECEIVED, G_STARTED, G_PROCESSING, G_WRITING, G_FINISHED,  # steps in a unit
+    G_QUEUED, G_GRANTED, G_TRANSFER,  # steps of a request: its number, finish, and bytes * BEATS_ROOM + 2 * beats + is_read
+) = range(11)
+
+BEATS_ROOM = 1 << 31
 
 # --- h: what is remembered of the run --------------------------------------------------------------------------
 SNAPSHOTS = 8

@@ -119,6 +119,8 @@ def stays(t, m, h, loop, begin, end):
 @jit
 def same_path(t, m, h, begin, end):
     """Whether the same instructions are fetched as in the transition, with the same latencies."""
+    if m[M_TIME] + h[end + M_TIME] - h[begin + M_TIME] >= m[M_PAUSE]:
+        return False
     fetched = m[M_FETCHED] + h[end + M_FETCHED] - h[begin + M_FETCHED]
     if t[H_TOTAL] - fetched < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.accounting import note_unit, settle_queue, unit_ready
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.log import note_request
 from acadl_models.timing.engine.marks import mark
 from acadl_models.timing.engine.order import note_mover
 from acadl_models.timing.engine.program import fail
@@ -80,6 +81,7 @@ def may_be_ready(t, m, unit, now):
 @jit
 def grant(t, m, store, request, now):
     """A request gets a slot: from here on its finish is known."""
+    note_request(t, m, G_GRANTED, request)
     latency = m[request + R_LATENCY]
     if latency < 0:
         latency = fail(t, m, -1 - latency, m[request + R_TIMER])
@@ -108,6 +110,7 @@ def issue(t, m, slot, first, end, now):
                 m[m[store + D_QUEUE_TAIL] + R_LINK] = request
             m[request + R_LINK] = NONE
             m[request + R_FINISH] = FOREVER
+            note_request(t, m, G_QUEUED, request)
             m[store + D_QUEUE_TAIL] = request
             settle_queue(m, store, now)
             m[store + D_QUEUED] += 1

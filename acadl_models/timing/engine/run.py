@@ -48,8 +48,8 @@ def most_in_flight(lowered: Lowered) -> int:
     return max(1, min(lowered.graph.most, int(lowered.tables[H_TOTAL])))
 
 
-def new_machine(t: Array) -> Array:
-    """The state before the first cycle."""
+def new_machine(t: Array, log: int = 0) -> Array:
+    """The state before the first cycle; ``log``: records for which the log has room."""
     words = -(-int(t[H_STAGES]) // 64)
     sizes = {
         M_STAGES: t[H_STAGES] * S_SIZE,
@@ -77,6 +77,7 @@ def new_machine(t: Array) -> Array:
         M_HIGH: t[H_VALUES],
         M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
         M_SHIFTED: t[H_CLASSES],
+        M_LOG: log * G_SIZE,
     }
     m = np.zeros(M_SIZE + sum(int(s) for s in sizes.values()), np.int64)
     position = M_SIZE
@@ -92,6 +93,7 @@ def new_machine(t: Array) -> Array:
         m[m[part] : m[part] + sizes[part]] = NONE
     m[[M_FREE, M_OLDEST, M_YOUNGEST, M_FAR]] = NONE
     m[M_FRONT] = t[H_SITES]
+    m[[M_PAUSE, M_LOG_ROOM]] = FOREVER
     m[M_LEFT], m[M_FAR_TIME], m[M_HORIZON] = t[H_TOTAL], FOREVER, WHEEL
     return m
 

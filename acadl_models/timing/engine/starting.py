@@ -7,6 +7,7 @@ from acadl_models.timing.engine.completing import process, wake
 from acadl_models.timing.engine.conflicts import find_blocker, release_reads
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.log import note, note_step
 from acadl_models.timing.engine.order import oldest_candidate
 from acadl_models.timing.engine.program import latency_of
 from acadl_models.timing.engine.requests import issue
@@ -35,6 +36,7 @@ def start(t, m):
 def begin(t, m, unit, slot, now):
     """Start the instance that waits at a unit: issue its reads."""
     m[M_CHANGED] = now
+    note_step(m, G_STARTED, slot)
     m[unit + U_WAITING] = NONE
     m[unit + U_COUNT] += 1
     m[unit + U_LAST] = m[slot + I_SEQ]
@@ -63,6 +65,7 @@ def fetch(t, m):
     m[M_FETCH_NEXT] = m[M_FETCH_NEXT] + 1 if m[M_FETCH_NEXT] + 1 < t[H_FETCH_FLIGHTS] else 0
     m[flight + F_COUNT] = count
     schedule(m, flight, TAG_FETCH, now + t[H_FETCH_LATENCY])
+    note(m, G_FETCH, NONE, NONE, now + t[H_FETCH_LATENCY], count, 0)
     m[M_FETCHING] += 1
     m[M_RESERVED] += count
     m[M_LEFT] -= count

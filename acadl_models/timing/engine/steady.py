@@ -129,6 +129,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         if not moved_along(t, m, h, record, distance, words + length, old_words + length):
             continue
         times = most_periods(t, m, record, state, h[old_machine + M_FETCHED], distance)
+        times = min(times, (m[M_PAUSE] - 1 - m[M_TIME]) // (m[M_TIME] - h[old_machine + M_TIME]))
         times = provable(t, m, record, h[old + K_ITERATION], m[state + L_ITERATION], distance, times)
         if times > 0:
             multiply(t, m, h, old_machine, loop, record, distance, times)

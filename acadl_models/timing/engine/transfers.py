@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.log import note_request
 from acadl_models.timing.engine.timers import schedule
 
 
@@ -41,6 +42,7 @@ def change_rate(m, port, difference, now):
 @jit
 def begin_transfer(t, m, request, now):
     """The finish of a request is known."""
+    note_request(t, m, G_TRANSFER, request)
     beats, size = m[request + R_BEATS], m[request + R_BYTES]
     each = size // beats
     more = size - each * beats

@@ -1,0 +1,90 @@
+"""The log of a run or of a window of it: what happened in each cycle, in the same form from both simulators."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from acadl_models.timing.machine import Program, StaticInstruction, StaticNode
+
+FETCH = "fetch"
+"""A fetch begins: ``finish`` is its end, ``size`` the number of its instructions."""
+FETCHED = "fetched"
+"""An instruction enters the issue buffer."""
+ENTERED = "entered"
+"""A stage buffers an instruction, at least until ``finish``."""
+RECEIVED, STARTED, PROCESSING, WRITING, FINISHED = "received", "started", "processing", "writing", "finished"
+"""Steps of an instruction in a unit."""
+QUEUED, GRANTED, TRANSFER = "queued", "granted", "transfer"
+"""A request waits for a slot; gets it; its finish becomes known."""
+
+
+class Event(NamedTuple):
+    """What happened at ``time`` in the object ``place`` to the instruction ``number`` (in program order).
+
+    ``request`` numbers the requests of an instruction, reads first; ``size`` is in bytes.
+    """
+
+    time: int
+    step: str
+    place: str
+    number: int
+    request: int = -1
+    finish: int = -1
+    size: int = 0
+    beats: int = 0
+    is_read: bool = False
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """The events of the cycles ``begin <= time < end`` in the order of time, and what a window needs of before it.
+
+    Where ``begin`` is not 0, events at ``begin`` stand for the state of everything in flight then. ``requested`` is how
+    many instructions were asked for by fetches before ``begin``. ``cycles`` is the makespan if the run ended within the
+    window, and None otherwise.
+    """
+
+    program: Program
+    begin: int
+    end: int
+    events: tuple[Event, ...]
+    requested: int
+    cycles: int | None
+
+    @cached_property
+    def names(self) -> "Locator":
+        """Finds the instructions of the events."""
+        return Locator(self.program.body)
+
+
+class Locator:
+    """Finds the instance with a number in program order without walking the instances before it."""
+
+    def __init__(self, body: tuple[StaticNode, ...]) -> None:
+        self.body = body
+        self._inner = {k: Locator(n.body) for k, n in enumerate(body) if not isinstance(n, StaticInstruction)}
+        sizes = [self._size(k) for k in range(len(body))]
+        self._ends = list(accumulate(sizes))
+        self.size = self._ends[-1] if sizes else 0
+
+    def _size(self, k: int) -> int:
+        node = self.body[k]
+        return 1 if isinstance(node, StaticInstruction) else len(node.values) * self._inner[k].size
+
+    def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
+        """The instruction and the values of its loops; IndexError if there is no such number."""
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        k = bisect_right(self._ends, number)
+        node = self.body[k]
+        if isinstance(node, StaticInstruction):
+            return node, node.fixed
+        inner = self._inner[k]
+        iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
+        static, values = inner.find(rest)
+        return static, {node.var: node.values[iteration], **values}
