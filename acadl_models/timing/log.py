@@ -44,16 +44,16 @@ class Event(NamedTuple):
 class RunLog:
     """The events of the cycles ``begin <= time < end`` in the order of time, and what a window needs of before it.
 
-    Where ``begin`` is not 0, events at ``begin`` stand for the state of everything in flight then. ``requested`` is how
-    many instructions were asked for by fetches before ``begin``. ``cycles`` is the makespan if the run ended within the
-    window, and None otherwise.
+    Where ``begin`` is not 0, events at ``begin`` stand for the state of everything in flight then. ``fetched`` is how
+    many instructions had arrived by then. ``cycles`` is the makespan if the run was seen to
+    end, and None otherwise.
     """
 
     program: Program
     begin: int
     end: int
     events: tuple[Event, ...]
-    requested: int
+    fetched: int
     cycles: int | None
 
     @cached_property
@@ -78,13 +78,17 @@ class Locator:
 
     def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
         """The instruction and the values of its loops; IndexError if there is no such number."""
+        static, values = self._find(number)
+        return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
+
+    def _find(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
         if not 0 <= number < self.size:
             raise IndexError(number)
         k = bisect_right(self._ends, number)
         node = self.body[k]
         if isinstance(node, StaticInstruction):
-            return node, node.fixed
+            return node, {}
         inner = self._inner[k]
         iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
-        static, values = inner.find(rest)
+        static, values = inner._find(rest)
         return static, {node.var: node.values[iteration], **values}

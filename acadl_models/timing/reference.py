@@ -14,6 +14,18 @@ import numpy as np
 
 from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, MemoryInterface, PipelineStage
 from acadl_models.acadl.latency import Expression
+from acadl_models.timing.log import (
+    ENTERED,
+    FETCH,
+    FETCHED,
+    GRANTED,
+    QUEUED,
+    RECEIVED,
+    STARTED,
+    TRANSFER,
+    Event,
+    RunLog,
+)
 from acadl_models.timing.machine import (
     AccessPlan,
     Program,
@@ -53,6 +65,7 @@ class _Issued:
 
     request: Request
     owner: "_Instance"
+    number: int
     finish: int = -1
 
 
@@ -152,6 +165,14 @@ def simulate_reference(
     return _Simulator(bind(graph, resolved), log).run()
 
 
+def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:
+    """The log of the whole run, step by step; raises as :func:`simulate_reference`."""
+    simulator = _Simulator(bind(graph, resolved), None)
+    simulator.events = []
+    cycles = simulator.run().cycles
+    return RunLog(simulator.program, 0, cycles, tuple(simulator.events), 0, cycles)
+
+
 class _Simulator:
     def __init__(self, program: Program, log: list[InstanceLog] | None) -> None:
         self.graph = program.graph
@@ -179,6 +200,19 @@ class _Simulator:
         self.requested = self.fetched = self.finished = 0
         self.fetches = self.fetch_stall = self.fetch_busy = 0
         self.changed = False
+        self.events: list[Event] | None = None
+
+    def _note(
+        self, step: str, place: str, number: int, finish: int = -1, size: int = 0, issued: "_Issued | None" = None
+    ) -> None:
+        """Log what happens now; ``issued``: the request that it is about."""
+        if self.events is None:
+            return
+        if issued is None:
+            self.events.append(Event(self.now, step, place, number, finish=finish, size=size))
+            return
+        r = issued.request
+        self.events.append(Event(self.now, step, place, number, issued.number, finish, r.bytes, r.beats, r.is_read))
 
     # --- the clock ------------------------------------------------------------------------------------------
     def run(self) -> TimingResult:
@@ -236,12 +270,14 @@ class _Simulator:
         least = 0 if instance.static.makes_requests else 1
         latency = self._latency(f"{unit}: latency", unit.latency_of(instance.mnemonic), instance, least)
         instance.state, instance.processing, instance.end = PROCESSING, self.now, self.now + latency
+        self._note(PROCESSING, unit.name, instance.number)
         self.changed = True
         if latency == 0:
             self._write(instance)
 
     def _write(self, instance: _Instance) -> None:
         instance.state, instance.written = WRITING, self.now
+        self._note(WRITING, self._unit(instance).name, instance.number)
         self._issue(instance, instance.writes)
         if not instance.pending:
             self._finish(instance)
@@ -249,6 +285,7 @@ class _Simulator:
     def _finish(self, instance: _Instance) -> None:
         assert instance.unit is not None
         instance.state = FINISHED
+        self._note(FINISHED, instance.unit.unit.name, instance.number)
         instance.unit.inside.remove(instance)
         self.alive.remove(instance)
         self.finished += 1
@@ -269,6 +306,7 @@ class _Simulator:
             instance = _Instance(self.fetched, static, values, environment, self.now)
             for plan in static.plans:
                 (instance.reads if plan.is_read else instance.writes).extend(plan.requests(values))
+            self._note(FETCHED, self.program.fetch.name, self.fetched)
             self.fetched += 1
             self.issue_buffer.append(instance)
             self.alive.append(instance)
@@ -276,23 +314,27 @@ class _Simulator:
 
     # --- requests -------------------------------------------------------------------------------------------
     def _issue(self, instance: _Instance, requests: list[Request]) -> None:
-        for request in requests:
-            issued = _Issued(request, instance)
+        first = 0 if requests is instance.reads else len(instance.reads)
+        for number, request in enumerate(requests, first):
+            issued = _Issued(request, instance, number)
             instance.pending.append(issued)
             storage = self.storages[request.storage]
             if len(storage.slots) < storage.storage.max_concurrent_requests:
                 self._grant(storage, issued)
             else:
                 storage.fifo.append(issued)
+                self._note(QUEUED, request.storage, instance.number, issued=issued)
             self._count_request(storage, request)
 
     def _grant(self, storage: _Storage, issued: _Issued) -> None:
         request = issued.request
+        self._note(GRANTED, request.storage, issued.owner.number, issued=issued)
         first = self.now + self._storage_latency(storage.storage, issued)
         if storage.storage.shared_port:
             first = max(first, storage.port_free)
             storage.port_free = first + request.beats
         issued.finish = first + request.beats - 1
+        self._note(TRANSFER, request.storage, issued.owner.number, issued.finish, issued=issued)
         self.tally.transfer(request.storage, request.is_read, issued.finish, request.beats, request.bytes)
         storage.slots.append(issued)
         self.changed = True
@@ -361,6 +403,7 @@ class _Simulator:
             return
         expression = stage.stage.latencies()["latency"]
         instance.leave = self.now + self._latency(f"{stage.stage}: latency", expression, instance, 1)
+        self._note(ENTERED, stage.stage.name, instance.number, instance.leave)
         if taken:
             stage.incoming = instance
         else:
@@ -371,6 +414,7 @@ class _Simulator:
         unit.waiting = instance
         unit.taken += 1
         instance.state, instance.unit, instance.received = WAITING, unit, self.now
+        self._note(RECEIVED, unit.unit.name, instance.number)
         self.changed = True
 
     # --- phase 3 --------------------------------------------------------------------------------------------
@@ -387,6 +431,7 @@ class _Simulator:
             if interval is not None:
                 unit.ready_from = self.now + self._latency(f"{unit.unit}: interval", interval, instance, 1)
             instance.state, instance.started = READING, self.now
+            self._note(STARTED, unit.unit.name, instance.number)
             self._issue(instance, instance.reads)
             self.changed = True
             if not instance.reads:
@@ -411,6 +456,7 @@ class _Simulator:
         room = self.program.fetch.issue_buffer_size - len(self.issue_buffer) - reserved
         if len(self.fetching) < self.semantics.fetches_in_flight and 0 < count <= room:
             self.fetching.append((self.now + self.fetch_cycles, count))
+            self._note(FETCH, self.program.fetch.name, -1, self.now + self.fetch_cycles, count)
             self.requested += count
             self.fetches += 1
             self.changed = True

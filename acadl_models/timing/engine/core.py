@@ -24,6 +24,7 @@ def run(tables, machine, memory):
     m[M_REMEMBERS] = int(len(memory) > 0)
     if m[M_STATUS] == PAUSED:
         m[M_STATUS] = RUNNING
+        m[M_EVENT] *= m[M_REMEMBERS]
     else:
         m[M_PC] = -1
         advance(t, m)

@@ -34,13 +34,18 @@ def run(lowered: Lowered, *, skip: bool) -> TimingResult:
         if machine[M_STATUS] != POOL_FULL:
             break
         pool = min(8 * pool, most)
+    raise_faults(lowered, machine)
+    return _result(lowered, machine)
+
+
+def raise_faults(lowered: Lowered, machine: Array) -> None:
+    """Raise the GraphError for which a run has stopped, if any."""
     if machine[M_STATUS] == BAD_LATENCY:
         value = int(machine[M_VALUE])
         found = "divides by zero" if value == DIVIDES_BY_ZERO else f"is {value}"
         raise bad_latency(lowered.program, lowered.owners[machine[M_OBJECT]], found)
     if machine[M_STATUS] == DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))
-    return _result(lowered, machine)
 
 
 def most_in_flight(lowered: Lowered) -> int:

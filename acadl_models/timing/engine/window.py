@@ -1,0 +1,187 @@
+"""Looking at a window of a run: skip to its begin as far as that is proven, step through it with a log, and stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.timing.engine import core
+from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.lower import Lowered
+from acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
+from acadl_models.timing.log import (
+    ENTERED,
+    FETCH,
+    FETCHED,
+    FINISHED,
+    GRANTED,
+    PROCESSING,
+    QUEUED,
+    RECEIVED,
+    STARTED,
+    TRANSFER,
+    WRITING,
+    Event,
+    RunLog,
+)
+from oracle.errors import InputError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.resolved import ResolvedStream
+
+Array = NDArray[np.int64]
+
+_STEPS = (FETCH, FETCHED, ENTERED, RECEIVED, STARTED, PROCESSING, WRITING, FINISHED, QUEUED, GRANTED, TRANSFER)
+"""By the kind of a record."""
+
+_PHASES = {1: (RECEIVED,), 2: (STARTED,), 3: (STARTED, PROCESSING), 4: (STARTED, PROCESSING, WRITING)}
+"""The steps that an instance in a unit has made, by its phase."""
+
+
+def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: int, cycles: int) -> RunLog:
+    """The log of ``cycles`` cycles from ``begin`` on (fewer where the run ends before), exact to the cycle.
+
+    InputError for a window that is empty or begins where the run has ended; GraphError as for :func:`simulate`.
+    """
+    from acadl_models.timing.engine.lower import lower
+    from acadl_models.timing.machine import bind
+
+    if begin < 0:
+        raise InputError(f"a window of the run begins at cycle 0 or later, not at {begin}")
+    if cycles < 1:
+        raise InputError(f"a window of the run has at least 1 cycle, not {cycles}")
+    return _Watcher(lower(bind(graph, resolved)), begin, begin + cycles).log()
+
+
+class _Watcher:
+    def __init__(self, lowered: Lowered, begin: int, end: int) -> None:
+        self.lowered = lowered
+        self.t = lowered.tables
+        self.begin, self.end = begin, end
+        self.fetch = lowered.program.fetch.name
+        self.stages = [s.name for s in lowered.stages]
+        self.units = [u.name for u in lowered.units]
+        self.stores = [s.name for s in lowered.storages]
+
+    def log(self) -> RunLog:
+        m = self._at_begin()
+        if m[M_STATUS] != PAUSED:
+            raise self._too_late(m)
+        fetched = int(m[M_FETCHED])
+        events = list(self._state(m))
+        m[M_LOGGING], m[M_PAUSE] = 1, self.end
+        m[M_LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
+        nothing = np.empty(0, np.int64)
+        while m[M_STATUS] == PAUSED and m[M_TIME] < self.end:
+            core.run(self.t, m, nothing)
+            raise_faults(self.lowered, m)
+            events += self._drain(m)
+        cycles = int(m[M_LATEST]) if m[M_STATUS] == DONE else None
+        if cycles is not None and cycles <= self.begin:
+            raise self._too_late(m)
+        end = self.end if cycles is None else min(self.end, cycles)
+        return RunLog(self.lowered.program, self.begin, end, tuple(events), fetched, cycles)
+
+    def _too_late(self, m: Array) -> InputError:
+        last = int(m[M_LATEST]) - 1
+        return InputError(f"the window begins at cycle {self.begin}, but the last cycle of the run is {last}")
+
+    def _at_begin(self) -> Array:
+        """The machine before the first cycle of the window, or at the end of a run that ends before."""
+        self.t[H_POOL] = most_in_flight(self.lowered)
+        m = new_machine(self.t, log=2 * self._most_in_a_cycle())
+        m[M_PAUSE] = self.begin
+        core.run(self.t, m, new_memory(self.t, m, skip=True))
+        raise_faults(self.lowered, m)
+        return m
+
+    def _most_in_a_cycle(self) -> int:
+        """A bound of the records of one cycle."""
+        return int(self.t[H_POOL]) * (8 + 3 * int(self.t[H_MAX_REQUESTS])) + 1
+
+    # --- the state at the begin --------------------------------------------------------------------------------
+    def _state(self, m: Array) -> Iterator[Event]:
+        """Events at the begin of the window that stand for the state of everything in flight."""
+        if self.begin == 0:
+            return
+        for k in range(int(m[M_FETCHING])):
+            flight = int(m[M_FLIGHTS] + (m[M_FETCH_FIRST] + k) % self.t[H_FETCH_FLIGHTS] * F_SIZE)
+            yield Event(self.begin, FETCH, self.fetch, -1, finish=int(m[flight + F_END]), size=int(m[flight + F_COUNT]))
+        held = dict(self._held(m))
+        slot = int(m[M_OLDEST])
+        while slot != NONE:
+            yield from self._instance(m, slot, held.get(slot))
+            slot = int(m[slot + I_YOUNGER])
+
+    def _held(self, m: Array) -> Iterator[tuple[int, str]]:
+        """The instances that stages buffer, and the stages."""
+        for k, name in enumerate(self.stages):
+            stage = int(m[M_STAGES]) + k * S_SIZE
+            slot = int(m[stage + S_HEAD])
+            for _ in range(int(m[stage + S_COUNT])):
+                yield slot, name
+                slot = int(m[slot + I_LINK])
+
+    def _instance(self, m: Array, slot: int, stage: str | None) -> Iterator[Event]:
+        number, phase = int(m[slot + I_SEQ]), int(m[slot + I_PHASE])
+        if stage is not None:
+            yield Event(self.begin, ENTERED, stage, number, finish=int(m[slot + I_LEAVE]))
+        elif phase == BUFFERED:
+            yield Event(self.begin, FETCHED, self.fetch, number)
+        else:
+            unit = self.units[(int(m[slot + I_UNIT]) - int(m[M_UNITS])) // U_SIZE]
+            for step in _PHASES[phase]:
+                yield Event(self.begin, step, unit, number)
+            yield from self._requests(m, slot, phase)
+
+    def _requests(self, m: Array, slot: int, phase: int) -> Iterator[Event]:
+        """The requests of an instance that wait for a slot or have one."""
+        reads, count = int(m[slot + I_READS]), int(m[slot + I_REQUESTS])
+        under_way = range(0, reads) if phase == READING else range(reads, count) if phase == 4 else range(0)
+        for k in under_way:
+            request = slot + int(self.t[H_SLOT_REQUESTS]) + k * R_SIZE
+            finish = int(m[request + R_FINISH])
+            if finish < self.begin:
+                continue  # it has ended
+            store = self.stores[(int(m[request + R_STORE]) - int(m[M_STORES])) // D_SIZE]
+            what = (int(m[request + R_BYTES]), int(m[request + R_BEATS]), bool(m[request + R_IS_READ]))
+            number = int(m[slot + I_SEQ])
+            if finish == FOREVER:
+                yield Event(self.begin, QUEUED, store, number, k, -1, *what)
+            else:
+                yield Event(self.begin, GRANTED, store, number, k, -1, *what)
+                yield Event(self.begin, TRANSFER, store, number, k, finish, *what)
+
+    # --- the log -----------------------------------------------------------------------------------------------
+    def _drain(self, m: Array) -> list[Event]:
+        """Take the records out of the log."""
+        count = int(m[M_LOGGED])
+        m[M_LOGGED] = 0
+        begin = int(m[M_LOG])
+        return [self._event(*r) for r in m[begin : begin + count * G_SIZE].reshape(-1, G_SIZE).tolist()]
+
+    def _event(self, kind: int, time: int, number: int, seq: int, a: int, b: int, c: int) -> Event:
+        step = _STEPS[kind]
+        if kind >= G_QUEUED:
+            beats = c % BEATS_ROOM
+            finish = b if kind == G_TRANSFER else -1
+            return Event(time, step, self.stores[number], seq, a, finish, c // BEATS_ROOM, beats // 2, bool(beats % 2))
+        if kind == G_FETCH:
+            return Event(time, step, self.fetch, -1, finish=a, size=b)
+        if kind == G_FETCHED:
+            return Event(time, step, self.fetch, seq)
+        if kind == G_ENTERED:
+            return Event(time, step, self.stages[number], seq, finish=a)
+        return Event(time, step, self.units[number], seq)
+
+
+def m_room(m: Array) -> int:
+    """Records for which the log of a machine has room."""
+    return (len(m) - int(m[M_LOG])) // G_SIZE
+
+
+__all__ = ["log_window"]

@@ -1,0 +1,45 @@
+"""The log of a window equals that part of the step-by-step log, on random graphs and streams."""
+
+from __future__ import annotations
+
+from random import Random
+
+from engine_strategies import random_graph, random_stream
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acadl_models.timing.engine import IMPLEMENTED
+from acadl_models.timing.engine.window import log_window
+from acadl_models.timing.log import RunLog
+from acadl_models.timing.reference import log_reference
+from acadl_models.timing.tracks import Tracks, tracks
+from oracle.errors import GraphError
+
+
+def case(seed: int) -> tuple[RunLog, Tracks, Tracks] | None:
+    """The step-by-step log, its tracks within a window, and those of the engine's log of the window."""
+    r = Random(seed)
+    spread = r.random() < 0.4
+    graph = random_graph(r, semantics=sorted(IMPLEMENTED) if spread else (), spread=spread)
+    program = random_stream(r, graph, r.choice((30, 200, 700)))
+    try:
+        log = log_reference(graph, program)
+    except GraphError:
+        return None
+    begin = r.choice((0, r.randrange(max(1, log.end))))
+    cycles = r.choice((1, 7, 60, log.end))
+    if begin >= log.end:
+        return None
+    window = log_window(graph, program, begin, cycles)
+    assert window.end == min(begin + cycles, log.end)
+    assert (window.cycles is None) == (begin + cycles <= log.end) or window.cycles == log.cycles
+    return log, tracks(log, begin, window.end), tracks(window)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**40))
+def test_a_window_is_the_part_of_the_whole_log(seed: int) -> None:
+    found = case(seed)
+    if found is not None:
+        _, expected, seen = found
+        assert seen == expected
