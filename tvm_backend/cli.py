@@ -14,11 +14,11 @@ import sys
 from collections.abc import Sequence
 
 from oracle.errors import ArchloomError
-from tvm_backend.commands import analysis, asm, build, targets
+from tvm_backend.commands import analysis, asm, build, targets, trace
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.version import VERSION
 
-COMMANDS = (targets, build, analysis, asm)
+COMMANDS = (targets, build, analysis, trace, asm)
 BAD_INPUT = 2
 INTERRUPTED = 130
 

@@ -76,11 +76,11 @@ def estimate_operator(operator: operators.Operator, target: str, options: Option
 
         return estimate_model(frontends.loaded(str(operator), {}, target), target, options)
     resolved = resolve_options(backend, options)
-    partition = _partition(operator, target, resolved)
+    partition = partition_operator(operator, target, resolved)
     return build(partition, plan_steps(partition, backend), backend)
 
 
-def _partition(operator: operators.Operator, target: str, options: Mapping[str, Any]) -> Partition:
+def partition_operator(operator: operators.Operator, target: str, options: Mapping[str, Any]) -> Partition:
     """A network of one step and no host."""
     work = operators.workload(operator)
     tensors = [*work.inputs, work.output]

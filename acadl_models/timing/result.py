@@ -70,8 +70,8 @@ class PortTiming:
 
     A request moves its bytes in its last ``beats`` cycles, ``finish - beats .. finish - 1``, as evenly as whole bytes
     allow: the first ``bytes % beats`` of them carry one byte more. A link carries ``bandwidth`` bytes in each cycle of
-    a request and the rest in the last. ``busy_cycles``: cycles in which anything is moved; ``peak_bytes_per_cycle``: the
-    most in one cycle; ``peak_cycles``: cycles that reach this peak.
+    a request and the rest in the last. ``busy_cycles``: cycles in which anything is moved; ``peak_bytes_per_cycle``:
+    the most in one cycle; ``peak_cycles``: cycles that reach this peak.
     """
 
     bytes: int = 0
@@ -124,8 +124,8 @@ class LoopTiming:
     """What a loop of the stream adds to the run.
 
     The run is at every moment at the oldest instruction in program order that is not finished; ``cycles`` are those at
-    whose end this one lies in the loop. So ``cycles`` is the time from the moment at which everything before the loop is
-    finished to the moment at which everything up to its end is, summed over ``executions``; the loops and the
+    whose end this one lies in the loop. So ``cycles`` is the time from the moment at which everything before the loop
+    is finished to the moment at which everything up to its end is, summed over ``executions``; the loops and the
     instructions of one body add up to the cycles of the body. ``source`` is the number of the loop in the stream, in
     the order of the text; ``path`` names its variable after those of the loops around it. ``iterations`` are those of
     all executions; ``stepped_iterations``, which takes no part in comparisons, were not multiplied out.

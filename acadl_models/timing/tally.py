@@ -69,9 +69,10 @@ class Tally:
 
     def links(self, names: list[str]) -> tuple[LinkTiming, ...]:
         """The figures of all links."""
+        none = Channel()
         return tuple(
-            LinkTiming(name, *(self.channels.get((name, way), Channel()).timing() for way in (True, False)),
-                       self.link_waits[name])
+            LinkTiming(name, self.channels.get((name, True), none).timing(),
+                       self.channels.get((name, False), none).timing(), self.link_waits[name])
             for name in names
         )
 

@@ -246,7 +246,8 @@ class _Builder:
             if event.step != FETCH:
                 continue
             self._starve(place, free, event.time, requested < total)
-            self._add(place, Slice(event.time, event.finish, "fetch", FETCHING, details=(("instructions", event.size),)))
+            figures = (("instructions", event.size),)
+            self._add(place, Slice(event.time, event.finish, "fetch", FETCHING, details=figures))
             requested += event.size
             free = max(free, event.finish)
         self._starve(place, free, self.end, requested < total)

@@ -309,7 +309,8 @@ G_KIND, G_TIME, G_OBJECT, G_SEQ, G_A, G_B, G_C, G_SIZE = range(8)
     G_FETCHED,
     G_ENTERED,  # a stage buffers an instance: until when at least
     G_RECEIVED, G_STARTED, G_PROCESSING, G_WRITING, G_FINISHED,  # steps in a unit
-    G_QUEUED, G_GRANTED, G_TRANSFER,  # steps of a request: its number, finish, and bytes * BEATS_ROOM + 2 * beats + is_read
+    # steps of a request: its number, finish, and bytes * BEATS_ROOM + 2 * beats + is_read
+    G_QUEUED, G_GRANTED, G_TRANSFER,
 ) = range(11)
 
 BEATS_ROOM = 1 << 31

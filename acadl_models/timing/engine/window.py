@@ -8,25 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from acadl_models.timing import log as steps
 from acadl_models.timing.engine import core
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered
 from acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
-from acadl_models.timing.log import (
-    ENTERED,
-    FETCH,
-    FETCHED,
-    FINISHED,
-    GRANTED,
-    PROCESSING,
-    QUEUED,
-    RECEIVED,
-    STARTED,
-    TRANSFER,
-    WRITING,
-    Event,
-    RunLog,
-)
+from acadl_models.timing.log import Event, RunLog
 from oracle.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,10 +22,18 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.int64]
 
-_STEPS = (FETCH, FETCHED, ENTERED, RECEIVED, STARTED, PROCESSING, WRITING, FINISHED, QUEUED, GRANTED, TRANSFER)
+_STEPS = (
+    steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
+    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER,
+)
 """By the kind of a record."""
 
-_PHASES = {1: (RECEIVED,), 2: (STARTED,), 3: (STARTED, PROCESSING), 4: (STARTED, PROCESSING, WRITING)}
+_PHASES = {
+    WAITING: (steps.RECEIVED,),
+    READING: (steps.STARTED,),
+    PROCESSING: (steps.STARTED, steps.PROCESSING),
+    WRITING: (steps.STARTED, steps.PROCESSING, steps.WRITING),
+}
 """The steps that an instance in a unit has made, by its phase."""
 
 
@@ -110,7 +105,8 @@ class _Watcher:
             return
         for k in range(int(m[M_FETCHING])):
             flight = int(m[M_FLIGHTS] + (m[M_FETCH_FIRST] + k) % self.t[H_FETCH_FLIGHTS] * F_SIZE)
-            yield Event(self.begin, FETCH, self.fetch, -1, finish=int(m[flight + F_END]), size=int(m[flight + F_COUNT]))
+            end, count = int(m[flight + F_END]), int(m[flight + F_COUNT])
+            yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, size=count)
         held = dict(self._held(m))
         slot = int(m[M_OLDEST])
         while slot != NONE:
@@ -129,9 +125,9 @@ class _Watcher:
     def _instance(self, m: Array, slot: int, stage: str | None) -> Iterator[Event]:
         number, phase = int(m[slot + I_SEQ]), int(m[slot + I_PHASE])
         if stage is not None:
-            yield Event(self.begin, ENTERED, stage, number, finish=int(m[slot + I_LEAVE]))
+            yield Event(self.begin, steps.ENTERED, stage, number, finish=int(m[slot + I_LEAVE]))
         elif phase == BUFFERED:
-            yield Event(self.begin, FETCHED, self.fetch, number)
+            yield Event(self.begin, steps.FETCHED, self.fetch, number)
         else:
             unit = self.units[(int(m[slot + I_UNIT]) - int(m[M_UNITS])) // U_SIZE]
             for step in _PHASES[phase]:
@@ -141,7 +137,7 @@ class _Watcher:
     def _requests(self, m: Array, slot: int, phase: int) -> Iterator[Event]:
         """The requests of an instance that wait for a slot or have one."""
         reads, count = int(m[slot + I_READS]), int(m[slot + I_REQUESTS])
-        under_way = range(0, reads) if phase == READING else range(reads, count) if phase == 4 else range(0)
+        under_way = range(reads) if phase == READING else range(reads, count) if phase == WRITING else range(0)
         for k in under_way:
             request = slot + int(self.t[H_SLOT_REQUESTS]) + k * R_SIZE
             finish = int(m[request + R_FINISH])
@@ -151,10 +147,10 @@ class _Watcher:
             what = (int(m[request + R_BYTES]), int(m[request + R_BEATS]), bool(m[request + R_IS_READ]))
             number = int(m[slot + I_SEQ])
             if finish == FOREVER:
-                yield Event(self.begin, QUEUED, store, number, k, -1, *what)
+                yield Event(self.begin, steps.QUEUED, store, number, k, -1, *what)
             else:
-                yield Event(self.begin, GRANTED, store, number, k, -1, *what)
-                yield Event(self.begin, TRANSFER, store, number, k, finish, *what)
+                yield Event(self.begin, steps.GRANTED, store, number, k, -1, *what)
+                yield Event(self.begin, steps.TRANSFER, store, number, k, finish, *what)
 
     # --- the log -----------------------------------------------------------------------------------------------
     def _drain(self, m: Array) -> list[Event]:

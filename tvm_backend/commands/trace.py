@@ -1,0 +1,154 @@
+"""``trace``: what every object of an accelerator does in a window of a run, for Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError, suggest
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.commands.progress import bar
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.resolved import ResolvedStream
+    from oracle.stream import Stream
+    from tvm_backend.uma.backend import UMABackend
+
+CYCLES = 10_000
+"""Length of the window if none is asked for."""
+
+STREAM_SUFFIXES = (".asm", ".bin")
+
+
+def register(subparsers: Any) -> None:
+    parser = arguments.command(
+        subparsers, "trace", run, "write a Perfetto trace of a window of a run",
+        "SOURCE is an artifact or a model (with --layer), an operator, or an instruction stream (.asm, .bin). What "
+        "lies before the window is skipped as far as it is proven to repeat; 1 us of the trace is 1 clock cycle.")
+    parser.add_argument("model", metavar="SOURCE", help="artifact, .onnx file, operator, or stream (.asm, .bin)")
+    parser.add_argument("--layer", metavar="NAME", help="the layer of a network")
+    parser.add_argument("--from", dest="begin", type=int, default=0, metavar="CYCLE", help="first cycle (default 0)")
+    parser.add_argument("--cycles", type=int, default=CYCLES, metavar="N", help=f"length (default {CYCLES})")
+    parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
+                        help="shape of an input that the model leaves open; repeatable")
+    parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]", help="quantize a float model to int8 first")
+    arguments.add_target(parser)
+    arguments.add_output(parser, "the trace: .json, or .json.gz for a compressed one", required=True)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Write the trace."""
+    from acadl_models.timing.engine.window import log_window
+    from acadl_models.timing.trace import trace_bytes
+    from tvm_backend.files import write_file
+
+    _check(args)
+    graph, stream = _source(args)
+    log = log_window(graph, stream, args.begin, args.cycles)
+    data = trace_bytes(log, compressed=args.output.suffix == ".gz")
+    write_file(args.output, data)
+    figures = {
+        "output": str(args.output), "bytes": len(data), "graph": graph.name, "stream": stream.name, "from": log.begin,
+        "to": log.end, "clock_hz": graph.clock_hz, "steps": len(log.events),
+    }
+    text = (f"{args.output}: cycles {log.begin:,} to {log.end:,} of {stream.name} on {graph.name}, "
+            f"{len(log.events):,} steps; open it in ui.perfetto.dev (1 us is 1 cycle)")
+    return Outcome(text, figures)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can be seen to be wrong before anything slow begins."""
+    if args.begin < 0:
+        raise InputError(f"--from: expected a cycle of at least 0, found {args.begin}")
+    if args.cycles < 1:
+        raise InputError(f"--cycles: expected at least 1, found {args.cycles}")
+    folder = args.output.resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"{args.output}: cannot be written: {folder} is no directory")
+    if args.output.is_dir():
+        raise InputError(f"{args.output}: cannot be written: it is a directory")
+
+
+def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStream]":
+    """The architecture graph and the resolved stream that SOURCE means."""
+    from tvm_backend.artifact_files import is_artifact
+    from tvm_backend.uma import registry
+
+    path = Path(args.model)
+    if is_artifact(path):
+        return _of_artifact(path, args.layer)
+    backend = registry.get(args.target)
+    options = arguments.target_options(args)
+    if path.suffix in STREAM_SUFFIXES or (path.is_dir() and arguments.operator_of(args) is None):
+        from tvm_backend.commands.asm import read_stream
+
+        return _of_stream(read_stream(path, args.layer), backend, options)
+    return _of_network(args, backend, options)
+
+
+def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, ResolvedStream]":
+    from tvm_backend import artifact
+    from tvm_backend.uma import registry
+
+    compiled = artifact.load(path).compiled
+    name = _layer(str(path), list(compiled.plans), layer)
+    backend = registry.get(compiled.target)
+    return _of_stream(compiled.plans[name].stream, backend, dict(compiled.options))
+
+
+def _layer(where: str, names: list[str], asked: str | None) -> str:
+    """The layer that is asked for; the only one where there is one."""
+    if asked is None:
+        if len(names) != 1:
+            raise InputError(f"{where}: say which layer with --layer (it has: {', '.join(names) or 'none'})")
+        return names[0]
+    if asked not in names:
+        raise InputError(f"{where}: no layer {asked!r}{suggest(asked, names)}")
+    return asked
+
+
+def _of_network(
+    args: argparse.Namespace, backend: "UMABackend", options: dict[str, Any]
+) -> "tuple[ArchitectureGraph, ResolvedStream]":
+    """Map one layer of a network, or an operator."""
+    from dataclasses import replace
+
+    from tvm_backend.compile import partition_model, plan_steps
+    from tvm_backend.estimate import partition_operator
+
+    operator = arguments.operator_of(args)
+    if operator is not None:
+        partition = partition_operator(operator, args.target, options)
+    else:
+        partition = partition_model(arguments.load_model(args), backend, options)
+    name = _layer(args.model, [step.name for step in partition.steps()], args.layer)
+    regions = tuple(
+        replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
+    )
+    with bar() as progress:
+        plans = plan_steps(replace(partition, regions=regions), backend, progress)
+    return _of_stream(plans[name].stream, backend, options)
+
+
+def _of_stream(
+    stream: "Stream", backend: "UMABackend", options: dict[str, Any]
+) -> "tuple[ArchitectureGraph, ResolvedStream]":
+    from oracle.resolve import resolve
+
+    accelerator = backend.accelerator
+    if stream.isa != accelerator.isa_name:
+        raise InputError(
+            f"{stream.name}: a stream of ISA {stream.isa!r}, but target {backend.target_name!r} has "
+            f"{accelerator.isa_name!r}; choose its target with --target"
+        )
+    made = accelerator.configure({k: v for k, v in options.items() if k not in backend.attributes})
+    wanted, given = dict(made.isa.parameters), dict(stream.parameters)
+    differ = [f"{k}={v}, not {wanted[k]}" for k, v in given.items() if k in wanted and wanted[k] != v]
+    if differ:
+        raise InputError(
+            f"{stream.name}: made for {'; '.join(differ)} as in target {backend.target_name!r}; set its options"
+        )
+    return made.graph, resolve(stream, made.isa)
