@@ -58,9 +58,9 @@ class _Watcher:
         self.t = lowered.tables
         self.begin, self.end = begin, end
         self.fetch = lowered.program.fetch.name
-        self.stages = [s.name for s in lowered.stages]
-        self.units = [u.name for u in lowered.units]
-        self.stores = [s.name for s in lowered.storages]
+        self.stages = [s.name for s in lowered.graph.stages]
+        self.units = [u.name for u in lowered.graph.units]
+        self.stores = [s.name for s in lowered.graph.storages]
 
     def log(self) -> RunLog:
         m = self._at_begin()
