@@ -61,6 +61,25 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
                lambda r: r["worst_total_s"], *at_most(2)),
     ),
+    "scalesim.py": (
+        Figure("SCALE-Sim's layers, share with equal cycles", lambda r: r["equal"] / r["rows"], *equals(1)),
+        Figure("… equal in reads, writes and utilizations, too", lambda r: r["equal_in_all_figures"] / r["rows"],
+               *equals(1)),
+        Figure("… SCALE-Sim's time over ours", lambda r: r["speed_up"], *RECORDED, shown="{:,.0f}"),
+        Figure("ResNet-50 on 32 × 32, output-stationary, ms", lambda r: r["networks"]["Resnet50 os"]["ms"],
+               *at_most(50)),
+        Figure("ResNet-50 on 32 × 32, weight-stationary, ms", lambda r: r["networks"]["Resnet50 ws"]["ms"],
+               *at_most(50)),
+        Figure("ResNet-50's cycles as SCALE-Sim's, both",
+               lambda r: all(n["equal"] for n in r["networks"].values() if "equal" in n), *YES, shown="{}"),
+    ),
+    "equeue_systolic.py": (
+        Figure("EQueue's convolutions, share with equal cycles", lambda r: r["equal"] / r["rows"], *equals(1)),
+    ),
+    "equeue_sweep.py": (
+        Figure("EQueue's 4,050 points, seconds", lambda r: r["seconds"], *at_most(30)),
+        Figure("… points", lambda r: r["points"], *equals(4050)),
+    ),
     "equeue_fir.py": (
         Figure("FIR of the EQueue paper: cycles and warm-ups equal in all four cases", lambda r: r["equal"], *YES,
                shown="{}"),

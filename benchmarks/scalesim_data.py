@@ -56,10 +56,16 @@ def layers(directory: Path) -> list[Layer]:
         ]
 
 
+def _convolution(cells: list[int]) -> Problem:
+    """A line of a table: height, width, filter height and width, channels, filters, and one stride or two."""
+    h, w, fh, fw, channels, filters, stride, *other = cells
+    return convolution(h, w, fh, fw, channels, filters, stride, other[0] if other else stride)
+
+
 def networks(directory: Path) -> Iterator[tuple[str, list[Problem]]]:
     """The network tables of a directory: name and layers in order."""
     for path in sorted(directory.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             table = [[cell.strip() for cell in row if cell.strip()] for row in csv.reader(file)]
         rows = [row for row in table[1:] if len(row) >= 8]
-        yield path.stem, [convolution(*map(int, row[1:8]), int(row[-1])) for row in rows]
+        yield path.stem, [_convolution([int(cell) for cell in row[1:]]) for row in rows]

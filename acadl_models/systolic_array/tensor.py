@@ -21,10 +21,6 @@ def build(design: Design) -> ArchitectureGraph:
     # an array that needs no drain gets none from the programs; a latency must still be one
     drain = f"max(1, {charged} - 2 + {design.charging.hops})"
 
-    # where sums leave while the next fold's come in, those must be latched when they leave
-    drained = not design.charging.sums_overlap and design.drain_steps(design.rows, design.columns) > 0
-    follows = design.dataflow == "os" and not drained
-
     @generate
     def systolic_array() -> None:
         fetch = Fetch("fetch", width=4, entries=8)
@@ -47,7 +43,7 @@ def build(design: Design) -> ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "stationary": stationary, "sums": sums,
             },
-            semantics=Semantics(write_after_read="started" if follows else "finished"),
+            semantics=Semantics(write_after_read="started"),
         )
 
     return create_ag(systolic_array())
