@@ -32,12 +32,14 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     from acadl_models.timing.engine.lower import lower
     from acadl_models.timing.engine.run import run
     from acadl_models.timing.machine import bind
+    from oracle.collector import paused
     from oracle.errors import GraphError
 
     missing = sorted(set(graph.semantics.changed()) - IMPLEMENTED)
     if missing:
         raise GraphError(graph.name, [f"semantics: {n} is only simulated step by step" for n in missing])
-    return run(lower(bind(graph, resolved)), skip=skip)
+    with paused():
+        return run(lower(bind(graph, resolved)), skip=skip)
 
 
 def warmup() -> None:

@@ -86,7 +86,7 @@ class Classes:
     """Which accesses may meet, as pairs of their orders (the smaller first), and how they fall into classes.
 
     Accesses that meet nothing have no class. ``members`` are the orders of each class; ``first`` and ``second``:
-    int64 [pairs].
+    int64 [pairs], ascending in ``first``.
     """
 
     members: tuple[NDArray[np.int64], ...]
@@ -114,7 +114,9 @@ def classify(entries: list[Entry]) -> Classes:
         members += [orders[part] for part in _connected(kinds == WRITE, a, b)]
     for number, part in enumerate(members):
         _name_class([entries[k] for k in part.tolist()], number)
-    return Classes(tuple(members), np.concatenate(firsts), np.concatenate(seconds))
+    first, second = np.concatenate(firsts), np.concatenate(seconds)
+    ascending = np.argsort(first, kind="stable")
+    return Classes(tuple(members), first[ascending], second[ascending])
 
 
 def _meeting(

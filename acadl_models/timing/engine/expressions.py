@@ -36,7 +36,7 @@ class BadLatencyError(Exception):
 class Expressions:
     """Places affine expressions; values are numbered, loop variables first, then divisions and modulos (atoms).
 
-    Expressions are looked up by identity first: the stream that holds them outlives this, and comparing is slow.
+    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words.
     """
 
     def __init__(self, tables: Tables, loops: Sequence[StaticLoop]) -> None:
@@ -47,18 +47,14 @@ class Expressions:
         self.periods = Periods({loop.var: loop.values.step for loop in loops})
         self._kept: list[Affine] = []
         self._by_id: dict[int, int] = {}
-        self._positions: dict[Affine, int] = {}
         self._moves: dict[int, tuple[tuple[str, int, int], ...]] = {}
 
     def place(self, e: Affine) -> int:
         """Position of an expression in the tables, with its atoms."""
         position = self._by_id.get(id(e))
         if position is None:
-            position = self._positions.get(e)
-            if position is None:
-                terms = [v for atom, coefficient in e.terms for v in (self._value(atom), coefficient)]
-                position = self._positions[e] = self.tables.put([e.constant, len(e.terms), *terms])
-            self._by_id[id(e)] = position
+            terms = [v for atom, coefficient in e.terms for v in (self._value(atom), coefficient)]
+            position = self._by_id[id(e)] = self.tables.put([e.constant, len(e.terms), *terms])
             self._kept.append(e)
         return position
 
@@ -78,8 +74,7 @@ class Expressions:
             if all(type(atom) is str for atom, _ in e.terms):
                 found = tuple((str(a), 1, c * self.periods.steps[str(a)]) for a, c in e.terms)
             else:
-                each = [(v, self.periods.of(e, v)) for v in sorted(e.variables())]
-                found = tuple((v, p.iterations, p.shift) for v, p in each)
+                found = tuple((v, *move) for v, move in self.periods.moves(e).items())
             self._moves[id(e)] = found
             self._kept.append(e)
         return found

@@ -54,36 +54,36 @@ def simplify(expression: Expression, names: Names, bounds: Bounds) -> Node:
         return Num(expression.evaluate({}))
     if all(n in names and names[n].is_constant for n in expression.names):
         return Num(expression.evaluate({n: names[n].constant for n in expression.names}))
-    found = {n: names[n] for n in sorted(expression.names) if n in names}
-    variables = sorted(frozenset[str]().union(*(a.variables() for a in found.values())))
-    key = (expression.text, tuple(found.items()), tuple((v, bounds[v]) for v in variables))
-    if key not in _folded:
+    ranges = {n: names[n].range(bounds) for n in sorted(expression.names) if n in names}
+    key = (expression.text, tuple(ranges.items()))
+    known = _folded.get(key)
+    if known is None:
         if len(_folded) > 4096:
             _folded.clear()
-        _folded[key] = _fold(expression.root, found, bounds)[0]
-    return _folded[key]
+        known = _folded[key] = _fold(expression.root, ranges)[0]
+    return known
 
 
 _folded: dict[object, Node] = {}
 """Simplified expressions: the layers of a network ask for the same ones again and again."""
 
 
-def _fold(node: Node, names: Names, bounds: Bounds) -> tuple[Node, Range]:
+def _fold(node: Node, ranges: Mapping[str, Range]) -> tuple[Node, Range]:
     """A node and the range of its values; what has one value becomes a number."""
     if isinstance(node, Num):
         return node, (node.value, node.value)
     if isinstance(node, Name):
-        found = names[node.name].range(bounds) if node.name in names else ANYTHING
+        found = ranges.get(node.name, ANYTHING)
     elif isinstance(node, IfElse):
-        condition, known = _fold(node.condition, names, bounds)
+        condition, known = _fold(node.condition, ranges)
         if known[0] > 0 or known[1] < 0:
-            return _fold(node.then, names, bounds)
+            return _fold(node.then, ranges)
         if known == (0, 0):
-            return _fold(node.otherwise, names, bounds)
-        (then, a), (otherwise, b) = _fold(node.then, names, bounds), _fold(node.otherwise, names, bounds)
+            return _fold(node.otherwise, ranges)
+        (then, a), (otherwise, b) = _fold(node.then, ranges), _fold(node.otherwise, ranges)
         return IfElse(condition, then, otherwise), (min(a[0], b[0]), max(a[1], b[1]))
     else:
-        parts = [_fold(argument, names, bounds) for argument in node.arguments]
+        parts = [_fold(argument, ranges) for argument in node.arguments]
         node = Call(node.op, tuple(p for p, _ in parts))
         found = _call_range(node.op, [r for _, r in parts])
         if node.op in ("and", "or") and _truth(parts[0][1]) is None:

@@ -49,6 +49,8 @@ class _Lowering:
         self.around: list[tuple[str, ...]] = []
         self.innermost: list[int] = []
         self.code: list[int] = []
+        self._routes_known: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._needed: dict[tuple[int, str], tuple[str, ...]] = {}
         self.total = self._walk(program.body, (), NONE)
         self.code += [OP_END, 0]
 
@@ -131,7 +133,8 @@ class _Lowering:
         d[H_MAX_LATENCIES] = 0
         for k, found in enumerate(of_static):
             varying: list[int] = []
-            routes, route_count = self._routes(k, bool(found), names[k], found, varying)
+            requests = any(e.plan.banks for e in found)
+            routes, route_count = self._routes(k, names[k], requests, varying)
             mnemonic = self.statics[k].node.mnemonic
             accesses = self.tables.put([v for e in found for v in self.accesses.record(e, names[k], mnemonic)])
             places += [accesses + n * TA_SIZE for n in range(len(found))]
@@ -180,9 +183,40 @@ class _Lowering:
         return numbers
 
     def _routes(
-        self, k: int, touches: bool, names: Names, found: list[Entry], varying: list[int]
+        self, k: int, names: Names, requests: bool, varying: list[int]
     ) -> tuple[int, int]:
-        """The records of an instruction in the stages into which it may come, and how many."""
+        """The records of an instruction in the stages into which it may come, and how many.
+
+        Instructions that go the same way and do not vary share them.
+        """
+        static = self.statics[k]
+        key: tuple[object, ...] | None = None
+        values = [names[name] for name in self._latency_names(static) if name in names]
+        if not any(v.terms for v in values):
+            known = tuple([v.constant for v in values])
+            key = id(static.takers), id(static.routed), static.node.mnemonic, requests, known
+            if key in self._routes_known:
+                return self._routes_known[key]
+        found = self._new_routes(k, names, requests, varying)
+        if key is not None and not varying:
+            self._routes_known[key] = found
+        return found
+
+    def _latency_names(self, static: StaticInstruction) -> tuple[str, ...]:
+        """What the latencies on the way of an instruction name; ``statics`` hold the takers."""
+        key = id(static.takers), static.node.mnemonic
+        if key not in self._needed:
+            mnemonic, found = static.node.mnemonic, set[str]()
+            for name in static.routed:
+                if name in self.graph.stage_numbers:
+                    found |= self.graph.stage_latencies[self.graph.stage_numbers[name]].names
+            for unit in static.takers.values():
+                rate = unit.interval_of(mnemonic)
+                found |= unit.latency_of(mnemonic).names | (frozenset() if rate is None else rate.names)
+            self._needed[key] = tuple(sorted(found))
+        return self._needed[key]
+
+    def _new_routes(self, k: int, names: Names, requests: bool, varying: list[int]) -> tuple[int, int]:
         static, graph = self.statics[k], self.graph
         mnemonic, around = static.node.mnemonic, self.around[k]
         numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
@@ -203,7 +237,7 @@ class _Lowering:
             if unit is None or added:
                 held = code(graph.stage_latencies[number], 1, f"{stage}: latency")
             if unit is not None:
-                least = 0 if any(e.plan.banks for e in found) else 1
+                least = 0 if requests else 1
                 latency = code(unit.latency_of(mnemonic), least, f"{unit}: latency")
                 rate = unit.interval_of(mnemonic)
                 interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")

@@ -104,8 +104,9 @@ class LoopLowering:
         """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
         if (shifts == shifts[:1]).all():
             return []
-        a, b = self.classes.first, self.classes.second
-        below = (a >= first) & (b < first + len(shifts))
+        begin, end = np.searchsorted(self.classes.first, (first, first + len(shifts)))
+        a, b = self.classes.first[begin:end], self.classes.second[begin:end]
+        below = b < first + len(shifts)
         a, b = a[below], b[below]
         apart = (shifts[a - first] != shifts[b - first]).any(axis=1)
         pairs: list[int] = np.stack((a[apart], b[apart]), axis=1).reshape(-1).tolist()

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from oracle.affine import Affine, Atom, Div
 
-
-@dataclass(frozen=True)
-class Period:
-    """``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
-
-    iterations: int
-    shift: int
-
-
-STILL = Period(1, 0)
+Moves: TypeAlias = dict[str, tuple[int, int]]
+"""For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
 
 
 class Periods:
@@ -25,31 +17,34 @@ class Periods:
 
     def __init__(self, steps: Mapping[str, int]) -> None:
         self.steps = steps
-        self._atoms: dict[tuple[Atom, str], Period] = {}
-        self._expressions: dict[tuple[Affine, str], Period] = {}
+        self._atoms: dict[Atom, Moves] = {}
 
-    def of(self, expression: Affine, variable: str) -> Period:
-        """The period of ``expression`` along the loop over ``variable``."""
-        key = (expression, variable)
-        if key not in self._expressions:
-            self._expressions[key] = self._of(expression, variable)
-        return self._expressions[key]
+    def moves(self, expression: Affine) -> Moves:
+        """The smallest period along each loop whose variable the expression contains."""
+        if len(expression.terms) == 1:
+            atom, coefficient = expression.terms[0]
+            return {v: (n, coefficient * shift) for v, (n, shift) in self._atom(atom).items()}
+        found: Moves = {}
+        for atom, coefficient in expression.terms:
+            for variable, (iterations, shift) in self._atom(atom).items():
+                if variable not in found:
+                    found[variable] = iterations, coefficient * shift
+                    continue
+                before, moved = found[variable]
+                both = math.lcm(before, iterations)
+                total = moved * (both // before) + coefficient * shift * (both // iterations)
+                found[variable] = both, total
+        return found
 
-    def _of(self, expression: Affine, variable: str) -> Period:
-        parts = [(self._atom(atom, variable), c) for atom, c in expression.terms]
-        if len(parts) == 1:
-            return Period(parts[0][0].iterations, parts[0][0].shift * parts[0][1])
-        iterations = math.lcm(*(p.iterations for p, _ in parts))
-        return Period(iterations, sum(c * p.shift * (iterations // p.iterations) for p, c in parts))
-
-    def _atom(self, atom: Atom, variable: str) -> Period:
+    def _atom(self, atom: Atom) -> Moves:
         if isinstance(atom, str):
-            return Period(1, self.steps[variable]) if atom == variable else STILL
-        key = (atom, variable)
-        if key not in self._atoms:
-            inner = self.of(atom.numerator, variable)
-            # m periods move the numerator by a multiple of the divisor
-            m = atom.divisor // math.gcd(atom.divisor, inner.shift)
-            shift = m * inner.shift // atom.divisor if isinstance(atom, Div) else 0
-            self._atoms[key] = Period(m * inner.iterations, shift)
-        return self._atoms[key]
+            return {atom: (1, self.steps[atom])}
+        known = self._atoms.get(atom)
+        if known is None:
+            known = self._atoms[atom] = {}
+            whole = isinstance(atom, Div)
+            for variable, (iterations, shift) in self.moves(atom.numerator).items():
+                # m periods move the numerator by a multiple of the divisor
+                m = atom.divisor // math.gcd(atom.divisor, shift)
+                known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
+        return known
