@@ -1,0 +1,128 @@
+"""Sums over all instances of an instruction, exact and without walking them.
+
+Only the loops whose variables a value depends on are spread out, as NumPy arrays; the others multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acadl_models.acadl.latency import Expression, IfElse, LatencyError, Name, Node, Num
+from acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
+from oracle.affine import Affine, Div
+
+Array = NDArray[np.int64]
+
+CHUNK = 1 << 20
+"""Values that are held at a time."""
+
+
+class Nests:
+    """The loops around each static instruction of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.parameters = program.parameters
+        self.loops: dict[int, tuple[StaticLoop, ...]] = {}
+        self._walk(program.body, ())
+
+    def _walk(self, body: tuple[StaticNode, ...], around: tuple[StaticLoop, ...]) -> None:
+        for node in body:
+            if isinstance(node, StaticInstruction):
+                self.loops[node.index] = around
+            else:
+                self._walk(node.body, (*around, node))
+
+    def count(self, static: StaticInstruction) -> int:
+        """How many instances an instruction has."""
+        return math.prod(len(loop.values) for loop in self.loops[static.index])
+
+    def total(self, static: StaticInstruction, expression: Expression) -> int:
+        """The sum of an expression over attributes, registers and parameters, over all instances.
+
+        LatencyError for a value that does not exist or is below 0.
+        """
+        names: dict[str, Affine] = {k: Affine(v) for k, v in self.parameters.items()}
+        names.update(static.node.registers)
+        names.update(static.node.attributes)
+        used = {name: names[name] for name in expression.names}
+        total = 0
+        for values, times in self.spread(static, *used.values()):
+            found, exists = _evaluate(expression.root, {k: affine(a, values) for k, a in used.items()})
+            if not np.all(exists):
+                raise LatencyError("divides by zero")
+            if np.any(found < 0):
+                raise LatencyError(f"is {int(np.min(found))}")
+            size = max((len(v) for v in values.values()), default=1)
+            total += times * int(np.sum(np.broadcast_to(found, size)))
+        return total
+
+    def spread(self, static: StaticInstruction, *expressions: Affine) -> Iterator[tuple[dict[str, Array], int]]:
+        """The combinations of the loop variables that the expressions depend on, and how often each occurs."""
+        variables = frozenset[str]().union(*(e.variables() for e in expressions))
+        loops = self.loops[static.index]
+        inner = [loop for loop in loops if loop.var in variables]
+        times = math.prod(len(loop.values) for loop in loops if loop.var not in variables)
+        size = math.prod(len(loop.values) for loop in inner)
+        for first in range(0, size, CHUNK):
+            rest = np.arange(first, min(first + CHUNK, size), dtype=np.int64)
+            values: dict[str, Array] = {}
+            for loop in reversed(inner):
+                rest, iteration = np.divmod(rest, len(loop.values))
+                values[loop.var] = loop.values.start + loop.values.step * iteration
+            yield values, times
+
+
+def affine(expression: Affine, values: Mapping[str, Array]) -> Array:
+    """An affine expression at arrays of its variables."""
+    total: Array = np.asarray(expression.constant, np.int64)
+    for atom, coefficient in expression.terms:
+        if isinstance(atom, str):
+            value = values[atom]
+        else:
+            numerator = affine(atom.numerator, values)
+            value = numerator // atom.divisor if isinstance(atom, Div) else numerator % atom.divisor
+        total = total + coefficient * value
+    return total
+
+
+def _evaluate(node: Node, names: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:
+    """Values of a node, and where they exist: a branch that is not chosen may divide by zero."""
+    if isinstance(node, Num):
+        return np.asarray(node.value, np.int64), np.asarray(True)
+    if isinstance(node, Name):
+        return names[node.name], np.asarray(True)
+    if isinstance(node, IfElse):
+        (c, c_is), (a, a_is), (b, b_is) = (_evaluate(n, names) for n in (node.condition, node.then, node.otherwise))
+        return np.where(c != 0, a, b), c_is & np.where(c != 0, a_is, b_is)
+    found = [_evaluate(argument, names) for argument in node.arguments]
+    value, exists = found[0]
+    if node.op in ("not", "neg"):
+        return (value == 0).astype(np.int64) if node.op == "not" else -value, exists
+    for other, other_exists in found[1:]:
+        value, exists = _apply(node.op, value, exists, other, other_exists)
+    return value, exists
+
+
+def _apply(
+    op: str, a: Array, a_is: NDArray[np.bool_], b: Array, b_is: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_]]:
+    if op in ("and", "or"):
+        decided = (a == 0) if op == "and" else (a != 0)
+        value = (a != 0) & (b != 0) if op == "and" else (a != 0) | (b != 0)
+        return value.astype(np.int64), a_is & (decided | b_is)
+    both = a_is & b_is
+    if op in ("//", "%", "cdiv"):
+        safe = np.where(b == 0, 1, b)
+        value = a // safe if op == "//" else a % safe if op == "%" else -(-a // safe)
+        return value, both & (b != 0)
+    return np.asarray(_NUMPY[op](a, b)).astype(np.int64), both
+
+
+_NUMPY = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum, "<": np.less,
+    "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+}
