@@ -34,6 +34,8 @@ class EdgeKind(Enum):
     WRITE_DATA = "from a FunctionalUnit to a RegisterFile, or from a MemoryAccessUnit to a DataStorage"
     BACKED_BY = "from a CacheInterface to the DataStorage behind it"
 
+    __hash__ = object.__hash__  # Enum's own is written in Python, and kinds are keys of large tables
+
 
 CONTAINS = EdgeKind.CONTAINS
 FORWARD = EdgeKind.FORWARD
@@ -66,12 +68,12 @@ def edge_fault(source: object, target: object, kind: object) -> str | None:
     if not isinstance(kind, EdgeKind):
         valid = ", ".join(k.name for k in EdgeKind)
         return f"edge {_show(source)} -> {_show(target)}: the kind must be one of {valid}, not {kind!r}"
+    if allowed(source, target, kind):
+        return None
     where = f"{kind.name} edge {_show(source)} -> {_show(target)}"
     for end, value in (("source", source), ("target", target)):
         if not isinstance(value, ACADLObject):
             return f"{where}: the {end} must be an ACADL object, not {value!r}"
-    if allowed(source, target, kind):
-        return None
     turned = "; turn it round" if kind is not CONTAINS and allowed(target, source, kind) else ""
     return f"forbidden {where}: {kind.name} edges run {kind.value}{turned}"
 
