@@ -130,12 +130,22 @@ def evaluate_latency(
     return cycles
 
 
+MOST_LISTED = 20
+"""Instructions in flight that a deadlock lists before it counts the others: arrays have thousands."""
+
+
+def more_faults(count: int) -> list[str]:
+    """The line that counts what is not listed."""
+    return [f"and {count - MOST_LISTED} more instructions wait"] if count > MOST_LISTED else []
+
+
 def latency_fault(where: str, expression: Expression, mnemonic: str, found: str, least: int) -> str:
     """The message about a latency that has no legal value for an instruction."""
     return f"{where} {expression.text!r} {found} for {mnemonic!r}; it must be at least {least}"
 
 
 __all__ = [
-    "AccessPlan", "Program", "Request", "StaticInstruction", "StaticLoop", "StaticNode", "bind", "element_bits",
-    "evaluate_latency", "fetch_cycles", "forwarding_order", "latency_fault", "missing_edges", "untimed", "word_axes",
+    "MOST_LISTED", "AccessPlan", "Program", "Request", "StaticInstruction", "StaticLoop", "StaticNode", "bind",
+    "element_bits", "evaluate_latency", "fetch_cycles", "forwarding_order", "latency_fault", "missing_edges",
+    "more_faults", "untimed", "word_axes",
 ]

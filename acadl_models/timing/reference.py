@@ -27,6 +27,7 @@ from acadl_models.timing.log import (
     RunLog,
 )
 from acadl_models.timing.machine import (
+    MOST_LISTED,
     AccessPlan,
     Program,
     Request,
@@ -34,6 +35,7 @@ from acadl_models.timing.machine import (
     bind,
     evaluate_latency,
     fetch_cycles,
+    more_faults,
 )
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
 from acadl_models.timing.tally import Tally, fetch_port
@@ -542,9 +544,9 @@ class _Simulator:
 
     def _deadlock(self) -> list[str]:
         faults = [f"deadlock in cycle {self.now}: {self.total - self.finished} of {self.total} instructions are left"]
-        for instance in self.alive:
+        for instance in self.alive[:MOST_LISTED]:
             faults.append(f"{instance} waits for {self._waits_for(instance)}")
-        return faults
+        return faults + more_faults(len(self.alive))
 
     def _waits_for(self, instance: _Instance) -> str:
         if instance.state == WAITING:

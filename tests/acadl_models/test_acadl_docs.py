@@ -12,16 +12,21 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "acadl.md"
 
 
-def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    (isa,) = re.findall(r"```taidl\n(.*?)```", text, re.DOTALL)
-    scope: dict[str, object] = {"__name__": "page", "ISA": isa}
+    isa, chain = re.findall(r"```taidl\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, object] = {"__name__": "page", "ISA": isa, "CHAIN": chain}
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
         exec(compile(block, f"{PAGE}[{number}]", "exec"), scope)
     printed = capsys.readouterr().out
     assert "\n  unit (MemoryAccessUnit)  [latency = 0, interval = 1, in_flight = 4]\n" in printed
     # 16 rows of 8 bytes come in; each addition takes its start and interval of one cycle
-    assert printed.splitlines()[-1].split()[1:] == ["16", "128"]
+    assert any(line.split()[1:] == ["16", "128"] for line in printed.splitlines())
+    (shown,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert shown in printed
+    cycles, instructions = printed.splitlines()[-1].split(maxsplit=1)
+    # a value every five cycles (four of the memory, one of the unit); each cell is one cycle behind the one before
+    assert instructions == "[100, 100, 100, 100]" and 500 <= int(cycles) <= 520
 
 
 def test_the_language_imports_nothing_heavy() -> None:

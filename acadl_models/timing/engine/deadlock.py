@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered
-from acadl_models.timing.machine import StaticInstruction, StaticLoop, StaticNode
+from acadl_models.timing.machine import MOST_LISTED, StaticInstruction, StaticLoop, StaticNode, more_faults
 
 _STEPS = {READING: "reading", PROCESSING: "processing", WRITING: "writing"}
 
@@ -22,9 +22,9 @@ def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
     faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
     alive = list(_alive(m))
     blockers = {unit: slot for slot in alive for unit in _waiters(m, slot)}
-    for slot in alive:
+    for slot in alive[:MOST_LISTED]:
         faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot, blockers)}")
-    return faults
+    return faults + more_faults(len(alive))
 
 
 def _alive(m: NDArray[np.int64]) -> Iterator[int]:
