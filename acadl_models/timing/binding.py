@@ -10,6 +10,7 @@ from typing import TypeAlias, Union
 import numpy as np
 
 from acadl_models.acadl import (
+    DRAM,
     ArchitectureGraph,
     Bank,
     DataStorage,
@@ -20,6 +21,7 @@ from acadl_models.acadl import (
     RegisterFile,
 )
 from acadl_models.acadl.latency import Expression
+from acadl_models.timing.addresses import base_of
 from acadl_models.timing.instances import Table, TooMany, holds_alone, rows, tell_apart
 from acadl_models.timing.program import AccessPlan, StaticInstruction, StaticLoop, StaticNode, word_axes
 from acadl_models.timing.routing import Used, routes, routing, uniform
@@ -267,7 +269,7 @@ def _limits(values: range) -> tuple[int, int]:
     return min(values[0], values[-1]), max(values[0], values[-1])
 
 
-Place: TypeAlias = tuple[bool, tuple[Bank, ...], int, tuple[int, ...], tuple[tuple[str, ...], ...]]
+Place: TypeAlias = tuple[bool, tuple[Bank, ...], int, tuple[int, ...], tuple[tuple[str, ...], ...], tuple[int, ...]]
 """The fields of an :class:`AccessPlan` from ``tracked`` on."""
 
 
@@ -292,7 +294,18 @@ def _place(
         return _indivisible(buffer, {s.name: s.data_width for s in served})
     found = tuple(Bank(storage.name, bank.start, bank.stop) for bank, storage in zip(ordered, served))
     paths = tuple(tuple(place.name for place in graph.path(storage)) for storage in served)
-    return True, found, served[0].data_width, tuple(s.port_width for s in served), paths
+    bases = tuple(base_of(graph, bank.storage, buffer.name) for bank in ordered)
+    for bank, base, storage in zip(ordered, bases, served):
+        if isinstance(storage, DRAM) and storage.has_bank_state and not _held(storage, bank, base):
+            where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
+            return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
+    return True, found, served[0].data_width, tuple(s.port_width for s in served), paths, bases
+
+
+def _held(memory: DRAM, bank: Bank, base: int) -> bool:
+    """Whether all words of a buffer in a DRAM lie in its banks."""
+    first, end = bank.start + base, (bank.stop or 0) + base
+    return end - first == sum(max(0, min(stop, end) - max(start, first)) for start, stop in memory.banks)
 
 
 def _registers(
@@ -301,7 +314,7 @@ def _registers(
     """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
     if spread and word_axes(buffer, first.data_width) is None:
         return _indivisible(buffer, {first.name: first.data_width})
-    return not all(holds_alone(graph, b.storage) for b in banks), (), first.data_width, (), ()
+    return not all(holds_alone(graph, b.storage) for b in banks), (), first.data_width, (), (), ()
 
 
 def _served(

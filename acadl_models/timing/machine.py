@@ -10,9 +10,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 
 from acadl_models.acadl import (
-    DRAM,
     ArchitectureGraph,
-    CacheInterface,
     MemoryInterface,
     PipelineStage,
 )
@@ -48,20 +46,6 @@ def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:
 
 def untimed(graph: ArchitectureGraph) -> Iterator[str]:
     """Why a valid graph cannot be simulated: features that are declared but have no timing here."""
-    for storage in graph.storages:
-        if isinstance(storage, CacheInterface):
-            yield f"{storage}: the timing of caches is not simulated; connect the units to the storage behind it"
-        if isinstance(storage, DRAM):
-            used = [t for t in ("t_RCD", "t_RP", "t_RAS") if getattr(storage, t)]
-            if used:
-                yield (
-                    f"{storage}: {', '.join(f'{t}={getattr(storage, t)}' for t in used)} asks for the timing of DRAM "
-                    "banks, which is not simulated; set them to 0 and state read_latency and write_latency"
-                )
-    for link in graph.links:
-        yield f"{link}: the timing of links is not simulated"
-    if "cache_miss_end" in graph.semantics.changed():
-        yield "semantics: cache_miss_end is not simulated"
     if len(graph.fetch_stages) != 1:
         names = ", ".join(s.name for s in graph.fetch_stages)
         yield f"a simulation runs one stream: expected one InstructionFetchStage, found {names}"

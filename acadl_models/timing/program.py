@@ -39,7 +39,7 @@ def word_axes(buffer: Buffer, data_width: int) -> int | None:
 class Request:
     """What one access of one instance asks of one storage.
 
-    ``runs``: the maximal runs of contiguous words as (address, words), ascending.
+    ``runs``: the maximal runs of contiguous words as (address in the memory, words), ascending.
     """
 
     storage: str
@@ -56,7 +56,7 @@ class AccessPlan:
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the unit reaches them. ``paths`` has, for each bank, the
-    storages from the one that serves to the memory.
+    storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it.
     """
 
     access: Access
@@ -66,6 +66,7 @@ class AccessPlan:
     data_width: int
     port_widths: tuple[int, ...]
     paths: tuple[tuple[str, ...], ...] = ()
+    bases: tuple[int, ...] = ()
 
     @property
     def is_read(self) -> bool:
@@ -101,10 +102,10 @@ class AccessPlan:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        for bank, port_width in zip(self.banks, self.port_widths):
+        for bank, port_width, base in zip(self.banks, self.port_widths, self.bases):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
-                runs = _runs(inside)
+                runs = _runs(inside + base)
                 beats = sum(-(-count // port_width) for _, count in runs)
                 size = -(-len(inside) * self.data_width // 8)
                 found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, MemoryInterface, PipelineStage
+from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, PipelineStage
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.log import (
     ENTERED,
@@ -37,6 +37,7 @@ from acadl_models.timing.machine import (
     fetch_cycles,
     more_faults,
 )
+from acadl_models.timing.memories import Load, Memories
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
 from acadl_models.timing.tally import Tally, fetch_port
 from oracle.errors import GraphError
@@ -63,12 +64,17 @@ class InstanceLog:
 
 @dataclass(eq=False)
 class _Issued:
-    """A request on its way: ``finish`` is known once it has a slot."""
+    """A request on its way: ``finish`` is the time of its next step once it has a slot, the last one of its end.
+
+    ``exclusive``: it comes over a windowed link; ``passage`` has the times that are left after ``finish``.
+    """
 
     request: Request
     owner: "_Instance"
     number: int
     finish: int = -1
+    exclusive: bool = False
+    passage: Iterator[int] = field(default_factory=lambda: iter(()))
 
 
 @dataclass(eq=False)
@@ -193,6 +199,7 @@ class _Simulator:
         }
         self.order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
         self.storages = {s.name: _Storage(s) for s in self.graph.storages}
+        self.memories = Memories(self.graph)
         self.memory = self.graph.instruction_memory(program.fetch)[1]
         self.fetch_cycles = fetch_cycles(program)
         self.issue_buffer: list[_Instance] = []
@@ -245,18 +252,34 @@ class _Simulator:
     def _complete(self) -> None:
         for storage in self.storages.values():
             self._end_requests(storage)
+        for storage in self.storages.values():
+            self._fill_slots(storage)
         for instance in list(self.alive):
             self._progress(instance)
         if self.fetching and self.fetching[0][0] == self.now:
             self._append_fetched(self.fetching.popleft()[1])
 
     def _end_requests(self, storage: _Storage) -> None:
-        for issued in [s for s in storage.slots if s.finish == self.now]:
-            storage.slots.remove(issued)
-            issued.owner.pending.remove(issued)
-            self.changed = True
-        while storage.fifo and len(storage.slots) < storage.storage.max_concurrent_requests:
+        """Phase 1a: requests end, or go on with what they look for next, in the order in which they got their slots."""
+        for issued in list(storage.slots):
+            while issued.finish == self.now:
+                self.changed = True
+                after = next(issued.passage, None)
+                if after is None:
+                    storage.slots.remove(issued)
+                    issued.owner.pending.remove(issued)
+                    break
+                issued.finish = after
+
+    def _fill_slots(self, storage: _Storage) -> None:
+        while storage.fifo and self._has_slot(storage, storage.fifo[0]):
             self._grant(storage, storage.fifo.popleft())
+
+    def _has_slot(self, storage: _Storage, issued: _Issued) -> bool:
+        """Whether a request may be granted: over a windowed link it has the storage to itself."""
+        if storage.slots and (issued.exclusive or any(s.exclusive for s in storage.slots)):
+            return False
+        return len(storage.slots) < storage.storage.max_concurrent_requests
 
     def _progress(self, instance: _Instance) -> None:
         """Phase 1b: from step to step, through steps of zero cycles."""
@@ -318,10 +341,12 @@ class _Simulator:
     def _issue(self, instance: _Instance, requests: list[Request]) -> None:
         first = 0 if requests is instance.reads else len(instance.reads)
         for number, request in enumerate(requests, first):
-            issued = _Issued(request, instance, number)
-            instance.pending.append(issued)
             storage = self.storages[request.storage]
-            if len(storage.slots) < storage.storage.max_concurrent_requests:
+            link = self.memories.link(storage.storage, self._unit(instance), request.is_read)
+            issued = _Issued(request, instance, number, exclusive=link is not None and link.exclusive)
+            issued.passage = self._passage(storage, issued, link)
+            instance.pending.append(issued)
+            if not storage.fifo and self._has_slot(storage, issued):
                 self._grant(storage, issued)
             else:
                 storage.fifo.append(issued)
@@ -329,21 +354,35 @@ class _Simulator:
             self._count_request(storage, request)
 
     def _grant(self, storage: _Storage, issued: _Issued) -> None:
+        storage.slots.append(issued)
+        issued.finish = next(issued.passage)
+        self.changed = True
+
+    def _passage(self, storage: _Storage, issued: _Issued, link: Link | None) -> Iterator[int]:
+        """The times until which a request waits from its grant on: for its lines, if any, and for its end."""
         request = issued.request
         self._note(GRANTED, request.storage, issued.owner.number, issued=issued)
-        first = self.now + self._storage_latency(storage.storage, issued)
+        runs = tuple((at, at + count) for at, count in request.runs)
+        load = Load(runs, request.is_read, request.beats, request.bytes)
+        ready = first = yield from self.memories.ready(
+            storage.storage, load, lambda s, attribute: self._storage_latency(s, attribute, issued), self.now
+        )
         if storage.storage.shared_port:
             first = max(first, storage.port_free)
             storage.port_free = first + request.beats
-        issued.finish = first + request.beats - 1
-        self._note(TRANSFER, request.storage, issued.owner.number, issued.finish, issued=issued)
-        self.tally.transfer(request.storage, request.is_read, issued.finish, request.beats, request.bytes)
-        storage.slots.append(issued)
-        self.changed = True
+        finish = first + request.beats - 1
+        if link is not None:
+            start, arrival = self.memories.channels[link.name].send(request.bytes, request.is_read, ready)
+            self.tally.link(link.name, request.is_read, start, request.bytes, link.bandwidth, start - ready)
+            finish = max(finish, arrival)
+        issued.finish = finish
+        self._note(TRANSFER, request.storage, issued.owner.number, finish, issued=issued)
+        # a miss that ends without the latency of a hit has moved its words before its end was known
+        alone = self.graph.semantics.cache_miss_end == "after_miss" and storage.storage.name in self.memories.caches
+        self.tally.transfer(request.storage, request.is_read, finish, request.beats, request.bytes, alone)
+        yield finish
 
-    def _storage_latency(self, storage: DataStorage, issued: _Issued) -> int:
-        assert isinstance(storage, MemoryInterface)
-        attribute = "read_latency" if issued.request.is_read else "write_latency"
+    def _storage_latency(self, storage: DataStorage, attribute: str, issued: _Issued) -> int:
         expression = storage.latencies()[attribute]
         values = {**issued.owner.environment, "words": issued.request.words, "bytes": issued.request.bytes}
         where = f"{storage}: {attribute}"
@@ -512,7 +551,8 @@ class _Simulator:
             self.graph.name, self.program.stream.name, self.graph.clock_hz, self.now, self.total,
             tuple(self._unit_timing(u) for u in self.units.values()), tuple(map(self._stage_timing, self.graph.stages)),
             tuple(self._storage_timings()), exact=True, links=self.tally.links([k.name for k in self.graph.links]),
-            loops=self.tally.loops(), stepped_instructions=self.total,
+            loops=self.tally.loops(), caches=self.memories.cache_figures(), drams=self.memories.dram_figures(),
+            stepped_instructions=self.total,
         )
 
     def _unit_timing(self, u: _Unit) -> UnitTiming:
@@ -528,7 +568,7 @@ class _Simulator:
         return StageTiming(stage.name, entered, stall, busy, self.now - stall - busy)
 
     def _storage_timings(self) -> Iterator[StorageTiming]:
-        placed = {bank.storage for banks in self.graph.buffers.values() for bank in banks}
+        placed = {bank.storage for banks in self.graph.buffers.values() for bank in banks} | set(self.memories.caches)
         for name, s in self.storages.items():
             if s.storage is self.memory:
                 port = fetch_port(self.fetched, self.memory.port_width, self.memory.data_width)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from acadl_models.timing.memories.figures import CacheTiming, DramTiming
+
 
 @dataclass(frozen=True)
 class UnitTiming:
@@ -70,8 +72,9 @@ class PortTiming:
 
     A request moves its bytes in its last ``beats`` cycles, ``finish - beats .. finish - 1``, as evenly as whole bytes
     allow: the first ``bytes % beats`` of them carry one byte more. A link carries ``bandwidth`` bytes in each cycle of
-    a request and the rest in the last. ``busy_cycles``: cycles in which anything is moved; ``peak_bytes_per_cycle``:
-    the most in one cycle; ``peak_cycles``: cycles that reach this peak.
+    a request and the rest in the last. Where misses of a cache end without the latency of a hit (``after_miss`` of the
+    semantics), each of its requests counts as if no other moved bytes at the same time. ``busy_cycles``: cycles in
+    which anything is moved; ``peak_bytes_per_cycle``: the most in one cycle; ``peak_cycles``: cycles that reach it.
     """
 
     bytes: int = 0
@@ -165,6 +168,8 @@ class TimingResult:
     storages: tuple[StorageTiming, ...]
     exact: bool = True
     links: tuple[LinkTiming, ...] = ()
+    caches: tuple[CacheTiming, ...] = ()
+    drams: tuple[DramTiming, ...] = ()
     loops: tuple[LoopTiming, ...] = ()
     stepped_instructions: int = field(default=0, compare=False)
     skipped_share: float = field(default=0.0, compare=False)
@@ -185,6 +190,14 @@ class TimingResult:
     def storage(self, name: str) -> StorageTiming:
         """The figures of the storage ``name``; KeyError if there is none."""
         return _named(self.storages, name)
+
+    def cache(self, name: str) -> CacheTiming:
+        """The look-ups and the traffic of the cache ``name``; KeyError if there is none."""
+        return _named(self.caches, name)
+
+    def dram(self, name: str) -> DramTiming:
+        """The row hits, misses and conflicts of the DRAM ``name``; KeyError if it has no bank state."""
+        return _named(self.drams, name)
 
     def link(self, name: str) -> LinkTiming:
         """The figures of the link ``name``; KeyError if there is none."""
@@ -208,6 +221,7 @@ class TimingResult:
 
 _PARTS: dict[str, Callable[..., Any]] = {
     "units": UnitTiming, "stages": StageTiming, "storages": StorageTiming, "links": LinkTiming, "loops": LoopTiming,
+    "caches": CacheTiming, "drams": DramTiming,
 }
 """The classes in the lists of a result."""
 
@@ -217,7 +231,7 @@ def _part(kind: Callable[..., Any], item: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
-T = TypeVar("T", UnitTiming, StageTiming, StorageTiming, LinkTiming, LoopTiming)
+T = TypeVar("T", UnitTiming, StageTiming, StorageTiming, LinkTiming, LoopTiming, CacheTiming, DramTiming)
 
 
 def _share(part: int, whole: int) -> float:

@@ -20,12 +20,18 @@ class Channel:
 
     def __init__(self) -> None:
         self.cycles: Counter[int] = Counter()
+        self.alone = 0
 
     def spread(self, finish: int, beats: int, size: int) -> None:
         """``size`` bytes in the cycles ``finish - beats .. finish - 1``, as evenly as whole bytes allow."""
         each, more = divmod(size, beats)
         for k in range(beats):
             self.cycles[finish - beats + k] += each + (k < more)
+
+    def spread_alone(self, beats: int, size: int) -> None:
+        """``size`` bytes in ``beats`` cycles of their own, which no other request shares."""
+        self.alone -= beats
+        self.spread(self.alone + beats, beats, size)
 
     def fill(self, first: int, size: int, bandwidth: int) -> None:
         """``size`` bytes from the cycle ``first`` on, ``bandwidth`` in each, the rest in the last."""
@@ -49,9 +55,13 @@ class Tally:
         self.channels: dict[tuple[str, bool], Channel] = {}
         self.link_waits: Counter[str] = Counter()
 
-    def transfer(self, storage: str, is_read: bool, finish: int, beats: int, size: int) -> None:
-        """A request moves its bytes before it finishes."""
-        self.ports.setdefault((storage, is_read), Channel()).spread(finish, beats, size)
+    def transfer(self, storage: str, is_read: bool, finish: int, beats: int, size: int, alone: bool) -> None:
+        """A request moves its bytes before it finishes; ``alone``: counted as if no other did at the same time."""
+        channel = self.ports.setdefault((storage, is_read), Channel())
+        if alone:
+            channel.spread_alone(beats, size)
+        else:
+            channel.spread(finish, beats, size)
 
     def link(self, link: str, is_read: bool, first: int, size: int, bandwidth: int, waited: int) -> None:
         """A link carries a request from the cycle ``first`` on; it ``waited`` for its channel."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias, Union
 
 from acadl_models.acadl import (
     CONTAINS,
@@ -14,6 +14,7 @@ from acadl_models.acadl import (
     WRITE_DATA,
     ACADLEdge,
     ArchitectureGraph,
+    DataStorage,
     ExecuteStage,
     FunctionalUnit,
     InstructionFetchStage,
@@ -53,6 +54,14 @@ LATENCIES: tuple[int | str, ...] = (
 STORAGE_LATENCIES: tuple[int | str, ...] = (1, 1, 2, 5, "words", "1 + bytes // 8", "1 + a % 2")
 
 
+Storage: TypeAlias = Union[DataStorage, RegisterFile]
+Connect: TypeAlias = Callable[[Storage, FunctionalUnit], None]
+"""Makes the edges between a storage and a unit."""
+
+StorageMaker: TypeAlias = Callable[[Random], tuple[Sequence[Storage], dict[str, object], Connect]]
+"""Makes the storages to which units are attached, the table of buffers, and the edges."""
+
+
 def random_semantics(r: Random, names: Collection[str]) -> Semantics:
     """A choice for each of the parameters in ``names``; the others keep their defaults."""
     words: dict[str, Any] = {name: r.choice(valid) for name, valid in CHOICES.items() if name in names}
@@ -61,17 +70,20 @@ def random_semantics(r: Random, names: Collection[str]) -> Semantics:
     return Semantics(**words)
 
 
-def random_graph(r: Random, *, semantics: Collection[str] = (), spread: bool = False) -> ArchitectureGraph:
+def random_graph(
+    r: Random, *, semantics: Collection[str] = (), spread: bool = False, storages_of: StorageMaker | None = None
+) -> ArchitectureGraph:
     """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks.
 
     ``semantics`` names the parameters that get random values. With ``spread``, registers lie in several files, and
-    units reach some of the files and banks; one unit for each mnemonic reaches all.
+    units reach some of the files and banks; one unit for each mnemonic reaches all. ``storages_of`` makes other
+    storages and the edges to them.
     """
 
     @generate
     def random_architecture() -> None:
         fetch = _fetch(r)
-        storages, buffers = _storages(r, spread)
+        storages, buffers, connect = storages_of(r) if storages_of else (*_storages(r, spread), connect_both_ways)
         senders: list[PipelineStage] = [fetch]
         ends: list[PipelineStage] = []
         for k in range(r.randint(0, 3)):
@@ -93,7 +105,7 @@ def random_graph(r: Random, *, semantics: Collection[str] = (), spread: bool = F
                 mine = set(r.sample(MNEMONICS, r.randint(1, 3)))
                 if k == count - 1 and u == 0:
                     mine |= set(MNEMONICS) - used
-                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used)
+                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect)
                 used |= mine
         for stage in senders[1:]:
             if not any(s is not None for s in _after(stage)):
@@ -150,7 +162,8 @@ def _storages(r: Random, spread: bool) -> tuple[list[SRAM | RegisterFile], dict[
 
 
 def _unit(
-    r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: list[SRAM | RegisterFile], partial: bool
+    r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: Sequence[Storage], partial: bool,
+    connect: Connect,
 ) -> None:
     latency = r.choice((0, *LATENCIES, *LATENCIES))
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
@@ -165,26 +178,32 @@ def _unit(
         if partial and storage is not storages[0] and r.random() < 0.4:
             continue
         if memory or isinstance(storage, RegisterFile):
-            ACADLEdge(storage, unit, READ_DATA)
-            ACADLEdge(unit, storage, WRITE_DATA)
+            connect(storage, unit)
 
 
-def random_stream(r: Random, graph: ArchitectureGraph, most: int = 300) -> ResolvedStream:
-    """A nest of loops with at most ``most`` instances, whose windows lie inside of the graph's buffers."""
-    maker = _StreamMaker(r, graph)
+def connect_both_ways(storage: Storage, unit: FunctionalUnit) -> None:
+    """The unit reads and writes the storage."""
+    ACADLEdge(storage, unit, READ_DATA)
+    ACADLEdge(unit, storage, WRITE_DATA)
+
+
+def random_stream(r: Random, graph: ArchitectureGraph, most: int = 300, rows: int = ROWS) -> ResolvedStream:
+    """A nest of loops with at most ``most`` instances, whose windows lie inside of the graph's buffers of ``rows``."""
+    maker = _StreamMaker(r, graph, rows)
     body: list[ResolvedNode] = []
     budget = most
     while budget > 0 and (not body or r.random() < 0.5):
         node, count = maker.node((), budget, 3)
         body.append(node)
         budget -= count
-    buffers = tuple(Buffer(name, (ROWS, COLUMNS), "i8") for name in graph.buffers)
+    buffers = tuple(Buffer(name, (rows, COLUMNS), "i8") for name in graph.buffers)
     return ResolvedStream("random", "none", (("dim", 4),), buffers, (), (), 0, tuple(body))
 
 
 class _StreamMaker:
-    def __init__(self, r: Random, graph: ArchitectureGraph) -> None:
+    def __init__(self, r: Random, graph: ArchitectureGraph, rows: int) -> None:
         self.r = r
+        self.rows = rows
         self.buffers = list(graph.buffers)
         self.loops = 0
         self.instructions = 0
@@ -230,7 +249,7 @@ class _StreamMaker:
         columns, across = r.choice(((4, 1), (4, 1), (2, 2), (2, 1), (1, 1)))
         dims.append(WindowDim(1, columns, across))
         low = (rows - 1) * max(0, -stride)
-        row = self.offset(around, ROWS - reach) + low
+        row = self.offset(around, self.rows - reach) + low
         column = self.offset(around, COLUMNS - (columns - 1) * across) if r.random() < 0.3 else Affine(0)
         return Window(r.choice(self.buffers), (row, column), tuple(dims))
 

@@ -11,7 +11,6 @@ import pytest
 from timing_builders import COLS, ROWS, after, front, hbm, instr, stream, window
 
 from acadl_models.acadl import (
-    BACKED_BY,
     CONTAINS,
     DRAM,
     FORWARD,
@@ -27,7 +26,6 @@ from acadl_models.acadl import (
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
-    SetAssociativeCache,
     architecture,
     create_ag,
     generate,
@@ -487,41 +485,24 @@ def test_hbm_larger_than_the_dram() -> None:
         simulate_reference(create_ag(build()), stream(instr("op", reads=(hbm(0, 4),)), hbm_bytes=4096))
 
 
-def untimed(kind: str) -> ArchitectureGraph:
+def test_a_graph_with_two_fetch_stages_is_refused() -> None:
     @generate
     def build() -> None:
         issue = front()
         unit = MemoryAccessUnit("mau", to_process={"op"})
         after(issue, unit)
-        rcd = 14 if kind == "dram" else 0
-        memory = DRAM("dram", read_write_ports=2, t_RCD=rcd, row_words=64, address_ranges=[(0, 1024)])
-        if kind == "cache":
-            cache = SetAssociativeCache("l1", sets=4, ways=2)
-            ACADLEdge(cache, unit, READ_DATA)
-            ACADLEdge(cache, memory, BACKED_BY)
-        else:
-            ACADLEdge(memory, unit, READ_DATA)
-        if kind == "fetch":
-            second = InstructionFetchStage("ifs2")
-            other = InstructionMemoryAccessUnit("imau2")
-            ACADLEdge(second, other, CONTAINS)
-            ACADLEdge(memory, other, READ_DATA)
-            after(second, FunctionalUnit("fu", to_process={"x"}), name="ex2")
+        memory = SRAM("memory", read_write_ports=2, address_ranges=[(0, 1024)])
+        ACADLEdge(memory, unit, READ_DATA)
+        second = InstructionFetchStage("ifs2")
+        other = InstructionMemoryAccessUnit("imau2")
+        ACADLEdge(second, other, CONTAINS)
+        ACADLEdge(memory, other, READ_DATA)
+        after(second, FunctionalUnit("fu", to_process={"x"}), name="ex2")
+        architecture("untimed", buffers={"hbm": memory})
 
-    return create_ag(build())
+    with pytest.raises(GraphError, match="expected one InstructionFetchStage, found ifs, ifs2"):
+        simulate_reference(create_ag(build()), stream(instr("op", reads=(hbm(0, 4),)), hbm_bytes=1024))
 
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("cache", r"l1 \(SetAssociativeCache\): the timing of caches is not simulated"),
-        ("dram", r"dram \(DRAM\): t_RCD=14 asks for the timing of DRAM banks, which is not simulated"),
-        ("fetch", r"expected one InstructionFetchStage, found ifs, ifs2"),
-    ],
-)
-def test_graphs_that_are_valid_but_not_timed_are_refused(kind: str, message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        simulate_reference(untimed(kind), stream(instr("op")))
 
 
 def test_an_instruction_memory_that_also_serves_data_is_refused() -> None:

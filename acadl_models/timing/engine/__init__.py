@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 IMPLEMENTED: frozenset[str] = frozenset(
-    ("write_after_read", "issue", "fetches_in_flight", "stage_latency", "arbitration")
+    ("write_after_read", "issue", "fetches_in_flight", "stage_latency", "arbitration", "cache_miss_end")
 )
 """Parameters of the semantics whose values, other than the default, this engine simulates."""
 

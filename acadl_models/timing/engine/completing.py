@@ -8,9 +8,17 @@ from acadl_models.timing.engine.forwarding import arrive, deliver, offer
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note, note_step
+from acadl_models.timing.engine.memories import has_steps
 from acadl_models.timing.engine.order import note_candidate, note_mover, sort, unpacked
 from acadl_models.timing.engine.program import advance, latency_of, make_instance
-from acadl_models.timing.engine.requests import end_request, grant_freed, issue, may_be_ready
+from acadl_models.timing.engine.requests import (
+    end_request,
+    grant_freed,
+    issue,
+    may_be_ready,
+    note_look,
+    take_steps,
+)
 from acadl_models.timing.engine.timers import LINK, due, schedule
 from acadl_models.timing.engine.transfers import end_transfer, pass_edge
 
@@ -27,8 +35,11 @@ def complete(t, m):
         record, tag = timer >> 3, timer & 7
         timer = m[record + LINK]
         if tag == TAG_REQUEST:
-            end_request(m, record)
-            end_transfer(t, m, record, now)
+            if t[H_CACHES] > 0 and has_steps(t, m, record):
+                note_look(m, record)
+            else:
+                end_request(m, record)
+                end_transfer(t, m, record, now)
             m[M_CHANGED] = now
         elif tag == TAG_INSTANCE:
             note_mover(m, record)
@@ -43,6 +54,8 @@ def complete(t, m):
                 offer(t, m, record, now)
         else:
             m[M_FETCH_DUE] += 1
+    if m[M_STEPS] > 0:
+        take_steps(t, m, now)
     if m[M_FREES] > 0:
         grant_freed(t, m, now)
     if m[M_MOVERS] > 0:

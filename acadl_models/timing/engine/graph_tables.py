@@ -8,9 +8,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, MemoryInterface, PipelineStage
-from acadl_models.acadl.latency import Expression
+from acadl_models.acadl import (
+    ArchitectureGraph,
+    CacheInterface,
+    DataStorage,
+    FunctionalUnit,
+    MemoryInterface,
+    PipelineStage,
+)
+from acadl_models.acadl.latency import Expression, parse
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.lower_memories import MemoryTables, memory_tables
 from acadl_models.timing.engine.tables import Array
 from acadl_models.timing.machine import Program, fetch_cycles
 
@@ -27,7 +35,7 @@ class GraphTables:
 
     stages: tuple[PipelineStage, ...]
     units: tuple[FunctionalUnit, ...]
-    storages: tuple[MemoryInterface, ...]
+    storages: tuple[DataStorage, ...]
     stage_numbers: Mapping[str, int]
     unit_numbers: Mapping[str, int]
     storage_numbers: Mapping[str, int]
@@ -37,6 +45,7 @@ class GraphTables:
     header: Mapping[int, int]
     words: Array
     most: int
+    memories: MemoryTables
     _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
 
     def fetch_cycles(self, program: Program) -> int:
@@ -63,7 +72,7 @@ def _build(program: Program) -> GraphTables:
     stages = tuple(s for s in program.forwarding_order if s is not fetch)
     units = graph.functional_units
     placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
-    storages = tuple(s for s in graph.storages if s.name in placed and isinstance(s, MemoryInterface))
+    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, CacheInterface))
     stage_numbers = {s.name: k for k, s in enumerate(stages)}
     unit_numbers = {u.name: k for k, u in enumerate(units)}
     words: list[int] = []
@@ -82,6 +91,7 @@ def _build(program: Program) -> GraphTables:
         ):
             record += [put(numbers), len(numbers)]
         records += record
+    memories = memory_tables(graph, storages, units, put)
     semantics = graph.semantics
     _, memory = graph.instruction_memory(fetch)
     header = {
@@ -97,19 +107,18 @@ def _build(program: Program) -> GraphTables:
         ]),
         H_STORE_TABLE: put([
             v
-            for m in storages
-            for v in (
-                m.max_concurrent_requests, m.port_width, int(m.shared_port),
-                int(m.shared_port or m.max_concurrent_requests == 1),
-            )
+            for m, state in zip(storages, memories.states)
+            for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port), memories.serial(m, state), *state)
         ]),
+        **memories.header,
     }  # fmt: skip
-    latencies = [m.latencies() for m in storages]
+    at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
+    latencies = [m.latencies() if isinstance(m, MemoryInterface) else at_once for m in storages]
     return GraphTables(
         stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
         tuple(s.latencies()["latency"] for s in stages),
         tuple((each["read_latency"], each["write_latency"]) for each in latencies),
         header, np.array(words, np.int64),
-        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units),
+        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
     )

@@ -34,8 +34,11 @@ NONE = -1
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
     H_POOL,  # instances that fit into the machine at once
+    H_CACHES, H_CACHE_TABLE, H_DRAMS, H_DRAM_TABLE, H_LINKS, H_LINK_TABLE, H_SPACES, H_SPACE_TABLE,  # memory_layout
+    H_LEVELS, H_HIT_AFTER_MISS, H_SLOT_TAILS, H_TAIL_SIZE, H_BANKS,
+    H_PLACED,  # accesses with a place in such memories
     H_SIZE,
-) = range(41)
+) = range(55)
 
 # --- t: records ------------------------------------------------------------------------------------------------
 (
@@ -64,8 +67,10 @@ TR_STAGE, TR_UNIT, TR_HELD, TR_LATENCY, TR_INTERVAL, TR_SIZE = range(6)
 cycles, or below zero ``-1 -`` its number among those that vary along loops."""
 
 
-TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_SIZE = range(5)
-"""Storage: most requests at once, words per beat, one port for all requests, no two requests carry words at once."""
+TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_KIND, TM_STATE, TM_LINKS, TM_SIZE = range(8)
+"""Storage: most requests at once, words per beat, one port for all requests, no two requests carry words at once; the
+kind of its state and its number among those of its kind (memory_layout); table of the link for each unit and direction,
+or NONE."""
 
 (
     TI_LOOP,  # the innermost loop around it or NONE
@@ -95,8 +100,9 @@ TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_SIZE = range(5)
     TA_WORDS,  # distinct words
     TA_DATA_WIDTH,
     TA_ORDER,  # number among all accesses of the program
+    TA_PLACE,  # expression of the first word where a cache or a DRAM must know it, or NONE
     TA_SIZE,
-) = range(19)
+) = range(20)
 """Access of an instruction of the program text."""
 
 READ, WRITE, ACCUMULATE = 0, 1, 2
@@ -104,9 +110,11 @@ READ, WRITE, ACCUMULATE = 0, 1, 2
 READS_UNTIL_FINISH, READS_UNTIL_START, READS_NEVER = range(3)
 """How long a read holds up later writes to the same place."""
 
-TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_LATENCY, TB_SIZE = range(6)
+TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_LATENCY, TB_BASE, TB_WAY, TB_SPACE, TB_SIZE = range(9)
 """Part of a buffer in one storage: its words, the beats of a whole access there, and the latency: cycles, or below zero
-``-1 -`` the position of a program."""
+``-1 -`` the position of a program. ``BASE`` makes addresses of the words; ``WAY``: the caches on the way: how many,
+then for each its number and the latencies of a hit and of a miss; NONE without any. ``SPACE``: number of the memory, if
+caches or banks must know its addresses, or NONE."""
 
 TC_LEAST, TC_OBJECT, TC_LENGTH, TC_CODE = range(4)
 """Latency that varies along loops or with the request: a program for a stack machine, pairs (operation, operand)."""
@@ -196,17 +204,21 @@ WHEEL = 256
     M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
     M_STAGES, M_UNITS, M_STORES, M_LOOPS,  # with the header: all that is kept of the begin of a period
+    M_CACHES, M_CACHE_LINES, M_DRAMS, M_BANKS, M_LINKS,  # as these (memory_layout)
     M_SPENT, M_ITERATED,  # for each loop of the text: cycles with the front directly in it, iterations begun one by one
     M_REST, M_FLIGHTS, M_VALUES, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
     M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
+    M_GRANTS,  # requests granted by caches so far
+    M_STEPS,  # requests in M_STEPPING
     M_SLOTS,
     # of no meaning from one cycle to the next: stack of latencies, work space, instances that move on in phase 1 and
-    # those that may start in phase 3, storages with slots freed in phase 1
-    M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED,
+    # those that may start in phase 3, storages with slots freed in phase 1; requests that look on in a cache in phase
+    # 1, stack of bytes that are passed on, accesses of a loop in a proof
+    M_STACK, M_WORK, M_MOVING, M_JUDGED, M_FREED, M_STEPPING, M_POSTED, M_RANGES,
     M_LOW, M_HIGH, M_SHIFTS, M_SHIFTED,  # ranges of values, distances of conflict classes
     M_LOG,
     M_SIZE,
-) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 33)
+) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 43)
 
 COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
@@ -257,9 +269,10 @@ could leave, in which it could not yet, instances held."""
     D_QUEUED, D_QUEUE_HEAD, D_QUEUE_TAIL,  # requests that wait, linked by R_LINK
     D_FREED,  # a slot was freed in this cycle
     D_PORT_FREE,
+    D_EXCLUSIVE,  # a request over a windowed link has it to itself
     D_SINCE,  # up to when QUEUE_CYCLES is complete
     D_PORTS,  # two P records: writes, reads
-) = range(9)
+) = range(10)
 
 P_LEVEL, P_SINCE, P_PEAK, P_PEAK_CYCLES, P_BUSY, P_SIZE = range(6)
 """What one direction of a storage carries: bytes in a cycle at present, and since when; the most so far, and in how

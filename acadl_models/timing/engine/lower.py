@@ -108,7 +108,9 @@ class _Lowering:
         d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
         places = self._instruction_tables(names, of_static)
         d[H_PROGRAM], d[H_PLACES] = self.tables.put(self.code), self.tables.put(places)
-        loops = LoopLowering(self.tables, self.expressions, self.latencies, entries, classes, places, self.sites)
+        loops = LoopLowering(
+            self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
+        )
         d[H_LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
         d[H_VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H_ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
@@ -154,7 +156,8 @@ class _Lowering:
         d[H_SLOT_ACCESSES] = I_SIZE + d[H_MAX_REQUESTS] * R_SIZE
         d[H_ACCESS_SIZE] = A_OFFSETS + d[H_MAX_AXES]
         d[H_SLOT_LATENCIES] = d[H_SLOT_ACCESSES] + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
-        d[H_SLOT_SIZE] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
+        d[H_SLOT_TAILS] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
+        d[H_SLOT_SIZE] = d[H_SLOT_TAILS] + d[H_MAX_REQUESTS] * d[H_TAIL_SIZE]
         return places
 
     def _signatures(self) -> list[int]:

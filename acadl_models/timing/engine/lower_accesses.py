@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
+from acadl_models.acadl import DataStorage
 from acadl_models.timing.engine.accessing import Classes, Entry
 from acadl_models.timing.engine.expressions import Expressions, Latencies
 from acadl_models.timing.engine.graph_tables import GraphTables
@@ -46,8 +48,12 @@ class AccessLowering:
         record[TA_BANK_SHIFT] = NONE
         record[TA_STORES], record[TA_BANK_SHIFT] = self._bank_list(e, names, mnemonic)
         record[TA_STORE_COUNT] = len(banks)
+        placed = self.graph.memories.is_placed(e)
+        record[TA_PLACE] = self.expressions.place(e.word) if placed else NONE
+        self.tables.header[H_PLACED] += len(banks) if placed else 0
         if len(banks) > 1:
             record[TA_WORD] = self.expressions.place(e.word)
+        if len(banks) > 1 or placed:
             record[TA_RUNS], record[TA_RUN_COUNT] = self._run_list(e.word_shape)
         if e.conflict_class != NONE:
             word = e.word
@@ -79,7 +85,7 @@ class AccessLowering:
         records: list[int] = []
         count = words(e.word_shape)
         varies = False
-        for bank in banks:
+        for bank, path, base in zip(banks, e.plan.paths, e.plan.bases):
             number = self.graph.storage_numbers[bank.storage]
             storage = self.graph.storages[number]
             expression = self.graph.storage_latencies[number][int(e.kind != READ)]
@@ -87,7 +93,13 @@ class AccessLowering:
             if latency is None or latency < 1:
                 varies = True
                 latency = self._request_latency(e, names, mnemonic, number, count if len(banks) == 1 else None)
-            records += [number, bank.start, bank.stop or 0, beats(e.word_shape, storage.port_width), latency]
+            known = count if len(banks) == 1 else None
+            way, fixed = self.graph.memories.way(path, self.tables.put, partial(self._code, e, names, mnemonic, known))
+            varies = varies or not fixed
+            records += [
+                number, bank.start, bank.stop or 0, beats(e.word_shape, storage.port_width), latency, base, way,
+                self.graph.memories.space(path),
+            ]  # fmt: skip
         sizes = {(b.stop or 0) - b.start for b in banks}
         size = sizes.pop() if len(sizes) == 1 else 0
         shift = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
@@ -100,7 +112,13 @@ class AccessLowering:
         """Latency of the requests of an access; ``count``: their words, where all have as many."""
         storage = self.graph.storages[number]
         attribute = "read_latency" if e.kind == READ else "write_latency"
-        expression = self.graph.storage_latencies[number][int(e.kind != READ)]
+        return self._code(e, names, mnemonic, count, storage, attribute)
+
+    def _code(
+        self, e: Entry, names: Names, mnemonic: str, count: int | None, storage: DataStorage, attribute: str
+    ) -> int:
+        """A latency of a storage for the requests of an access: cycles, or ``-1 - position`` of a program."""
+        expression = storage.latencies()[attribute]
         known = {n: v for n, v in names.items() if n not in ("words", "bytes")}
         if count is not None:
             known |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}

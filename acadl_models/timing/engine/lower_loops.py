@@ -11,6 +11,7 @@ import numpy as np
 from acadl_models.timing.engine.accessing import Classes, Entry
 from acadl_models.timing.engine.expressions import Expressions, Latencies
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.lower_memories import MemoryTables
 from acadl_models.timing.engine.tables import Array, Tables
 from acadl_models.timing.loops import LoopSites
 from acadl_models.timing.machine import StaticLoop
@@ -36,20 +37,22 @@ class LoopLowering:
     def __init__(
         self, tables: Tables, expressions: Expressions, latencies: Latencies, entries: Sequence[Entry],
         classes: Classes, places: Sequence[int], sites: LoopSites,
+        memories: MemoryTables,
     ) -> None:
         self.tables, self.expressions, self.latencies = tables, expressions, latencies
         self.entries, self.classes, self.places = entries, classes, places
-        self.sites = sites
+        self.sites, self.memories = sites, memories
         self.width = tables.header[H_MAX_AXES] + 1
         self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
         for e in entries:
             columns = [(column, e.offsets[axis]) for column, axis in enumerate(e.axes)]
-            if len(e.plan.banks) > 1:
+            if len(e.plan.banks) > 1 or memories.is_placed(e):
                 columns.append((self.width - 1, e.word))
             for column, x in columns:
                 if x.terms:
                     for variable, iterations, shift in expressions.moves(x):
                         self.moves.setdefault(variable, []).append((e.order, column, iterations, shift))
+        self.spread = {places[e.order] for e in entries if len(e.plan.banks) > 1}
         self.atoms: dict[str, list[int]] = {}
         for k, atom in enumerate(expressions.atoms):
             for variable in atom[3]:
@@ -65,19 +68,21 @@ class LoopLowering:
     def _record(self, text: LoopText) -> list[int]:
         values, extent = text.loop.values, len(text.loop.values)
         period, shifts = self._shifts(text)
-        repeats = 0 < 2 * period < extent
+        every = period * self._multiple(text, shifts)
+        repeats = 0 < 2 * every < extent
         moving = []
         clashes: list[int] = []
         if repeats and any(shifts):
             table = np.array(shifts, np.int64).reshape(-1, self.width)
             clashes = [self.places[order] for order in self._clashes(text.first, table[:, :-1])]
             moving = [self.places[text.first + k] for k in np.flatnonzero(table[:, -1]).tolist()]
+            moving = [place for place in moving if place in self.spread]
         record = [0] * TL_SIZE
         record[TL_START], record[TL_STEP], record[TL_EXTENT] = values.start, values.step, extent
         record[TL_BODY], record[TL_END], record[TL_PARENT] = text.body, text.end, text.parent
         record[TL_SITE] = self.sites.of_loop[id(text.loop)]
         record[TL_ATOMS], record[TL_ATOM_COUNT] = self.tables.list(self.atoms.get(text.loop.var, []))
-        record[TL_PERIOD], record[TL_REPEATS] = period if repeats else 0, period
+        record[TL_PERIOD], record[TL_REPEATS] = every if repeats else 0, period
         record[TL_SHIFTS] = self.tables.put(shifts)
         record[TL_WATCHED] = int(text.size >= LEAST_BODY * extent)
         record[TL_FIRST_ACCESS], record[TL_ACCESS_COUNT] = text.first, text.below
@@ -86,6 +91,13 @@ class LoopLowering:
         record[TL_HISTORY] = self.tables.header[H_HISTORIES]
         self.tables.header[H_HISTORIES] += int(record[TL_PERIOD] > 0)
         return record
+
+    def _multiple(self, text: LoopText, shifts: Sequence[int]) -> int:
+        """Of how many periods one must be in which caches and banks may repeat."""
+        if not self.memories.spaces:
+            return 1
+        below = self.entries[text.first : text.first + text.below]
+        return self.memories.multiple(zip(below, shifts[self.width - 1 :: self.width]))
 
     def _shifts(self, text: LoopText) -> tuple[int, list[int]]:
         """The smallest period of everything below a loop, and how far each axis and word moves in it.

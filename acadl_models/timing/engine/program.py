@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 
 
 @jit
@@ -323,3 +324,19 @@ def add_request(t, m, slot, number, access, bank, words, beats):
         m[store + D_WRITES] += 1
         m[store + D_BYTES_WRITTEN] += size
         m[store + D_WORDS_WRITTEN] += words
+    if t[H_TAIL_SIZE] > 0:
+        make_tail(t, m, slot, number, access, bank, words, size)
+
+
+@jit
+def make_tail(t, m, slot, number, access, bank, words, size):
+    """What a new request needs at memories with state."""
+    tail = slot + t[H_SLOT_TAILS] + number * t[H_TAIL_SIZE]
+    m[tail + W_BANK], m[tail + W_ACCESS] = bank, access
+    m[tail + W_FIRST] = 0 if t[access + TA_PLACE] == NONE else value_of(t, m, t[access + TA_PLACE])
+    m[tail + W_ORDER] = m[tail + W_DEPTH] = 0
+    way = t[bank + TB_WAY]
+    if way != NONE:
+        for k in range(2 * t[way]):
+            code = t[way + 1 + 3 * (k // 2) + 1 + k % 2]
+            m[tail + W_LATENCIES + k] = code if code >= 0 else latency_program(t, m, -1 - code, words, size)

@@ -7,6 +7,8 @@ from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_request
 from acadl_models.timing.engine.marks import mark
+from acadl_models.timing.engine.memories import begin_lines, go_on, is_exclusive, link_of, open_rows, send, tail_of
+from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 from acadl_models.timing.engine.order import note_mover
 from acadl_models.timing.engine.program import fail
 from acadl_models.timing.engine.timers import schedule
@@ -18,6 +20,7 @@ def end_request(m, request):
     """Phase 1a: a request ends and frees its slot; whoever it belongs to may move on."""
     store = m[request + R_STORE]
     m[store + D_ACTIVE] -= 1
+    m[store + D_EXCLUSIVE] = 0
     if m[store + D_QUEUED] > 0 and m[store + D_FREED] == 0:
         m[store + D_FREED] = 1
         m[m[M_FREED] + m[M_FREES]] = store
@@ -50,7 +53,11 @@ def grant_freed(t, m, now):
 @jit
 def has_slot(t, m, store, request):
     """Whether a storage may grant a request now."""
-    return m[store + D_ACTIVE] < t[m[store + D_RECORD] + TM_CAPACITY]
+    if m[store + D_ACTIVE] >= t[m[store + D_RECORD] + TM_CAPACITY]:
+        return False
+    if t[m[store + D_RECORD] + TM_LINKS] == NONE or m[store + D_ACTIVE] == 0:
+        return True
+    return m[store + D_EXCLUSIVE] == 0 and not is_exclusive(t, m, store, request)
 
 
 @jit
@@ -80,18 +87,90 @@ def may_be_ready(t, m, unit, now):
 
 @jit
 def grant(t, m, store, request, now):
-    """A request gets a slot: from here on its finish is known."""
+    """A request gets a slot: from here on the time of its end, or of the next look-up in a cache, is known."""
     note_request(t, m, G_GRANTED, request)
-    latency = m[request + R_LATENCY]
-    if latency < 0:
-        latency = fail(t, m, -1 - latency, m[request + R_TIMER])
-    ready = now + latency
-    if t[m[store + D_RECORD] + TM_SHARED] == 1:
-        ready = max(ready, m[store + D_PORT_FREE])
-        m[store + D_PORT_FREE] = ready + m[request + R_BEATS]
     m[store + D_ACTIVE] += 1
-    schedule(m, request, TAG_REQUEST, ready + m[request + R_BEATS] - 1)
-    begin_transfer(t, m, request, now)
+    m[store + D_EXCLUSIVE] = int(is_exclusive(t, m, store, request))
+    kind = t[m[store + D_RECORD] + TM_KIND]
+    if kind == CACHED:
+        tail = tail_of(t, m, request)
+        time = begin_lines(t, m, request, tail, now)
+        if m[tail + W_DEPTH] > 0:
+            schedule(m, request, TAG_REQUEST, time)
+            return
+    else:
+        latency = m[request + R_LATENCY]
+        if latency < 0:
+            latency = fail(t, m, -1 - latency, m[request + R_TIMER])
+        time = now + latency
+        if kind == BANKED:
+            time = open_rows(t, m, store, tail_of(t, m, request), latency, now) - m[request + R_BEATS] + 1
+    carry(t, m, store, request, time, now)
+
+
+@jit
+def carry(t, m, store, request, ready, now):
+    """The words of a request can move from ``ready`` on: its end is known."""
+    finish = arrival(t, m, store, request, ready)
+    if finish > now:
+        schedule(m, request, TAG_REQUEST, finish)
+        begin_transfer(t, m, request, now)
+    else:  # a miss that ends without the latency of a hit
+        m[request + R_FINISH] = now
+        begin_transfer(t, m, request, now)
+        end_request(m, request)
+
+
+@jit
+def arrival(t, m, store, request, ready):
+    """When the last word of a request has moved whose first one can move from ``ready`` on: over port and link."""
+    record = m[store + D_RECORD]
+    first = ready
+    if t[record + TM_SHARED] == 1:
+        first = max(ready, m[store + D_PORT_FREE])
+        m[store + D_PORT_FREE] = first + m[request + R_BEATS]
+    finish = first + m[request + R_BEATS] - 1
+    link = link_of(t, m, store, request)
+    if link == NONE:
+        return finish
+    return max(finish, send(t, m, link, m[request + R_BYTES], m[request + R_IS_READ], ready))
+
+
+@jit
+def note_look(m, request):
+    """A request looks on in a cache in this cycle."""
+    m[m[M_STEPPING] + m[M_STEPS]] = request
+    m[M_STEPS] += 1
+
+
+@jit
+def take_steps(t, m, now):
+    """Requests look on in caches: by storages, in the order in which they got their slots."""
+    list_, count = m[M_STEPPING], m[M_STEPS]
+    m[M_STEPS] = 0
+    for k in range(1, count):
+        request = m[list_ + k]
+        j = k - 1
+        while j >= 0 and comes_later(t, m, m[list_ + j], request):
+            m[list_ + j + 1] = m[list_ + j]
+            j -= 1
+        m[list_ + j + 1] = request
+    for k in range(count):
+        request = m[list_ + k]
+        tail = tail_of(t, m, request)
+        time = go_on(t, m, request, tail, now)
+        if m[tail + W_DEPTH] == 0:
+            carry(t, m, m[request + R_STORE], request, time, now)
+        else:
+            schedule(m, request, TAG_REQUEST, time)
+
+
+@jit
+def comes_later(t, m, request, other):
+    """Whether a request looks on after another in the same cycle."""
+    if m[request + R_STORE] != m[other + R_STORE]:
+        return m[request + R_STORE] > m[other + R_STORE]
+    return m[tail_of(t, m, request) + W_ORDER] > m[tail_of(t, m, other) + W_ORDER]
 
 
 @jit
@@ -101,7 +180,7 @@ def issue(t, m, slot, first, end, now):
     request = slot + t[H_SLOT_REQUESTS] + first * R_SIZE
     for _ in range(first, end):
         store = m[request + R_STORE]
-        if has_slot(t, m, store, request):
+        if m[store + D_QUEUED] == 0 and has_slot(t, m, store, request):
             grant(t, m, store, request, now)
         else:
             if m[store + D_QUEUED] == 0:

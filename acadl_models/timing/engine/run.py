@@ -13,6 +13,14 @@ from acadl_models.timing.engine import core
 from acadl_models.timing.engine.deadlock import deadlock_faults
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered, bad_latency
+from acadl_models.timing.engine.memory_results import (
+    cache_timings,
+    dram_timings,
+    link_timings,
+    memory_sizes,
+    memory_work_sizes,
+    start_memories,
+)
 from acadl_models.timing.result import LoopTiming, PortTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
 from acadl_models.timing.tally import fetch_port
 from oracle.errors import GraphError
@@ -63,6 +71,7 @@ def new_machine(t: Array, log: int = 0) -> Array:
         M_LOOPS: t[H_LOOPS] * L_SIZE,
         M_SPENT: t[H_SITES] + 1,
         M_ITERATED: t[H_SITES],
+        **memory_sizes(t),
         M_REST: 0,
         M_FLIGHTS: t[H_FETCH_FLIGHTS] * F_SIZE,
         M_VALUES: t[H_VALUES],
@@ -78,6 +87,7 @@ def new_machine(t: Array, log: int = 0) -> Array:
         M_MOVING: t[H_POOL],
         M_JUDGED: t[H_UNITS],
         M_FREED: t[H_STORES],
+        **memory_work_sizes(t),
         M_LOW: t[H_VALUES],
         M_HIGH: t[H_VALUES],
         M_SHIFTS: t[H_CLASSES] * t[H_MAX_AXES],
@@ -97,6 +107,7 @@ def new_machine(t: Array, log: int = 0) -> Array:
     for part in (M_CLASSES, M_QUEUES, M_WHEEL):
         m[m[part] : m[part] + sizes[part]] = NONE
     m[[M_FREE, M_OLDEST, M_YOUNGEST, M_FAR]] = NONE
+    start_memories(t, m)
     m[M_FRONT] = t[H_SITES]
     m[[M_PAUSE, M_LOG_ROOM]] = FOREVER
     m[M_LEFT], m[M_FAR_TIME], m[M_HORIZON] = t[H_TOTAL], FOREVER, WHEEL
@@ -112,7 +123,7 @@ def _fill(m: Array, sizes: dict[int, Any], part: int, size: int, table: Any, fie
 
 def new_memory(t: Array, m: Array, skip: bool) -> Array:
     """Room for what is remembered of a run; none without skipping."""
-    if not skip:
+    if not skip or t[H_SPACES] or t[H_LINKS]:
         return np.empty(0, np.int64)
     sizes = {
         HM_LOOPS: int(t[H_LOOPS]) * HL_SIZE,
@@ -172,6 +183,9 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
         ),
         tuple(_storages(lowered, m)),
         exact=True,
+        links=tuple(link_timings(graph, lowered.tables, m)),
+        caches=tuple(cache_timings(graph, lowered.tables, m)),
+        drams=tuple(dram_timings(graph, lowered.tables, m)),
         loops=_loops(lowered, m),
         stepped_instructions=int(m[M_STEPPED]),
         skipped_share=1 - int(m[M_STEPPED]) / total if total else 0.0,

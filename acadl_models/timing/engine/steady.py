@@ -162,7 +162,7 @@ def same_iterations(t, m, h, record, old):
 @jit
 def moved_along(t, m, h, record, distance, new, old):
     """Whether each window in flight lies where the loop has moved its counterpart."""
-    periods = distance // t[record + TL_PERIOD]
+    periods = distance // t[record + TL_REPEATS]
     slot = m[M_OLDEST]
     while slot != NONE:
         static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
@@ -304,7 +304,7 @@ def multiply(t, m, h, old, loop, record, distance, times):
     m[M_LEFT] -= instances
     m[M_SKIPS] += 1
     move_machine(t, m, cycles, instances)
-    move_instances(t, m, record, times * (distance // t[record + TL_PERIOD]), cycles, instances)
+    move_instances(t, m, record, times * (distance // t[record + TL_REPEATS]), cycles, instances)
     h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] = NONE
     for other in range(t[H_LOOPS]):
         if is_inside(t, t[H_LOOP_TABLE] + other * TL_SIZE, record):

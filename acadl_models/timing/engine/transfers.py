@@ -10,6 +10,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_request
+from acadl_models.timing.engine.memory_layout import LS_PORTS, LS_SIZE
 from acadl_models.timing.engine.timers import schedule
 
 
@@ -88,21 +89,37 @@ def end_transfer(t, m, request, now):
 def repeat_peaks(t, m, h, old, times):
     """Add what a period that began in the machine at ``h[old]`` contributed to the peaks, so many times."""
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        for port in range(store + D_PORTS, store + D_PORTS + 2 * P_SIZE, P_SIZE):
-            m[port + P_BUSY] += times * (m[port + P_BUSY] - h[old + port + P_BUSY])
-            before = h[old + port + P_PEAK_CYCLES] if h[old + port + P_PEAK] == m[port + P_PEAK] else 0
-            m[port + P_PEAK_CYCLES] += times * (m[port + P_PEAK_CYCLES] - before)
+        repeat_peak(m, h, store + D_PORTS, old, times)
+        repeat_peak(m, h, store + D_PORTS + P_SIZE, old, times)
+    for link in range(m[M_LINKS], m[M_LINKS] + t[H_LINKS] * LS_SIZE, LS_SIZE):
+        repeat_peak(m, h, link + LS_PORTS, old, times)
+        repeat_peak(m, h, link + LS_PORTS + P_SIZE, old, times)
+
+
+@jit
+def repeat_peak(m, h, port, old, times):
+    m[port + P_BUSY] += times * (m[port + P_BUSY] - h[old + port + P_BUSY])
+    before = h[old + port + P_PEAK_CYCLES] if h[old + port + P_PEAK] == m[port + P_PEAK] else 0
+    m[port + P_PEAK_CYCLES] += times * (m[port + P_PEAK_CYCLES] - before)
 
 
 @jit
 def join_peaks(t, m, h, now, begin):
     """``m`` is the end of a transition that began at ``h[begin]``: add its contribution to the peaks at ``h[now]``."""
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        for port in range(store + D_PORTS, store + D_PORTS + 2 * P_SIZE, P_SIZE):
-            m[port + P_BUSY] += h[now + port + P_BUSY] - h[begin + port + P_BUSY]
-            gained = 0
-            if m[port + P_PEAK] == h[now + port + P_PEAK]:
-                before = h[begin + port + P_PEAK_CYCLES] if h[begin + port + P_PEAK] == m[port + P_PEAK] else 0
-                gained = m[port + P_PEAK_CYCLES] - before
-            m[port + P_PEAK] = h[now + port + P_PEAK]
-            m[port + P_PEAK_CYCLES] = h[now + port + P_PEAK_CYCLES] + gained
+        join_peak(m, h, store + D_PORTS, now, begin)
+        join_peak(m, h, store + D_PORTS + P_SIZE, now, begin)
+    for link in range(m[M_LINKS], m[M_LINKS] + t[H_LINKS] * LS_SIZE, LS_SIZE):
+        join_peak(m, h, link + LS_PORTS, now, begin)
+        join_peak(m, h, link + LS_PORTS + P_SIZE, now, begin)
+
+
+@jit
+def join_peak(m, h, port, now, begin):
+    m[port + P_BUSY] += h[now + port + P_BUSY] - h[begin + port + P_BUSY]
+    gained = 0
+    if m[port + P_PEAK] == h[now + port + P_PEAK]:
+        before = h[begin + port + P_PEAK_CYCLES] if h[begin + port + P_PEAK] == m[port + P_PEAK] else 0
+        gained = m[port + P_PEAK_CYCLES] - before
+    m[port + P_PEAK] = h[now + port + P_PEAK]
+    m[port + P_PEAK_CYCLES] = h[now + port + P_PEAK_CYCLES] + gained

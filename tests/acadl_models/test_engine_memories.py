@@ -1,0 +1,54 @@
+"""The fast engine equals the step-by-step simulator on random graphs with caches, DRAM banks and links."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from engine_strategies import random_graph, random_stream
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from memory_strategies import random_memories
+
+from acadl_models.timing import TimingResult
+from acadl_models.timing.engine import IMPLEMENTED, simulate
+from acadl_models.timing.reference import simulate_reference
+from oracle.errors import GraphError
+
+MOST = (30, 200, 900)
+SEMANTICS = tuple(sorted(IMPLEMENTED))
+
+
+def outcome(run, *args, **options) -> TimingResult | str:  # type: ignore[no-untyped-def]
+    """The result or the error; of a deadlock its head: of several blockers each simulator may name another."""
+    try:
+        return run(*args, **options)
+    except GraphError as error:
+        first = error.faults[0]
+        return first if first.startswith("deadlock") else str(error)
+
+
+def check(seed: int) -> TimingResult | str:
+    r = Random(seed)
+    rows = r.choice((24, 24, 60))
+    semantics = SEMANTICS if r.random() < 0.5 else ()
+    graph = random_graph(r, semantics=semantics, storages_of=lambda r: random_memories(r, rows))
+    stream = random_stream(r, graph, r.choice(MOST), rows)
+    expected = outcome(simulate_reference, graph, stream)
+    assert outcome(simulate, graph, stream, skip=False) == expected
+    found = outcome(simulate, graph, stream, skip=True)
+    assert found == expected
+    return found
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**40))
+def test_the_engine_equals_the_step_by_step_simulator(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=4000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**60))
+def test_the_engine_equals_the_step_by_step_simulator_at_length(seed: int) -> None:
+    check(seed)

@@ -1,0 +1,106 @@
+"""The plain cache model equals pycachesim, and does what its policies say on hand-worked streams."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acadl_models.timing.memories import Cache, Policy
+
+BOTH = (Policy.LRU, Policy.FIFO, Policy.MRU)
+"""Policies that pycachesim has, too; its random one draws from the C library."""
+
+WRITES = ((True, True), (True, False), (False, False))
+"""``write_back``, ``write_allocate``: the pairs that pycachesim takes."""
+
+cachesim = pytest.importorskip("cachesim", reason="pycachesim is a development dependency")
+
+
+def ours(levels: list[dict[str, object]]) -> list[Cache]:
+    """Caches from the first level on; the last one is in front of the memory."""
+    found: list[Cache] = []
+    for level in reversed(levels):
+        found.insert(0, Cache(backing=found[0] if found else None, **level))  # type: ignore[arg-type]
+    return found
+
+
+def theirs(levels: list[dict[str, object]]):  # type: ignore[no-untyped-def]
+    """The same caches of pycachesim."""
+    found: list[object] = []
+    behind = None
+    for level in reversed(levels):
+        behind = cachesim.Cache(
+            level["name"], level["sets"], level["ways"], level["line_bytes"], level["policy"].value,  # type: ignore[attr-defined]
+            write_back=level["write_back"], write_allocate=level["write_allocate"], load_from=behind, store_to=behind,
+        )
+        found.insert(0, behind)
+    memory = cachesim.MainMemory()
+    memory.load_to(found[-1])
+    memory.store_from(found[-1])
+    return cachesim.CacheSimulator(found[0], memory), found
+
+
+SPACE = 2000
+"""Bytes that random streams touch, but for the length of the last access."""
+
+
+def random_levels(r: Random, depth: int) -> list[dict[str, object]]:
+    line = 2 ** r.randint(0, 4)
+    levels = []
+    for k in range(depth):
+        policy = r.choice(BOTH if depth == 1 else BOTH[:2])
+        write_back, write_allocate = r.choice(WRITES)
+        levels.append({
+            "name": f"L{k + 1}", "sets": r.choice((1, 2, 3, 4, 8, 16)), "ways": r.choice((1, 2, 3, 4, 8)),
+            "line_bytes": line, "policy": policy, "write_back": write_back, "write_allocate": write_allocate,
+        })  # fmt: skip
+        line *= r.choice((1, 2, 4))
+    return levels
+
+
+def random_accesses(r: Random, count: int) -> list[tuple[int, int, bool]]:
+    """Addresses, sizes and whether they are read: near ones, strides and jumps."""
+    space, at = r.choice((64, 300, SPACE)), 0
+    reads = r.choice((1.0, 0.7, 0.3))
+    found = []
+    for _ in range(count):
+        at = r.choice((at + 1, at + r.choice((4, 16, 64)), r.randrange(space))) % space
+        found.append((at, r.choice((1, 1, 1, 4, 20)), r.random() < reads))
+    return found
+
+
+def check(seed: int, accesses: int = 400) -> int:
+    r = Random(seed)
+    levels = random_levels(r, r.choice((1, 1, 2, 3)))
+    mine, (simulator, caches) = ours(levels), theirs(levels)
+    for address, size, is_read in random_accesses(r, accesses):
+        mine[0].access(address, size, is_read)
+        (simulator.load if is_read else simulator.store)(address, length=size)
+    for level, model, cache in zip(levels, mine, caches):
+        figures, expected = model.figures(), cache.stats()
+        # pycachesim counts what it loads: hits of reads, misses of reads and of the writes that load their line
+        loaded = figures.read_misses + (figures.write_misses if level["write_allocate"] else 0)
+        found = (figures.read_hits, loaded)
+        assert found == (expected["HIT_count"], expected["MISS_count"]), (seed, level)
+        if level["write_back"] and level["policy"] is not Policy.MRU:
+            assert figures.write_backs == expected["EVICT_count"], (seed, level)
+        held = {line.number for places in model.lines for line in places if line is not None}
+        lines = range((SPACE + 20) // cache.cl_size + 1)
+        assert held == {line for line in lines if cache.contains(line * cache.cl_size)}
+    return figures.misses
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(0, 2**60))
+def test_hits_misses_and_contents_equal_pycachesim(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(st.integers(0, 2**60))
+def test_hits_misses_and_contents_equal_pycachesim_at_length(seed: int) -> None:
+    check(seed, 1000)
