@@ -12,6 +12,7 @@ from systolic_data import expected
 from acadl_models.fit import misfits
 from acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, Design, systolic_array
 from acadl_models.systolic_array.design import FETCH_CYCLES
+from acadl_models.timing.engine import simulate
 from acadl_models.timing.reference import InstanceLog, simulate_reference
 from oracle.resolve import resolve
 from uma_targets.systolic_array.folds import Problem
@@ -53,6 +54,26 @@ def test_every_pe_for_itself_takes_the_cycles_of_the_array_as_one_unit(design: D
         assert last_fold_has_left(log) == one_unit <= cycles
     else:
         assert cycles == one_unit
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(designs, problems)
+def test_the_fast_engine_equals_the_step_by_step_simulator(design: Design, problem: Problem) -> None:
+    made = machine(design)
+    stream = resolve(made.stream(problem), made.isa)
+    stepped = simulate_reference(made.graph, stream)
+    assert simulate(made.graph, stream, skip=False) == simulate(made.graph, stream) == stepped
+
+
+@pytest.mark.parametrize(("design", "problem"), [
+    (Design(8, 8, "ws", "scalar"), Problem(41, 16, 19)),
+    (Design(8, 6, "os", "scalar"), Problem(17, 13, 40)),
+    (Design(5, 9, "is", "scalar", "equeue"), Problem(20, 33, 11)),
+    (Design(16, 16, "ws", "scalar", "equeue"), Problem(30, 20, 40)),
+])  # fmt: skip
+def test_larger_grids_take_the_cycles_of_the_array_as_one_unit(design: Design, problem: Problem) -> None:
+    tensor = replace(design, level="tensor")
+    assert machine(design).run(problem).cycles == machine(tensor).run(problem).cycles == expected(tensor, problem)
 
 
 def test_pes_start_along_the_diagonals() -> None:
