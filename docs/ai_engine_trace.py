@@ -41,7 +41,8 @@ def draw(case: Case) -> str:
     cores = operations(case)
     width, height = LEFT + CYCLES * CELL + 20, TOP + len(cores) * ROW + 34
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="{FONT}" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="{FONT}" '
+        'font-size="11">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="16" font-size="13">{case.name}: cycles 0 to {CYCLES}</text>',
     ]

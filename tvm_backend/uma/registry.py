@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GROUP = "archloom.targets"
 BUILT_IN = {
+    "ai_engine": "uma_targets.ai_engine.target:AiEngine",
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",

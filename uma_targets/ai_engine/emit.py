@@ -1,13 +1,16 @@
 """Matrix products on the AI Engine: tiles of C spread over the cores, each core with its own tiles of A and B.
 
-The tiles along one dimension (the mapping's dataflow: ``m`` or ``n``) go to the cores in turn, a round after another;
-within a round, all cores take the same step of k before the next one, so that they work side by side.
+The mapping's dataflow ``RxC`` takes the cores as R rows of C: tiles along m go to the rows in turn, tiles along n to
+the columns. What the cores do at one time is a round; within it, all take the same step of k before the next one, so
+that they work side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mapper.mapping import Mapping as TileMapping
 from oracle.affine import Affine
@@ -18,91 +21,111 @@ from uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
 
 LOWEST = -128
 
+CoreBody: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
+
 
 def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
-    """The instructions of one product; MappingError if a tile is larger than a core's."""
+    """The instructions of one product; MappingError if a tile is larger than a core's or the cores are too few."""
     sizes = {d: mapping.size(d) for d in "mnk"}
-    if max(sizes.values()) > parameters["tile"] or mapping.dataflow not in ("m", "n"):
-        raise MappingError(
-            f"{mapping}: expected tiles of at most {parameters['tile']} and m or n to be spread over the cores"
-        )
-    other = "n" if mapping.dataflow == "m" else "m"
-    writer = _Writer(gemm, sizes, mapping.dataflow, parameters["cores"])
-    return each("jt", pieces(writer.extent(other), sizes[other]), writer.rounds)
+    ways = re.fullmatch(r"(\d+)x(\d+)", mapping.dataflow)
+    rows, columns = (int(w) for w in ways.groups()) if ways else (0, 0)
+    if max(sizes.values()) > parameters["tile"] or not 1 <= rows * columns <= parameters["cores"]:
+        raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} and a dataflow such as 2x4 of at "
+                           f"most {parameters['cores']} cores")
+    writer = _Writer(gemm, sizes, columns)
+    return [node for m in bands(gemm.m, sizes["m"], rows) for n in bands(gemm.n, sizes["n"], columns)
+            for node in writer.rounds(m, n)]
 
 
 @dataclass(frozen=True)
-class _Block:
-    """The tiles of one round: ``count`` of them on the cores from ``core``; first element and size by dimension."""
+class Band:
+    """Tiles of one size along a dimension: from tile ``first``, ``rounds`` of one for each of ``ways``, from ``way``."""
 
-    core: int
-    count: int
-    first: Mapping[str, Affine]
-    size: Mapping[str, int]
-    slot: Affine
+    first: int
+    rounds: int
+    way: int
+    ways: int
+    size: int
+
+
+def bands(extent: int, size: int, ways: int) -> list[Band]:
+    """Whole rounds of whole tiles, the tiles that are left over, and what is smaller than a tile on the next way."""
+    found = []
+    for run in pieces(extent, size):
+        rounds, left = divmod(run.count, ways)
+        if run.size < size:
+            found.append(Band(run.first, 1, run.first % ways, 1, run.size))
+            continue
+        found += [Band(0, rounds, 0, ways, size)] if rounds else []
+        found += [Band(rounds * ways, 1, 0, left, size)] if left else []
+    return found
 
 
 @dataclass(frozen=True)
 class _Writer:
     gemm: Gemm
     sizes: Mapping[str, int]
-    spread: str
-    cores: int
+    columns: int
 
-    def extent(self, d: str) -> int:
-        return {"m": self.gemm.m, "n": self.gemm.n, "k": self.gemm.k}[d]
+    def rounds(self, m: Band, n: Band) -> Nodes:
+        """All rounds of two bands."""
+        return repeat("mt", m.rounds, lambda i: repeat("nt", n.rounds, lambda j: _Round(
+            self.gemm, self.sizes, self.columns, m, n, i, j).nodes()))
 
-    def rounds(self, j: Affine, run: Piece) -> Nodes:
-        """All tiles that have tile ``j`` of the other dimension."""
-        runs = pieces(self.extent(self.spread), self.sizes[self.spread])
-        return [node for tiles in runs for node in self._round(j, run, tiles)]
 
-    def _round(self, j: Affine, run: Piece, tiles: Piece) -> Nodes:
-        other, size = "n" if self.spread == "m" else "m", self.sizes[self.spread]
-        full, left = divmod(tiles.count, self.cores)
-        # the tile that is left over at the edge takes the next core
-        core = tiles.first % self.cores if tiles.size < size else 0
+@dataclass(frozen=True)
+class _Round:
+    """Round ``i`` of band ``m`` and ``j`` of band ``n``: a tile of C on each of the bands' ways."""
 
-        def block(tile: Affine | int, count: int, slot: Affine) -> Nodes:
-            first = {self.spread: Affine.of(tile) * size, other: j * self.sizes[other]}
-            return self._block(_Block(core, count, first, {self.spread: tiles.size, other: run.size}, slot))
+    gemm: Gemm
+    sizes: Mapping[str, int]
+    columns: int
+    m: Band
+    n: Band
+    i: Affine
+    j: Affine
 
-        nodes = repeat("rt", full, lambda r: block(r * self.cores + tiles.first, self.cores, r % 2))
-        return nodes + (block(tiles.first + full * self.cores, left, (j + full) % 2) if left else [])
+    @property
+    def slot(self) -> Affine:
+        return (self.j if self.n.rounds > 1 else self.i) % 2
 
-    def _block(self, b: _Block) -> Nodes:
+    def nodes(self) -> Nodes:
         bias = self.gemm.bias is not None
-        nodes = repeat("core", b.count, lambda c: [self._bias(b, c)]) if bias else []
+        nodes = self._cores(self._bias) if bias else []
         steps = pieces(self.gemm.k, self.sizes["k"], peel_first=not bias)
-        nodes += each("kt", steps, lambda k, run: repeat(
-            "core", b.count, lambda c: self._step(b, c, k, run, bias or not run.is_first)))
-        return nodes + repeat("core", b.count, lambda c: [self._store(b, c)])
+        nodes += each("kt", steps, lambda k, run: self._cores(
+            lambda core, row, column: self._step(core, row, column, k, run, bias or not run.is_first)))
+        return nodes + self._cores(self._store)
 
-    def _corner(self, b: _Block, core: Affine) -> tuple[Affine, Affine]:
-        """First row and column of the tile that the block's core number ``core`` makes."""
-        step = {self.spread: core * self.sizes[self.spread]}
-        return b.first["m"] + step.get("m", 0), b.first["n"] + step.get("n", 0)
+    def _cores(self, body: CoreBody) -> Nodes:
+        """``body`` for each core, given its number and the first row and column of its tile."""
+        m, n = self.m, self.n
 
-    def _bias(self, b: _Block, core: Affine) -> Instr:
-        n = self._corner(b, core)[1]
-        return Instr.make("read_bias", core=core + b.core, dram=self.gemm.bias_at(n), slot=b.slot, rows=b.size["m"],
-                          cols=b.size["n"])
+        def one(a: Affine, b: Affine) -> Nodes:
+            row = (self.i * m.ways + a + m.first) * self.sizes["m"]
+            column = (self.j * n.ways + b + n.first) * self.sizes["n"]
+            return body((a + m.way) * self.columns + b + n.way, row, column)
 
-    def _step(self, b: _Block, core: Affine, step: Affine, run: Piece, more: bool) -> Nodes:
-        gemm, at, (m, n), k = self.gemm, core + b.core, self._corner(b, core), step * self.sizes["k"]
-        slot = step % 2
+        return repeat("a", m.ways, lambda a: repeat("b", n.ways, lambda b: one(a, b)))
+
+    def _bias(self, core: Affine, row: Affine, column: Affine) -> Nodes:
+        return [Instr.make("read_bias", core=core, dram=self.gemm.bias_at(column), slot=self.slot, rows=self.m.size,
+                           cols=self.n.size)]
+
+    def _step(self, core: Affine, row: Affine, column: Affine, step: Affine, run: Piece, more: bool) -> Nodes:
+        gemm, k, slot = self.gemm, step * self.sizes["k"], step % 2
         return [
-            Instr.make("read_a", core=at, dram=gemm.a_at(m, k), pitch=gemm.strides[0], slot=slot, rows=b.size["m"],
+            Instr.make("read_a", core=core, dram=gemm.a_at(row, k), pitch=gemm.strides[0], slot=slot, rows=self.m.size,
                        cols=run.size),
-            Instr.make("read_b", core=at, dram=gemm.b_at(k, n), pitch=gemm.strides[1], slot=slot, rows=run.size,
-                       cols=b.size["n"]),
-            Instr.make("mmul", core=at, a=slot, b=slot, c=b.slot, m=b.size["m"], n=b.size["n"], k=run.size,
+            Instr.make("read_b", core=core, dram=gemm.b_at(k, column), pitch=gemm.strides[1], slot=slot, rows=run.size,
+                       cols=self.n.size),
+            Instr.make("mmul", core=core, a=slot, b=slot, c=self.slot, m=self.m.size, n=self.n.size, k=run.size,
                        more=int(more)),
         ]
 
-    def _store(self, b: _Block, core: Affine) -> Instr:
-        m, n = self._corner(b, core)
-        return Instr.make(
-            "write_c", core=core + b.core, dram=self.gemm.c_at(m, n), pitch=self.gemm.strides[2], slot=b.slot,
-            rows=b.size["m"], cols=b.size["n"], scale=self.gemm.scale_bits, low=0 if self.gemm.relu else LOWEST,
-        )
+    def _store(self, core: Affine, row: Affine, column: Affine) -> Nodes:
+        gemm = self.gemm
+        return [Instr.make(
+            "write_c", core=core, dram=gemm.c_at(row, column), pitch=gemm.strides[2], slot=self.slot, rows=self.m.size,
+            cols=self.n.size, scale=gemm.scale_bits, low=0 if gemm.relu else LOWEST,
+        )]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mapper.space import Columns
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(ai_engine).parameters.items()}
-SPREAD = ("m", "n")
 
 
 def _size(name: str, about: str, unit: str = "") -> Option:
@@ -49,22 +48,28 @@ def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
 
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
-    cores, tile = options["rows"] * options["columns"], options["tile"]
+    tile, ways = options["tile"], _ways(options["rows"] * options["columns"])
     sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     bandwidth = options["stream_bits"] / 8 or float("inf")
 
     def cycles(s: Shape, c: "Columns") -> np.ndarray:
         """Rounds of tiles times steps of k; a step takes the longest of its two streams and its product."""
-        tiles = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", s.m), ("n", s.n), ("k", s.k))}
-        over_m, over_n = (ceil_div(tiles[d], cores) * tiles["n" if d == "m" else "m"] for d in SPREAD)
-        rounds = np.where(c["dataflow"] == 0, over_m, over_n)
+        rounds = _rounds(s.m, c["m"], ways[c["dataflow"], 0]) * _rounds(s.n, c["n"], ways[c["dataflow"], 1])
         product = ceil_div(c["m"], 4) * ceil_div(c["n"], 4) * ceil_div(c["k"], 2)
         streams = np.maximum(c["m"], c["n"]) * c["k"] * s.item / bandwidth
         step = np.maximum(np.maximum(product, streams), options["memory_latency"])
-        result: np.ndarray = s.batch * (rounds * tiles["k"] * step + c["m"] * c["n"] / min(bandwidth, 64))
-        return result
+        return np.asarray(s.batch * (rounds * ceil_div(s.k, c["k"]) * step + c["m"] * c["n"] / min(bandwidth, 64)))
 
-    return Tiling(sizes, dataflows=SPREAD, cycles=cycles)
+    return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), cycles=cycles)
+
+
+def _ways(cores: int) -> np.ndarray:
+    """Rows and columns as which the cores may be taken: all that leave none over."""
+    return np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
+
+
+def _rounds(extent: int, tile: np.ndarray, ways: np.ndarray) -> np.ndarray:
+    return np.asarray(ceil_div(np.asarray(ceil_div(extent, tile)), ways))
 
 
 AI_ENGINE = GemmKit(
