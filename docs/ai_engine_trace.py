@@ -1,6 +1,6 @@
 """Draws ``docs/ai_engine_16.svg`` and ``docs/ai_engine_4.svg``: what the cores of the FIR study do in each cycle.
 
-``PYTHONPATH=. python docs/ai_engine_trace.py``. Rows are cores; operations come from the step-by-step simulator's log.
+``PYTHONPATH=. python docs/ai_engine_trace.py``. Rows are cores; operations come from the simulation's log.
 """
 
 from __future__ import annotations
@@ -8,27 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from acadl_models.ai_engine import core_path, isa_parameters
-from acadl_models.timing.reference import InstanceLog, simulate_reference
-from oracle import taidl
-from oracle.resolve import resolve
-from uma_targets.ai_engine.study import CASES, Case, prologue
+from uma_targets.ai_engine.study import CASES, Case, operations
 
 CYCLES = 120
 CELL, ROW, LEFT, TOP = 7, 16, 64, 40
 FONT = "system-ui, 'DejaVu Sans', Verdana, sans-serif"
 MUL, MAC, STALL = "#2d8a4b", "#c0392b", "#9cc3ea"
-
-
-def operations(case: Case) -> list[list[InstanceLog]]:
-    """The operations of each core, with times from the beginning of the loop over groups."""
-    graph, stream = case.graph(), case.stream()
-    log: list[InstanceLog] = []
-    simulate_reference(graph, resolve(stream, taidl.load("ai_engine", **isa_parameters(graph))), log)
-    begin = max(e.finished for e in log if e.number < len(prologue(stream)))
-    units = [f"{core_path(graph, core)}.vector" for core in range(case.filter.cores)]
-    moved = [replace(e, started=e.started - begin, finished=e.finished - begin) for e in log]
-    return [sorted((e for e in moved if e.unit == unit), key=lambda e: e.started) for unit in units]
 
 
 def bar(start: int, end: int, row: int, colour: str) -> str:
@@ -38,7 +23,7 @@ def bar(start: int, end: int, row: int, colour: str) -> str:
 
 def draw(case: Case) -> str:
     """The first cycles: operations, and from a core's first one on the cycles in which it waits."""
-    cores = operations(case)
+    cores = operations(case).cores
     width, height = LEFT + CYCLES * CELL + 20, TOP + len(cores) * ROW + 34
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="{FONT}" '
@@ -51,10 +36,10 @@ def draw(case: Case) -> str:
         parts.append(f'<text x="{LEFT + 90 * i + 15}" y="32">{name}</text>')
     for row, entries in enumerate(cores):
         parts.append(f'<text x="8" y="{TOP + row * ROW + 11}">core {row}</text>')
-        if entries and entries[0].started < CYCLES:
-            parts.append(bar(entries[0].started, CYCLES, row, STALL))
-        parts += [bar(e.started, e.finished, row, MUL if e.mnemonic == "mul4" else MAC)
-                  for e in entries if e.started < CYCLES]
+        if entries and entries[0].start < CYCLES:
+            parts.append(bar(entries[0].start, CYCLES, row, STALL))
+        parts += [bar(e.start, e.end, row, MUL if e.mnemonic == "mul4" else MAC)
+                  for e in entries if e.start < CYCLES]
     for cycle in range(0, CYCLES + 1, 20):
         x = LEFT + cycle * CELL
         parts.append(f'<line x1="{x}" x2="{x}" y1="{TOP - 2}" y2="{height - 26}" stroke="#5b6b7b" stroke-width="0.5"/>')

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from acadl_models.acadl import Link
 from acadl_models.ai_engine import ai_engine, chain_places, core_path, isa_parameters
 from acadl_models.timing import simulate
-from acadl_models.timing.reference import InstanceLog, simulate_reference
+from acadl_models.timing.engine.window import log_window
+from acadl_models.timing.reference import log_reference, simulate_reference
+from acadl_models.timing.tracks import DEPENDENCY, tracks
 from oracle import interpreter, taidl
 from oracle.errors import MappingError, TargetError
 from oracle.resolve import resolve
 from oracle.xla import compile_stream
 from uma_targets.ai_engine.fir import Fir, fir
-from uma_targets.ai_engine.study import CASES, measure, prologue
+from uma_targets.ai_engine.study import CASES, measure, operations
 
 FULL = 1 << 15
 
@@ -92,18 +94,21 @@ def test_the_oracle_equals_the_interpreter(f):
 def test_cycles_of_the_paper(case, cycles, warm_up):
     found = measure(case)
     assert (found.cycles, found.warm_up) == (cycles, warm_up)
+    graph, stream = case.graph(), case.stream()
+    resolved = resolve(stream, taidl.load("ai_engine", **isa_parameters(graph)))
+    assert simulate(graph, resolved).cycles == found.makespan
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_reference_simulator_agrees_on_a_shorter_signal(case):
     short = replace(case, filter=replace(case.filter, outputs=36))
-    assert measure(short) == measure(short, simulator=simulate_reference)
+    assert measure(short) == measure(short, log_reference)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_reference_simulator_agrees_on_the_whole_signal(case):
-    assert measure(case) == measure(case, simulator=simulate_reference)
+    assert measure(case) == measure(case, log_reference)
 
 
 @given(filters(), st.sampled_from([0, 8, 32, 64, 128]), st.sampled_from([1, 3]), st.integers(1, 3))
@@ -115,29 +120,32 @@ def test_engine_equals_reference(f, stream_bits, memory_latency, fifo):
     assert simulate(graph, resolved) == simulate_reference(graph, resolved)
 
 
-def log_of(case) -> tuple[list[InstanceLog], int]:
-    """All instances of a case, and the cycle in which its loop begins."""
-    graph, stream = case.graph(), case.stream()
-    log: list[InstanceLog] = []
-    simulate_reference(graph, resolve(stream, taidl.load("ai_engine", **isa_parameters(graph))), log)
-    return log, max(e.finished for e in log if e.number < len(prologue(stream)))
-
-
 def test_limited_streams_stall_the_cores_in_three_cycles_of_four():
     """Figure 13: once it has begun, each of the 16 cores computes in one cycle of four."""
     case = replace(CASES[2], filter=replace(CASES[2].filter, outputs=64))
-    log, begin = log_of(case)
-    for core in range(16):
-        starts = sorted(e.started for e in log if e.unit == f"core[0][{core}].vector")
-        assert starts == [begin + 4 + 5 * core + 4 * g for g in range(16)]
+    for core, done in enumerate(operations(case).cores):
+        assert [op.start for op in done] == [4 + 5 * core + 4 * g for g in range(16)]
+        assert all(op.end == op.start + 1 for op in done)
+        assert {op.mnemonic for op in done} == {"mac4_stream" if core else "mul4"}
+
+
+def test_the_trace_shows_what_the_cores_wait_for():
+    """In a window of the steady state, the last core's track holds three cycles of a stalled instruction to one of
+    work."""
+    case = replace(CASES[2], filter=replace(CASES[2].filter, outputs=160))
+    graph, stream = case.graph(), case.stream()
+    begin = 120
+    log = log_window(graph, resolve(stream, taidl.load("ai_engine", **isa_parameters(graph))), begin, 40)
+    (track,) = [t for t in tracks(log).tracks if t.name == "core[0][15].vector"]
+    steps = [part for piece in track.slices for part in (piece, *piece.parts)]
+    stalled = {cycle for s in steps if s.stall == DEPENDENCY for cycle in range(s.begin, s.end)}
+    assert sum(begin <= cycle < begin + 40 for cycle in stalled) == 30
 
 
 def test_four_cores_do_not_stall_once_warm():
     """Figure 14: four operations for each of the groups that come every four cycles."""
     case = replace(CASES[3], filter=replace(CASES[3].filter, outputs=64))
-    log, begin = log_of(case)
-    starts = sorted(e.started for e in log if e.unit == "core[0][3].vector")
-    assert starts == list(range(begin + 26, begin + 26 + 64))
+    assert [op.start for op in operations(case).cores[3]] == list(range(26, 26 + 64))
 
 
 def test_wider_streams_take_less_time_down_to_what_the_cores_need():

@@ -30,8 +30,8 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
     ways = re.fullmatch(r"(\d+)x(\d+)", mapping.dataflow)
     rows, columns = (int(w) for w in ways.groups()) if ways else (0, 0)
     if max(sizes.values()) > parameters["tile"] or not 1 <= rows * columns <= parameters["cores"]:
-        raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} and a dataflow such as 2x4 of at "
-                           f"most {parameters['cores']} cores")
+        raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} elements and a dataflow such as "
+                           f"2x4 of at most {parameters['cores']} cores")
     writer = _Writer(gemm, sizes, columns)
     return [node for m in bands(gemm.m, sizes["m"], rows) for n in bands(gemm.n, sizes["n"], columns)
             for node in writer.rounds(m, n)]
@@ -39,7 +39,8 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
 
 @dataclass(frozen=True)
 class Band:
-    """Tiles of one size along a dimension: from tile ``first``, ``rounds`` of one for each of ``ways``, from ``way``."""
+    """Tiles of one size along a dimension: from tile ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``.
+    """
 
     first: int
     rounds: int

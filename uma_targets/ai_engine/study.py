@@ -13,19 +13,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from acadl_models.acadl import ArchitectureGraph
 from acadl_models.ai_engine import ai_engine, core_path, isa_parameters
-from acadl_models.timing import TimingResult, simulate
-from acadl_models.timing.reference import InstanceLog, simulate_reference
+from acadl_models.timing.engine.window import log_window
+from acadl_models.timing.log import FINISHED, STARTED, RunLog
 from oracle import taidl
 from oracle.resolve import resolve
 from oracle.resolved import ResolvedStream
 from oracle.stream import Loop, Stream
 from uma_targets.ai_engine.fir import GROUP, Fir, fir
 
-Simulator = Callable[[ArchitectureGraph, ResolvedStream], TimingResult]
+Logger: TypeAlias = Callable[[ArchitectureGraph, ResolvedStream], RunLog]
+"""Simulates a stream and logs all of it."""
+
+
+def whole_run(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:
+    """The log of the fast engine."""
+    return log_window(graph, resolved, 0, _LONGEST)
+
+
+_LONGEST = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -55,42 +65,55 @@ CASES = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Cycles of a case, and what share of them the last core computes once it has begun."""
+    """Cycles of a case; ``makespan`` is that of the whole stream, with fetch, prologue and the last transfer."""
 
     case: Case
     cycles: int
     warm_up: int
+    makespan: int
 
     @property
     def utilization(self) -> float:
+        """The share of its cycles in which the last core computes, once it has begun."""
         return self.case.filter.groups * self.case.filter.operations / (self.cycles - self.warm_up)
 
 
-def measure(case: Case, simulator: Simulator = simulate) -> Measured:
+def measure(case: Case, logger: Logger = whole_run) -> Measured:
     """Simulate a case; see the module for what is counted."""
+    found = operations(case, logger)
+    last = max(op.end for core in found.cores for op in core)
+    return Measured(case, last, found.cores[-1][0].start, found.makespan)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a vector unit in the cycles ``start .. end - 1``, counted from the beginning of the loop."""
+
+    mnemonic: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Operations:
+    """The operations of each core in the order of time, and the makespan of the stream."""
+
+    cores: tuple[tuple[Operation, ...], ...]
+    makespan: int
+
+
+def operations(case: Case, logger: Logger = whole_run) -> Operations:
+    """What the vector units do, from the log of the simulation."""
     graph, stream = case.graph(), case.stream()
-
-    def makespan(body: tuple[object, ...]) -> int:
-        return simulator(graph, _resolved(replace(stream, body=body))).cycles  # type: ignore[arg-type]
-
-    return Measured(case, makespan(stream.body[:-1]) - makespan(prologue(stream)), warm_up(case))
-
-
-def prologue(stream: Stream) -> tuple[object, ...]:
-    """What precedes the loop over groups."""
-    return stream.body[:next(i for i, n in enumerate(stream.body) if isinstance(n, Loop) and n.var == GROUP)]
-
-
-def warm_up(case: Case) -> int:
-    """From the log of the step-by-step simulator on the first group: when the last core's vector unit first starts."""
-    one = replace(case, filter=replace(case.filter, outputs=4))
-    graph, stream = one.graph(), one.stream()
-    log: list[InstanceLog] = []
-    simulate_reference(graph, _resolved(stream), log)
-    begin = max(entry.finished for entry in log if entry.number < len(prologue(stream)))
-    unit = f"{core_path(graph, case.filter.cores - 1)}.vector"
-    return min(entry.started for entry in log if entry.unit == unit) - begin
-
-
-def _resolved(stream: Stream) -> ResolvedStream:
-    return resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
+    log = logger(graph, resolve(stream, taidl.load(stream.isa, **dict(stream.parameters))))
+    assert log.cycles is not None
+    before = next(i for i, node in enumerate(stream.body) if isinstance(node, Loop) and node.var == GROUP)
+    begin = max(e.time for e in log.events if e.step == FINISHED and e.number < before)
+    units = {f"{core_path(graph, core)}.vector": core for core in range(case.filter.cores)}
+    starts = {e.number: e.time for e in log.events if e.step == STARTED and e.place in units}
+    cores: list[list[Operation]] = [[] for _ in units]
+    for e in log.events:
+        if e.step == FINISHED and e.place in units:
+            mnemonic = log.names.find(e.number)[0].node.mnemonic
+            cores[units[e.place]].append(Operation(mnemonic, starts[e.number] - begin, e.time - begin))
+    return Operations(tuple(map(tuple, cores)), log.cycles)
