@@ -123,7 +123,7 @@ def _join(unit: MemoryAccessUnit, *, reads: list[DataStorage], writes: list[Data
 
 
 RANGES: dict[str, tuple[int, int]] = {
-    "dim": (2, 64), "features": (16, 1 << 20), "weights": (16, 1 << 20), "biases": (1, 1 << 16), "sums": (1, 1 << 20),
+    "dim": (2, 64), "features": (16, 1 << 20), "weights": (16, 1 << 20), "biases": (2, 1 << 16), "sums": (2, 1 << 20),
     "bus_bits": (8, 4096), "bus_latency": (1, 1_000_000), "memory_mib": (1, 1 << 20),
 }
 """Smallest and largest value of each integer option."""

@@ -15,12 +15,15 @@ from acadl_models.timing import simulate
 from acadl_models.timing.engine.window import log_window
 from acadl_models.timing.reference import log_reference, simulate_reference
 from acadl_models.timing.tracks import DEPENDENCY, tracks
+from mapper.search import search
+from mapper.workload import Epilogue, gemm
 from oracle import interpreter, taidl
 from oracle.errors import MappingError, TargetError
 from oracle.resolve import resolve
 from oracle.xla import compile_stream
 from uma_targets.ai_engine.fir import Fir, fir
 from uma_targets.ai_engine.study import CASES, measure, operations
+from uma_targets.ai_engine.target import AI_ENGINE
 
 FULL = 1 << 15
 
@@ -136,8 +139,7 @@ def test_the_trace_shows_what_the_cores_wait_for():
     graph, stream = case.graph(), case.stream()
     begin = 120
     log = log_window(graph, resolve(stream, taidl.load("ai_engine", **isa_parameters(graph))), begin, 40)
-    (track,) = [t for t in tracks(log).tracks if t.name == "core[0][15].vector"]
-    steps = [part for piece in track.slices for part in (piece, *piece.parts)]
+    steps = [part for piece in tracks(log).slices["core[0][15].vector"] for part in (piece, *piece.parts)]
     stalled = {cycle for s in steps if s.stall == DEPENDENCY for cycle in range(s.begin, s.end)}
     assert sum(begin <= cycle < begin + 40 for cycle in stalled) == 30
 
@@ -187,3 +189,12 @@ def test_options_out_of_range_are_listed_at_once():
         ai_engine(columns=0, samples=True)
     with pytest.raises(TargetError, match=r"at most 512, not 16 \* 64; stream_bits must be a multiple of 8"):
         ai_engine(rows=16, columns=64, stream_bits=12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
+def test_engine_equals_reference_on_products(shape):
+    accelerator, options = AI_ENGINE.accelerator, {"rows": 2, "columns": 3, "tile": 8}
+    work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
+    stream = search(work, accelerator, options).stream
+    graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))
+    assert simulate(graph, resolved) == simulate_reference(graph, resolved)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from acadl_models.timing import simulate
 from acadl_models.timing.reference import simulate_reference
 from acadl_models.ultratrail import isa_parameters, ultratrail
+from mapper.search import search
+from mapper.workload import Epilogue, gemm
 from oracle import interpreter, taidl
 from oracle.errors import MappingError, TargetError
 from oracle.resolve import resolve
@@ -17,6 +19,7 @@ from oracle.stream import Stream
 from oracle.xla import compile_stream
 from uma_targets.ultratrail import published
 from uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
+from uma_targets.ultratrail.target import ULTRATRAIL
 
 Arrays = dict[str, np.ndarray]
 
@@ -135,3 +138,12 @@ def test_networks_that_do_not_fit_are_refused():
 def test_options_out_of_range_are_listed_at_once():
     with pytest.raises(TargetError, match="dim must be .* features must be .* bus_bits must be a multiple of 8"):
         ultratrail(dim=1, features=0, bus_bits=12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
+def test_engine_equals_reference_on_products(shape):
+    accelerator, options = ULTRATRAIL.accelerator, {"dim": 4, "features": 16, "weights": 16, "sums": 16}
+    work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
+    stream = search(work, accelerator, options).stream
+    graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))
+    assert simulate(graph, resolved) == simulate_reference(graph, resolved)
