@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acadl_models.acadl import (
     ArchitectureGraph,
     DataStorage,
     FunctionalUnit,
-    MemoryInterface,
     PipelineStage,
-    RegisterFile,
 )
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.machine import element_bits, missing_edges, word_axes
-from acadl_models.timing.routing import SHOWN
+from acadl_models.timing.routing import SHOWN, request_latencies, routing
 from oracle.errors import TargetError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast
@@ -154,12 +152,14 @@ def _expressions(
 ) -> Iterator[tuple[str, Expression, set[str]]]:
     """The latencies that an instruction meets on its way to and in ``unit``, and the names added to the ISA's."""
     yield f"{unit}: latency", unit.latency_of(mnemonic), set()
+    yield f"{unit}: operations", unit.operations_of(mnemonic), set()
     interval = unit.interval_of(mnemonic)
     if interval is not None:
         yield f"{unit}: interval", interval, set()
-    for attribute, buffers in (("read_latency", touched.reads), ("write_latency", touched.writes)):
-        for storage in _storages(graph, buffers):
-            yield f"{storage}: {attribute}", storage.latencies()[attribute], {"words", "bytes"}
+    for is_read, buffers in ((True, touched.reads), (False, touched.writes)):
+        for storage in _served_by(graph, unit, buffers, is_read):
+            for where, expression in request_latencies(graph, storage, is_read):
+                yield where, expression, {"words", "bytes"}
     own = graph.stage_of(unit)
     if graph.semantics.stage_latency == "added":
         yield f"{own}: latency", own.latencies()["latency"], set()
@@ -171,6 +171,11 @@ def _expressions(
             work += graph.predecessors(stage)
 
 
-def _storages(graph: ArchitectureGraph, buffers: frozenset[str]) -> list[MemoryInterface]:
-    names: Mapping[str, None] = {b.storage: None for name in sorted(buffers) for b in graph.buffers.get(name, ())}
-    return [s for n in names if isinstance(s := graph[n], MemoryInterface) and not isinstance(s, RegisterFile)]
+def _served_by(
+    graph: ArchitectureGraph, unit: FunctionalUnit, buffers: frozenset[str], is_read: bool
+) -> list[DataStorage]:
+    """The storages, memories or the caches before them, over which the unit reaches buffers."""
+    ways = routing(graph).ways
+    places = {bank.storage: None for name in sorted(buffers) for bank in graph.buffers.get(name, ())}
+    names = {way: None for place in places for way in ways.get((place, is_read), {}).get(unit.name, ())}
+    return [s for name in names if isinstance(s := graph[name], DataStorage)]

@@ -16,7 +16,6 @@ from acadl_models.acadl import (
     DataStorage,
     FunctionalUnit,
     InstructionFetchStage,
-    MemoryInterface,
     PipelineStage,
     RegisterFile,
 )
@@ -24,7 +23,7 @@ from acadl_models.acadl.latency import Expression
 from acadl_models.timing.addresses import base_of
 from acadl_models.timing.instances import Table, TooMany, holds_alone, rows, tell_apart
 from acadl_models.timing.program import AccessPlan, StaticInstruction, StaticLoop, StaticNode, word_axes
-from acadl_models.timing.routing import Used, routes, routing, uniform
+from acadl_models.timing.routing import Used, request_latencies, routes, routing, uniform
 from acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
 from oracle.accesses import accesses
 from oracle.affine import Affine
@@ -352,19 +351,15 @@ def _unknown_names(
         for unit in graph.units(_stage(graph, name)):
             if mnemonic in unit.to_process:
                 expressions.append((f"{unit}: latency", unit.latency_of(mnemonic), known))
+                expressions.append((f"{unit}: operations", unit.operations_of(mnemonic), known))
                 interval = unit.interval_of(mnemonic)
                 if interval is not None:
                     expressions.append((f"{unit}: interval", interval, known))
     for name, is_read in storages:
         storage = graph[name]
         assert isinstance(storage, DataStorage)
-        for place in graph.path(storage):
-            whole = place.latencies()
-            if isinstance(place, MemoryInterface):
-                # a miss costs what its cache says; the memory behind is not asked
-                used = [] if place is not storage else ["read_latency" if is_read else "write_latency"]
-                whole = {a: whole[a] for a in used}
-            expressions += [(f"{place}: {a}", e, known | {"words", "bytes"}) for a, e in whole.items()]
+        found = request_latencies(graph, storage, is_read)
+        expressions += [(where, expression, known | {"words", "bytes"}) for where, expression in found]
     passed = routes(graph, takers) - set(takers if graph.semantics.stage_latency == "replaced" else ())
     for name in sorted(passed):
         stage = _stage(graph, name)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, FunctionalUnit, PipelineStage
+from acadl_models.acadl import (
+    READ_DATA,
+    WRITE_DATA,
+    ArchitectureGraph,
+    CacheInterface,
+    DataStorage,
+    FunctionalUnit,
+    PipelineStage,
+)
+from acadl_models.acadl.latency import Expression
 
 Need: TypeAlias = tuple[str, bool]
 """A register file or memory that is touched, and whether it is read."""
@@ -145,6 +154,20 @@ def routes(graph: ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
             routed.add(stage.name)
             work += graph.predecessors(stage)
     return frozenset(routed)
+
+
+def request_latencies(
+    graph: ArchitectureGraph, storage: DataStorage, is_read: bool
+) -> Iterator[tuple[str, Expression]]:
+    """The latencies that requests to ``storage`` meet: its own, and those of the caches behind a cache.
+
+    A miss costs what the caches say; the memory behind them is not asked.
+    """
+    for place in graph.path(storage):
+        for attribute, expression in place.latencies().items():
+            asked = ("read_latency" if is_read else "write_latency") if place is storage else None
+            if isinstance(place, CacheInterface) or attribute == asked:
+                yield f"{place}: {attribute}", expression
 
 
 def missing_edges(graph: ArchitectureGraph, unit: FunctionalUnit, used: Mapping[str, Collection[str]]) -> list[str]:
