@@ -95,6 +95,7 @@ class _Builder:
         self.waits: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         self.counts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
         self.mnemonics: dict[int, str] = {}
+        self.left: dict[str, int] = {}
 
     def tracks(self) -> Tracks:
         self._follow_stages()
@@ -151,7 +152,7 @@ class _Builder:
 
     # --- stages ------------------------------------------------------------------------------------------------
     def _follow_stages(self) -> None:
-        """Buffered instructions: held for the latency, then stalled until the next stage or a unit takes them."""
+        """Buffered instructions: held for the latency, then, at the head, stalled until something takes them."""
         where: dict[int, Event] = {}
         for event in self.log.events:
             if event.step not in (FETCHED, ENTERED, RECEIVED):
@@ -168,7 +169,9 @@ class _Builder:
         if event.step == FETCHED:
             self._count(event.place, "issue buffer", event.time, time, 1)
             return
-        held = min(event.finish, time)
+        head = self.left.get(event.place, event.time)  # a stage is a queue: others may have been before it
+        self.left[event.place] = time
+        held = min(max(event.finish, head), time)
         self._add(event.place, Slice(event.time, held, self._mnemonic(event.number), INSTRUCTION, event.number))
         self._add(event.place, Slice(held, time, "stall: no room downstream", STRUCTURAL, event.number, STRUCTURAL))
 

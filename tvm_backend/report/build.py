@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tvm_backend.compiled import CompiledModel, HostOp, Partition, Step
-from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, UnitUse
+from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report
+from tvm_backend.report.uses import (
+    EnergyUse,
+    energy_of,
+    links_of,
+    loops_of,
+    stages_of,
+    storages_of,
+    units_of,
+)
 from tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
+    from mapper.accelerator import Configuration
     from mapper.search import Plan
     from tvm_backend.uma.backend import UMABackend
 
@@ -23,14 +33,18 @@ def of_compiled(compiled: CompiledModel) -> Report:
 
 def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend") -> Report:
     """The report of a network; ``plans`` has one entry for each step of the partition."""
+    from acadl_models.timing.energy import area_mm2
+
     options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
-    graph = backend.accelerator.graph(options)
+    made = backend.accelerator.configure(options)
+    graph = made.graph
     clock_hz, peak_macs_per_cycle = graph.clock_hz, backend.accelerator.macs_per_cycle(graph)
     layers = [
-        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle)
+        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle, made)
         for region in partition.regions for step in region.steps
     ]
     cycles = sum(layer.cycles or 0 for layer in layers)
+    joules = [layer.energy.joules for layer in layers if layer.energy is not None]
     offloaded = partition.offloaded_macs
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
@@ -40,20 +54,30 @@ def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABacken
         utilization=offloaded / (cycles * peak_macs_per_cycle) if cycles else None,
         timing="simulated" if exact else "estimated", layers=(*layers, *map(_hosted, partition.host.ops)),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
-        version=VERSION,
+        version=VERSION, joules=sum(joules) if joules else None, area_mm2=area_mm2(graph),
     )
 
 
-def _accelerated(step: Step, region: str, plan: "Plan", peak: int) -> Layer:
+def _accelerated(step: Step, region: str, plan: "Plan", peak: int, made: "Configuration") -> Layer:
     timing = plan.timing
-    units = {u.name: UnitUse(u.instructions, u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles,
-                             u.idle_cycles, u.starved_cycles) for u in timing.units if u.instructions}
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
-        mapping=str(plan.mapping), region=region, units=units,
+        mapping=str(plan.mapping), region=region, units=units_of(timing), stages=stages_of(timing),
+        storages=storages_of(timing), links=links_of(timing), loops=loops_of(timing), energy=_energy(plan, made),
     )
+
+
+def _energy(plan: "Plan", made: "Configuration") -> EnergyUse | None:
+    """The energy of a layer, where the graph has figures."""
+    from acadl_models.timing.energy import energy, has_energy
+    from acadl_models.timing.machine import bind
+    from oracle.resolve import resolve
+
+    if not has_energy(made.graph):
+        return None
+    return energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
 
 
 def _hosted(op: HostOp) -> Layer:

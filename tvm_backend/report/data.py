@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from oracle.errors import ArtifactError
+from tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
 SCHEMA = "archloom.report/1"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""
@@ -20,18 +21,6 @@ HOST_NOTE = "runs on the host; host work is not timed"
 SCOPE = "accelerator only: host layers are listed, not timed"
 
 Json: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class UnitUse:
-    """What a unit of the architecture graph did during a layer; the cycles add up to those of the layer."""
-
-    instructions: int
-    busy_cycles: int
-    dependency_stall_cycles: int
-    storage_stall_cycles: int
-    idle_cycles: int
-    starved_cycles: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +45,11 @@ class Layer:
     mapping: str | None = None
     region: str | None = None
     units: Mapping[str, UnitUse] = field(default_factory=dict)
+    stages: Mapping[str, StageUse] = field(default_factory=dict)
+    storages: Mapping[str, StorageUse] = field(default_factory=dict)
+    links: Mapping[str, LinkUse] = field(default_factory=dict)
+    loops: tuple[LoopUse, ...] = ()
+    energy: EnergyUse | None = None
     note: str | None = None
 
 
@@ -75,7 +69,8 @@ class Report:
     """The whole network on one target.
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
-    graph), ``"estimated"`` when some come from the mapper's cost model.
+    graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
+    layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
     """
 
     model: str
@@ -94,6 +89,8 @@ class Report:
     layers: tuple[Layer, ...]
     host: tuple[HostLayer, ...]
     version: str
+    joules: float | None = None
+    area_mm2: float | None = None
     scope: str = SCOPE
     schema: str = SCHEMA
 
@@ -123,5 +120,4 @@ def _layer(item: Mapping[str, Any]) -> Layer:
     known = {f.name for f in fields(Layer)}
     if unknown := set(item) - known:
         raise TypeError(f"a layer has unknown fields {', '.join(sorted(unknown))}")
-    units = {name: UnitUse(**use) for name, use in item["units"].items()}
-    return Layer(**{**item, "shape": tuple(item["shape"]), "units": units})
+    return Layer(**{**item, "shape": tuple(item["shape"]), **uses_from_json(item)})

@@ -37,7 +37,7 @@ def host_table(report: Report) -> str:
 
 
 def totals(report: Report) -> str:
-    """Four lines: what was timed on what, latency, offloaded share, utilization."""
+    """What was timed on what, latency, offloaded share, utilization, and energy and area where they are known."""
     options = ", ".join(f"{k}={v}" for k, v in _notable_options(report).items())
     return "\n".join([
         f"{report.model} on {report.target}" + (f" ({options})" if options else ""),
@@ -46,7 +46,15 @@ def totals(report: Report) -> str:
         f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
+        *_physical(report),
     ])
+
+
+def _physical(report: Report) -> list[str]:
+    """Energy and area, where the architecture graph has figures."""
+    energy = [] if report.joules is None else [f"energy       {report.joules:.4g} J"]
+    area = [] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]
+    return energy + area
 
 
 def _notable_options(report: Report) -> Mapping[str, Any]:

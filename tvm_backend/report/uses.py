@@ -1,0 +1,150 @@
+"""What the objects of an architecture graph did during a layer: the parts of a report's layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acadl_models.timing.energy import Energy
+    from acadl_models.timing.result import PortTiming, TimingResult
+
+
+@dataclass(frozen=True)
+class UnitUse:
+    """What a unit of the architecture graph did during a layer; the cycles add up to those of the layer."""
+
+    instructions: int
+    busy_cycles: int
+    dependency_stall_cycles: int
+    storage_stall_cycles: int
+    idle_cycles: int
+    starved_cycles: int = 0
+
+
+@dataclass(frozen=True)
+class StageUse:
+    """What a stage did; a stall is a cycle in which nothing downstream has room. The cycles add up to the layer's."""
+
+    instructions: int
+    busy_cycles: int
+    stall_cycles: int
+    idle_cycles: int
+
+
+@dataclass(frozen=True)
+class PortUse:
+    """One direction of a storage or a link; ``peak_share``: part of the layer's cycles at the peak."""
+
+    bytes: int
+    mean_bytes_per_cycle: float
+    peak_bytes_per_cycle: int
+    peak_share: float
+
+
+@dataclass(frozen=True)
+class StorageUse:
+    """Traffic of a storage; ``queue_cycles``: cycles that its requests waited for a slot, added up."""
+
+    read: PortUse
+    write: PortUse
+    queue_cycles: int
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """Traffic of a link; ``wait_cycles``: cycles that requests waited for a channel, added up."""
+
+    read: PortUse
+    write: PortUse
+    wait_cycles: int
+
+
+@dataclass(frozen=True)
+class LoopUse:
+    """What a loop of the instruction stream adds to the cycles of the layer, loops inside of it included."""
+
+    name: str
+    executions: int
+    iterations: int
+    stepped_iterations: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class EnergyUse:
+    """Joules of a layer, and of each object that has figures."""
+
+    joules: float
+    dynamic_joules: float
+    leakage_joules: float
+    objects: Mapping[str, float] = field(default_factory=dict)
+
+
+def units_of(timing: "TimingResult") -> dict[str, UnitUse]:
+    """The units that took instructions."""
+    return {
+        u.name: UnitUse(u.instructions, u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles, u.idle_cycles,
+                        u.starved_cycles)
+        for u in timing.units if u.instructions
+    }
+
+
+def stages_of(timing: "TimingResult") -> dict[str, StageUse]:
+    """The stages that instructions entered."""
+    return {
+        s.name: StageUse(s.instructions, s.busy_cycles, s.stall_cycles, s.idle_cycles)
+        for s in timing.stages if s.instructions
+    }
+
+
+def storages_of(timing: "TimingResult") -> dict[str, StorageUse]:
+    """The storages that served requests."""
+    return {
+        s.name: StorageUse(_port(s.read, timing.cycles), _port(s.write, timing.cycles), s.queue_cycles)
+        for s in timing.storages if s.read_requests + s.write_requests
+    }
+
+
+def links_of(timing: "TimingResult") -> dict[str, LinkUse]:
+    """The links that carried anything."""
+    return {
+        link.name: LinkUse(_port(link.read, timing.cycles), _port(link.write, timing.cycles), link.wait_cycles)
+        for link in timing.links if link.read.bytes + link.write.bytes
+    }
+
+
+def loops_of(timing: "TimingResult") -> tuple[LoopUse, ...]:
+    """All loops, in the order of the stream's text."""
+    return tuple(
+        LoopUse(loop.name, loop.executions, loop.iterations, loop.stepped_iterations, loop.cycles)
+        for loop in timing.loops
+    )
+
+
+def energy_of(energy: "Energy") -> EnergyUse:
+    """The joules of a layer."""
+    objects = {o.name: o.joules for o in energy.objects if o.joules}
+    return EnergyUse(energy.joules, energy.dynamic_joules, energy.leakage_joules, objects)
+
+
+def _port(port: "PortTiming", cycles: int) -> PortUse:
+    return PortUse(port.bytes, port.mean_bytes_per_cycle(cycles), port.peak_bytes_per_cycle, port.peak_share(cycles))
+
+
+def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a layer that hold objects of this module; those that are not there are left out."""
+    found: dict[str, Any] = {}
+    for name, kind in (("units", UnitUse), ("stages", StageUse), ("storages", StorageUse), ("links", LinkUse)):
+        if name in item:
+            found[name] = {key: kind(**_ports(use)) for key, use in item[name].items()}
+    if "loops" in item:
+        found["loops"] = tuple(LoopUse(**loop) for loop in item["loops"])
+    if item.get("energy") is not None:
+        found["energy"] = EnergyUse(**item["energy"])
+    return found
+
+
+def _ports(use: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: PortUse(**v) if k in ("read", "write") else v for k, v in use.items()}
