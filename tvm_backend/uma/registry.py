@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 GROUP = "archloom.targets"
 BUILT_IN = {
     "ai_engine": "uma_targets.ai_engine.target:AiEngine",
+    "eyeriss": "uma_targets.eyeriss.target:Eyeriss",
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
+    "plasticine": "uma_targets.plasticine.target:Plasticine",
     "systolic_array": "uma_targets.systolic_array.target:SystolicArray",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
 }

@@ -23,7 +23,7 @@ from uma_targets.eyeriss.emit import Emission
 from uma_targets.eyeriss.kernels import ISA, plan_product, product_nodes
 from uma_targets.eyeriss.plan import Machine, Planned, RowStationary, plan
 from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
-from uma_targets.kit.gemm import Gemm, batches, gemm_of, rows
+from uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
 from uma_targets.kit.nest import Nodes, align, place, repeat
 
 if TYPE_CHECKING:
@@ -82,20 +82,18 @@ class EyerissEmitter:
         addresses = {t.name: t.address for t in placed}
         end = align(placed[-1].address + tensors[-1][3])
         chosen = row_stationary(mapping)
-        if workload.kind == "gemm":
-            body = repeat("batch", batches(workload), lambda b: self._product(
-                gemm_of(workload, addresses, end, b), workload.epilogue.out_dtype, chosen))
-        elif workload.kind == "conv2d":
-            body = self._conv(workload, addresses, chosen)
+        if mapping.kind == "gemm":
+            body = repeat("batch", sizes_of(workload)[0], lambda b: self._product(
+                gemm_of(workload, addresses, end, b), chosen))
         else:
-            raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found a {workload.kind}")
+            body = self._conv(workload, addresses, chosen)
         config = Instr.make("config", fraction_bits=0)
         return Stream(ISA, self.parameters, tuple(placed[:-1]), (placed[-1],), end, (config, *body), workload.name)
 
-    def _product(self, gemm: Gemm, out_dtype: str, mapping: RowStationary) -> Nodes:
-        output = Output(gemm.relu, gemm.scale_bits if out_dtype == "int8" else None)
+    def _product(self, gemm: Gemm, mapping: RowStationary) -> Nodes:
         product = Product(
-            gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, gemm.bias, output, gemm.item, gemm.out_item
+            gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, gemm.bias, Output(gemm.relu, gemm.scale_bits), gemm.item,
+            gemm.out_item,
         )
         return product_nodes(product, mapping, self.machine)
 
@@ -119,6 +117,8 @@ class EyerissEmitter:
 
 def shape_of(workload: Workload) -> Shape:
     """The shape of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
+    if workload.kind != "conv2d":
+        raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found {workload.kind}")
     n, h, w, c = workload.inputs[0].shape
     kh, kw, _, o = workload.inputs[1].shape
     if workload.stride[0] != workload.stride[1]:
@@ -141,14 +141,19 @@ def tile_mapping(kind: str, mapping: RowStationary) -> TileMapping:
 
 def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
-    if workload.kind == "gemm":
-        found = plan_product(rows(workload), workload.extent("n"), workload.extent("k"), machine, CANDIDATES)
-        times = batches(workload)
-    elif workload.kind == "conv2d":
-        found, times = plan(shape_of(workload), machine, top=CANDIDATES), 1
-    else:
-        raise MappingError(f"{workload.name}: Eyeriss runs no {workload.kind}")
-    return _table(workload.kind, found, times)
+    if _is_product(workload):
+        batch, m, n, k = sizes_of(workload)
+        return _table("gemm", plan_product(m, n, k, machine, CANDIDATES), batch)
+    return _table("conv2d", plan(shape_of(workload), machine, top=CANDIDATES), 1)
+
+
+def _is_product(workload: Workload) -> bool:
+    """Whether it can be emitted as a matrix product, whose image may have any width."""
+    plain = workload.stride == (1, 1) and not any(workload.padding)
+    return workload.kind == "gemm" or (
+        workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and plain
+        and workload.epilogue.out_dtype == "int8"
+    )
 
 
 def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
