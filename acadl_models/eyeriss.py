@@ -158,7 +158,7 @@ def eyeriss(
     glb_kib: int = 100,
     filter_glb_kib: int = 8,
     psum_bits: int = 16,
-    row_words: int = 4096,
+    row_words: int = 1024,
     ifmap_bus_bits: int = 16,
     filter_bus_bits: int = 64,
     psum_bus_bits: int = 64,

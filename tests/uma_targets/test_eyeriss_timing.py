@@ -1,0 +1,136 @@
+"""The graph of Eyeriss and the time that its streams take."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acadl_models.eyeriss import eyeriss, isa_parameters
+from acadl_models.fit import misfits
+from acadl_models.timing import TimingResult, simulate
+from acadl_models.timing.reference import simulate_reference
+from mapper.search import search
+from mapper.workload import Epilogue, conv2d, gemm
+from oracle import taidl
+from oracle.errors import GraphError, TargetError
+from oracle.resolve import resolve
+from oracle.stream import Instr, Stream
+from uma_targets.eyeriss.accelerator import EYERISS
+from uma_targets.eyeriss.kernels import conv_stream, gemm_stream
+from uma_targets.eyeriss.plan import Machine, RowStationary
+from uma_targets.eyeriss.problem import conv_shape
+
+SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 64}
+
+
+def timed(stream: Stream, options: dict[str, int]) -> TimingResult:
+    """What both simulators agree on."""
+    graph = eyeriss(**options)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    resolved = resolve(stream, isa)
+    found = simulate_reference(graph, resolved)
+    fast = simulate(graph, resolved)
+    assert (fast.cycles, fast.units, fast.storages) == (found.cycles, found.units, found.storages)
+    assert simulate(graph, resolved, skip=False).cycles == found.cycles
+    return found
+
+
+def stream_of(m: int, n: int, k: int, options: dict[str, int]) -> Stream:
+    graph = eyeriss(**options)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    return gemm_stream(m, n, k, Machine.of(graph), dict(isa.parameters))
+
+
+def test_graph_and_isa_fit() -> None:
+    for options in ({}, SMALL, {"rows": 1, "cols": 1}, {"psum_bits": 32}):
+        graph = eyeriss(**options)  # type: ignore[arg-type]
+        assert misfits(graph, taidl.load("eyeriss", **isa_parameters(graph))) == []
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 20))
+def test_simulators_agree_and_never_beat_the_array(m: int, n: int, k: int) -> None:
+    assert timed(stream_of(m, n, k, SMALL), SMALL).cycles >= m * n * k / 12
+
+
+def test_convolution_on_both_simulators() -> None:
+    graph = eyeriss(**SMALL)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    shape = conv_shape(2, 5, 6, 6, 6, 3, 3, 1, (1, 1, 1, 1))
+    found = timed(conv_stream(shape, Machine.of(graph), dict(isa.parameters)), SMALL)
+    assert found.cycles >= shape.macs / 12
+    busy = sum(unit.busy_cycles for unit in found.units if unit.name.endswith(".mac"))
+    # every multiply-accumulate takes a cycle, and so does every sum that is added to another
+    assert busy > shape.macs
+
+
+def test_one_primitive_takes_a_cycle_for_each_product() -> None:
+    conv = Instr.make("conv", pe=5, slot=0, p=2, q=3, s=3, f=7, stride=1)
+    graph = eyeriss(**SMALL)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+
+    def cycles(count: int) -> int:
+        stream = Stream("eyeriss", isa.parameters, (), (), 64, (conv,) * count)
+        return timed(stream, SMALL).cycles
+
+    assert cycles(3) - cycles(2) == 2 * 3 * 3 * 7
+
+
+def test_a_row_on_the_ifmap_bus_takes_a_cycle_for_each_word() -> None:
+    graph = eyeriss(**SMALL)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+
+    def cycles(words: int) -> int:
+        row = Instr.make("ifmap", glb=0, q=1, width=words, gq=words, gw=1, pe=2, slot=1, n0=1, n1=1, n2=2, s0=0, s1=0,
+                         s2=2)
+        return timed(Stream("eyeriss", isa.parameters, (), (), 64, (row,)), SMALL).cycles
+
+    assert cycles(40) - cycles(20) == 20
+
+
+def test_sums_come_from_the_pe_below_and_from_no_other() -> None:
+    graph = eyeriss(**SMALL)  # type: ignore[arg-type]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+
+    def add(pe: int, source: int) -> Stream:
+        body = (Instr.make("accumulate", pe=pe, source=source, slot=0, words=4),)
+        return Stream("eyeriss", isa.parameters, (), (), 64, body)
+
+    assert timed(add(4, 1), SMALL).cycles > 0
+    with pytest.raises(GraphError, match="no unit processes 'accumulate'"):
+        simulate(graph, resolve(add(1, 4), isa))
+
+
+def test_options_out_of_range_are_all_named() -> None:
+    with pytest.raises(TargetError) as caught:
+        eyeriss(rows=0, cols=1000, psum_bits=24, ifmap_bus_bits=24)
+    message = str(caught.value)
+    for part in ("rows must be an integer from 1 to 128, not 0", "cols must be", "psum_bits must be 16 or 32, not 24",
+                 "ifmap_bus_bits must be a multiple of 16, not 24"):
+        assert part in message
+
+
+def test_search_finds_a_mapping_for_products_and_convolutions() -> None:
+    options = {"rows": 6, "cols": 7, "glb_kib": 16}
+    epilogue = Epilogue(True, 0.01, True, "int8")
+    for work in (
+        gemm(33, 20, 50, epilogue=epilogue), conv2d(1, 9, 8, 6, 10, 3, 3, padding=(1, 1, 1, 1), epilogue=epilogue),
+        conv2d(1, 8, 8, 6, 10, 1, 1, epilogue=epilogue),
+    ):
+        found = search(work, EYERISS, options)
+        assert found.timing.exact and found.timing.cycles >= work.macs / 42
+
+
+def test_alexnet_takes_the_time_that_was_measured() -> None:
+    """CONV3 and CONV5 with the published mappings: within an eighth of the chip's processing latency."""
+    graph = eyeriss()
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    for c, m, groups, mapping, published in (
+        (256, 384, 1, RowStationary(16, 4, 1, 4, 1, 1, 13, 4, 64, 13), 21.8e-3),
+        (192, 128, 2, RowStationary(16, 3, 2, 2, 1, 1, 13, 4, 64, 13), 10.0e-3),
+    ):
+        shape = conv_shape(4, c, 13, 13, m, 3, 3, 1, (1, 1, 1, 1))
+        stream = conv_stream(shape, Machine.of(graph), dict(isa.parameters), mapping=mapping)
+        seconds = groups * simulate(graph, resolve(stream, isa)).cycles / graph.clock_hz
+        assert abs(seconds / published - 1) < 0.125
