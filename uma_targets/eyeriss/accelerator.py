@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(eyeriss).parameters.items()}
-CANDIDATES = 12
+CANDIDATES = 3
 """Mappings that are offered to the search, each of another width of strips."""
 
 PSUM_BITS = 32
