@@ -23,6 +23,7 @@ How the hardware is modelled, at the level of the dataflow's one-dimensional pri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from acadl_models.acadl import (
@@ -68,6 +69,27 @@ RANGES: dict[str, tuple[int, int]] = {
 """Smallest and largest value of each integer option."""
 
 
+@dataclass(frozen=True)
+class Energy:
+    """Joules of a multiply-accumulate, and of the rest by the published ratios to it (JSSC 2017; per word of 16 bits).
+
+    A scratchpad costs as much as a multiply-accumulate, a neighbour twice, the global buffer six times and DRAM two
+    hundred times as much. ``mac`` None: nothing is stated.
+    """
+
+    mac: float | None
+
+    def times(self, ratio: float) -> float | None:
+        """``ratio`` multiply-accumulates."""
+        return None if self.mac is None else ratio * self.mac
+
+    def of_pe(self) -> dict[str, float] | None:
+        """Joules of a product (its ifmap value, weight, and sum read and written), and of an addition."""
+        if self.mac is None:
+            return None
+        return {"conv": 5 * self.mac, "accumulate": (2 + 2) * self.mac, "accumulate_in": 2 * self.mac}
+
+
 class Fetch(Template):
     """The control that hands out the steps of the configuration."""
 
@@ -110,16 +132,17 @@ class Mover(Template):
 class PE(Template):
     """A processing element: scratchpads, FIFOs and a multiply-accumulate unit."""
 
-    def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int) -> None:
+    def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int, energy: Energy) -> None:
         self.filt = RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
         self.ifm, self.psum, self.pin = (
             RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0})
             for fifo, bits in (("ifm", WORD_BITS), ("psum", _SUM_BITS), ("pin", _SUM_BITS))
         )
         self.stage = ExecuteStage("stage", latency=1)
+        work: UnitLatency = {"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"}
         self.mac = FunctionalUnit(
-            "mac", to_process={"conv", "accumulate", "accumulate_in"},
-            latency={"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"},
+            "mac", to_process={"conv", "accumulate", "accumulate_in"}, latency=work, operations=work,
+            joules_per_operation=energy.of_pe(),
         )
         ACADLEdge(fetch.stage, self.stage, FORWARD)
         ACADLEdge(self.stage, self.mac, CONTAINS)
@@ -135,9 +158,11 @@ class PE(Template):
 class Array(Template):
     """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the lowest."""
 
-    def __init__(self, name: str, fetch: Fetch, rows: int, cols: int, filter_spad: int, row_words: int) -> None:
+    def __init__(
+        self, name: str, fetch: Fetch, rows: int, cols: int, filter_spad: int, row_words: int, energy: Energy
+    ) -> None:
         self.pe = [
-            [PE(f"pe[{i}][{j}]", fetch, filter_spad, row_words) for j in range(cols)] for i in range(rows)
+            [PE(f"pe[{i}][{j}]", fetch, filter_spad, row_words, energy) for j in range(cols)] for i in range(rows)
         ]
         for lower, upper in zip(self.pe, self.pe[1:]):
             for below, above in zip(lower, upper):
@@ -166,6 +191,7 @@ def eyeriss(
     dram_latency_cycles: int = 20,
     dram_gib: int = 4,
     lookahead: int = 1024,
+    mac_joules: float | None = None,
     clock_hz: float = 200e6,
 ) -> ArchitectureGraph:
     """Eyeriss with ``rows`` x ``cols`` PEs; scratchpads in words of 16 bits.
@@ -173,29 +199,31 @@ def eyeriss(
     ``psum_bits``: 16, as in the chip, or 32 for sums that never overflow; they take twice the room and the bus cycles.
     ``row_words`` bounds what one primitive streams (``p * f`` sums, ``q`` ifmap rows). ``dram_bytes_per_cycle``: 64
     bits at 90 MHz are 3.6 bytes in a cycle of 200 MHz, rounded down. ``lookahead``: primitives that the control may
-    have handed out at a time. Raises TargetError that lists every option out of range.
+    have handed out at a time. ``mac_joules``: energy of a multiply-accumulate, from which that of the rest follows
+    (:class:`Energy`); without it the graph states none. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
     glb_words = glb_kib * 1024 * 8 // WORD_BITS
     fglb_words = filter_glb_kib * 1024 * 8 // WORD_BITS
+    energy = Energy(mac_joules)
 
     @generate
     def build() -> None:
         memory = DRAM(
             "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=8, read_write_ports=3,
             shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
-            address_ranges=[(0, dram_gib << 30)],
+            address_ranges=[(0, dram_gib << 30)], joules_per_access=energy.times(200 * 8 / WORD_BITS),
         )
         glb = SRAM(
             "glb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=5,
-            read_write_ports=5, address_ranges=[(0, glb_words)],
+            read_write_ports=5, address_ranges=[(0, glb_words)], joules_per_access=energy.times(6),
         )
         fglb = SRAM(
             "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
-            read_write_ports=2, address_ranges=[(0, fglb_words)],
+            read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6),
         )
         fetch = Fetch("fetch", lookahead)
-        array = Array("array", fetch, rows, cols, filter_spad, row_words)
+        array = Array("array", fetch, rows, cols, filter_spad, row_words, energy)
         _networks(
             fetch, glb, fglb, array, ifmap=Link("ifmap_bus", ifmap_bus_bits // 8),
             filters=Link("filter_bus", filter_bus_bits // 8), psums=Link("psum_bus", psum_bus_bits // 8),
@@ -267,5 +295,8 @@ def check_options(options: dict[str, object]) -> None:
             problems.append(f"{name} must be a multiple of {WORD_BITS}, not {value}")
     if options["psum_bits"] not in (WORD_BITS, 2 * WORD_BITS):
         problems.append(f"psum_bits must be {WORD_BITS} or {2 * WORD_BITS}, not {options['psum_bits']!r}")
+    joules = options["mac_joules"]
+    if joules is not None and (isinstance(joules, bool) or not isinstance(joules, (int, float)) or not joules >= 0):
+        problems.append(f"mac_joules must be a number of at least 0, or None, not {joules!r}")
     if problems:
         raise TargetError("eyeriss: " + "; ".join(problems))

@@ -1,8 +1,8 @@
 """AlexNet's convolutions on the model of Eyeriss, against the processing latencies measured on the chip.
 
-Chen et al., JSSC 52(1), 2017, report for a batch of four at 200 MHz the latency of each layer with its mapping parameters;
-the same mappings are emitted here and simulated. Processing latency is the time in which the array works; the total
-latency, with what DRAM adds, is printed beside it. Groups of a layer run one after the other.
+Chen et al., JSSC 52(1), 2017, report for a batch of four at 200 MHz the latency of each layer with its mapping
+parameters; the same mappings are emitted here and simulated. Processing latency is the time in which the array works;
+the total latency, with what DRAM adds, is printed beside it. Groups of a layer run one after the other.
 """
 
 from __future__ import annotations

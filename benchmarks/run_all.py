@@ -88,6 +88,11 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("UltraTrail: networks of six with the published cycles", lambda r: r["equal"], *RECORDED, shown="{}"),
         Figure("… worst ratio of the six", lambda r: r["worst_ratio"], *RECORDED),
     ),
+    "eyeriss_alexnet.py": (
+        Figure("Eyeriss: AlexNet's convolutions, simulated over measured processing time", lambda r: r["ratio"],
+               *RECORDED),
+        Figure("… largest difference of a layer", lambda r: r["worst_layer_error"], *RECORDED),
+    ),
     "resnet50_estimate.py": (
         Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
         Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acadl_models.acadl import DRAM, SRAM, FunctionalUnit
 from acadl_models.eyeriss import eyeriss, isa_parameters
 from acadl_models.fit import misfits
 from acadl_models.timing import TimingResult, simulate
@@ -102,12 +103,23 @@ def test_sums_come_from_the_pe_below_and_from_no_other() -> None:
         simulate(graph, resolve(add(1, 4), isa))
 
 
+def test_energy_follows_from_that_of_a_multiply_accumulate() -> None:
+    graph = eyeriss(mac_joules=2e-12, **SMALL)  # type: ignore[arg-type]
+    pe, glb, dram = (graph.objects[name] for name in ("array.pe[0][0].mac", "glb", "dram"))
+    assert isinstance(pe, FunctionalUnit) and isinstance(glb, SRAM) and isinstance(dram, DRAM)
+    assert pe.joules_of("conv") == pytest.approx(10e-12)
+    assert glb.joules_per_access == pytest.approx(12e-12)
+    assert dram.joules_per_access == pytest.approx(200e-12)
+    plain = eyeriss(**SMALL).objects["glb"]  # type: ignore[arg-type]
+    assert isinstance(plain, SRAM) and plain.joules_per_access is None
+
+
 def test_options_out_of_range_are_all_named() -> None:
     with pytest.raises(TargetError) as caught:
-        eyeriss(rows=0, cols=1000, psum_bits=24, ifmap_bus_bits=24)
+        eyeriss(rows=0, cols=1000, psum_bits=24, ifmap_bus_bits=24, mac_joules=-1)
     message = str(caught.value)
     for part in ("rows must be an integer from 1 to 128, not 0", "cols must be", "psum_bits must be 16 or 32, not 24",
-                 "ifmap_bus_bits must be a multiple of 16, not 24"):
+                 "ifmap_bus_bits must be a multiple of 16, not 24", "mac_joules must be a number"):
         assert part in message
 
 

@@ -49,7 +49,7 @@ def test_graph_and_isa_fit() -> None:
 def test_the_default_is_the_published_array() -> None:
     graph = plasticine()
     assert isa_parameters(graph) == {"units": 64, "lanes": 16, "vectors": 4096}
-    assert sum(graph.objects[f"grid.pmu[{i}][{j}].scratchpad"].size_bytes for i in range(8) for j in range(8)) == 16 << 20
+    assert graph.bytes_of("pmu") == 16 << 20
 
 
 @settings(max_examples=5, deadline=None)

@@ -59,6 +59,8 @@ OPTIONS = (
     _size("dram_bytes_per_cycle", "bandwidth of DRAM", "bytes"),
     _size("dram_latency_cycles", "from request to first data", "cycles"),
     _size("lookahead", "primitives that the control may have handed out at a time"),
+    Option("mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
+           "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ"),
     Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the core", 0.001, 1e6, unit="MHz"),
 )
 
@@ -168,8 +170,12 @@ def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
-    return eyeriss(clock_hz=options["clock_mhz"] * 1e6, psum_bits=PSUM_BITS, **structure)
+    structure = {k: v for k, v in options.items() if k not in ("clock_mhz", "mac_picojoules")}
+    mac = options["mac_picojoules"]
+    return eyeriss(
+        clock_hz=options["clock_mhz"] * 1e6, psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
+        **structure,
+    )
 
 
 def _isa_parameters(graph: "ArchitectureGraph") -> Mapping[str, int]:

@@ -1,0 +1,53 @@
+"""Strips, groups and diagonals against their definitions, element by element."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uma_targets.eyeriss.spans import diagonals, groups, spans
+
+SMALL = st.integers(1, 12)
+
+
+@given(SMALL, SMALL, SMALL, SMALL)
+def test_diagonals_give_every_pe_its_row_once(columns: int, rows: int, stride: int, spare: int) -> None:
+    pitch = columns + spare - 1
+    reached: dict[int, int] = {}
+    for run in diagonals(columns, rows, stride, pitch):
+        for y in range(run.count):
+            for step in range(run.length):
+                pe = run.pe + y * run.step + step * (stride * pitch - 1)
+                assert pe not in reached
+                reached[pe] = run.y + y
+    assert reached == {i * pitch + j: j * stride + i for i in range(rows) for j in range(columns)}
+
+
+@given(st.integers(1, 60), SMALL, SMALL, SMALL)
+def test_groups_cover_all_once_within_their_bounds(extent: int, each: int, down: int, across: int) -> None:
+    covered = []
+    for group in groups(extent, each, down, across):
+        assert group.each <= each and group.down <= down and group.across <= across
+        covered += range(group.first, group.first + group.count * group.size)
+    assert covered == list(range(extent))
+
+
+@given(st.integers(1, 20), SMALL, st.integers(1, 3), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
+def test_strips_read_what_their_outputs_need(
+    inputs: int, size: int, stride: int, taps: int, before: int, after: int
+) -> None:
+    if inputs + before + after < taps:
+        return
+    outputs = (inputs + before + after - taps) // stride + 1
+    covered = []
+    for span in spans(outputs, size, stride, taps, before, inputs):
+        for number in range(span.count):
+            first = span.first + number * span.size
+            covered += range(first, first + span.size)
+            needed = range(first * stride - before, first * stride - before + (span.size - 1) * stride + taps)
+            assert span.reach == len(needed)
+            inside = [i for i, x in enumerate(needed) if 0 <= x < inputs]
+            assert span.take == len(inside)
+            if inside:
+                assert span.skip == inside[0]
+    assert covered == list(range(outputs))
