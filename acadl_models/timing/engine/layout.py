@@ -329,7 +329,7 @@ G_KIND, G_TIME, G_OBJECT, G_SEQ, G_A, G_B, G_C, G_SIZE = range(8)
 BEATS_ROOM = 1 << 31
 
 # --- h: what is remembered of the run --------------------------------------------------------------------------
-SNAPSHOTS = 8
+SNAPSHOTS = 16
 """Snapshots of each loop that are compared with the present state."""
 
 TRANSITIONS = 96
@@ -338,8 +338,11 @@ TRANSITIONS = 96
 LEAST_BODY = 48
 """A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
 
-STATE_WORDS = 4096
-"""Longest relative state that is compared."""
+LEAST_STATE_WORDS, MOST_STATE_WORDS = 4096, 1 << 21
+"""Room for a relative state: what the graph may need, within these bounds. Longer states are not compared."""
+
+MANY_IN_FLIGHT = 256
+"""Where more instances are in flight, half as many are stepped between two comparisons: these take as long then."""
 
 MOST_MACHINE_WORDS = 65536
 """Largest machine that is remembered as the end of a transition."""
@@ -349,7 +352,7 @@ SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
 
 (
     HM_LOOPS,  # HL records
-    HM_SCRATCH,  # the state at hand
+    HM_SCRATCH, HM_STATE_SIZE,  # the state at hand, and the room for it
     HM_RINGS,  # K records of each loop that may repeat
     HM_INDEX,  # HT records
     HM_NEXT,  # the next of them to be used
@@ -357,7 +360,7 @@ SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
     HM_SNAPSHOTS, HM_SNAPSHOTS_USED, HM_SNAPSHOTS_SIZE,  # room for contents: begin, words given away so far, size
     HM_TRANSITIONS, HM_TRANSITIONS_USED, HM_TRANSITIONS_SIZE,
     HM_SIZE,
-) = range(13)
+) = range(14)
 
 HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(6)
 """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped at

@@ -21,6 +21,7 @@ from acadl_models.timing.engine.memory_results import (
     memory_work_sizes,
     start_memories,
 )
+from acadl_models.timing.engine.snapshot import state_words
 from acadl_models.timing.result import LoopTiming, PortTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
 from acadl_models.timing.tally import fetch_port
 from oracle.errors import GraphError
@@ -125,18 +126,20 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     """Room for what is remembered of a run; none without skipping."""
     if not skip or t[H_SPACES] or t[H_LINKS]:
         return np.empty(0, np.int64)
+    state = min(max(int(state_words.py_func(t, int(t[H_POOL]))), LEAST_STATE_WORDS), MOST_STATE_WORDS)
+    snapshots = max(SNAPSHOT_WORDS, 4 * (state + int(m[M_REST])))
     sizes = {
         HM_LOOPS: int(t[H_LOOPS]) * HL_SIZE,
         HM_INDEX: TRANSITIONS * HT_SIZE,
-        HM_SCRATCH: STATE_WORDS,
+        HM_SCRATCH: state,
         HM_MACHINE: int(m[M_REST]),
         HM_RINGS: int(t[H_HISTORIES]) * SNAPSHOTS * K_SIZE,
-        HM_SNAPSHOTS: SNAPSHOT_WORDS,
+        HM_SNAPSHOTS: snapshots,
         HM_TRANSITIONS: TRANSITION_WORDS,
     }
     h = _room(HM_SIZE + sum(sizes.values()))
     h[:HM_SIZE] = 0
-    h[HM_SNAPSHOTS_SIZE], h[HM_TRANSITIONS_SIZE] = SNAPSHOT_WORDS, TRANSITION_WORDS
+    h[HM_STATE_SIZE], h[HM_SNAPSHOTS_SIZE], h[HM_TRANSITIONS_SIZE] = state, snapshots, TRANSITION_WORDS
     position = HM_SIZE
     for part, size in sizes.items():
         h[part] = position

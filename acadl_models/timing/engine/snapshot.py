@@ -20,8 +20,9 @@ def describe(t, m, h, base):
 
     Both are 0 if the state is too long.
     """
-    if not fits(t, m):
+    if state_words(t, in_flight(m)) > h[HM_STATE_SIZE]:
         return 0, 0
+    number_instances(m)
     now = m[M_TIME]
     at = describe_position(t, m, h, base, now)
     slot = m[M_OLDEST]
@@ -36,18 +37,28 @@ def describe(t, m, h, base):
 
 
 @jit
-def fits(t, m):
-    """Number the instances in flight, and tell whether their state fits into a snapshot whatever they are doing."""
+def in_flight(m):
+    """Instances that are fetched and not finished."""
+    return m[M_FETCHED] - m[M_FINISHED]
+
+
+@jit
+def state_words(t, instances):
+    """A bound of the words of a state with so many instances in flight, whatever they are doing."""
+    fixed = 6 + 3 * t[H_FETCH_FLIGHTS] + t[H_SIGNATURES] + 3 * t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
+    each = 10 + 8 * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
+    return fixed + instances * each
+
+
+@jit
+def number_instances(m):
+    """Number the instances in flight in program order."""
     slot = m[M_OLDEST]
     count = 0
-    words = 6 + 3 * m[M_FETCHING] + t[H_SIGNATURES] + 3 * t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
     while slot != NONE:
         m[slot + I_ORDINAL] = count
         count += 1
-        accesses = t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_ACCESS_COUNT]
-        words += 8 + 6 * m[slot + I_REQUESTS] + t[H_MAX_LATENCIES] + accesses * t[H_MAX_AXES]
         slot = m[slot + I_YOUNGER]
-    return words <= STATE_WORDS
 
 
 @jit

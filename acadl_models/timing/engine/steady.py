@@ -32,7 +32,7 @@ from acadl_models.timing.engine.moving import (
 from acadl_models.timing.engine.order import sort
 from acadl_models.timing.engine.program import set_iteration
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
-from acadl_models.timing.engine.snapshot import describe, hash_of
+from acadl_models.timing.engine.snapshot import describe, hash_of, in_flight
 from acadl_models.timing.engine.transfers import repeat_peaks
 
 PATIENCE = 4
@@ -80,7 +80,8 @@ def skip_one(t, m, h):
         if event & EVENT_CROSSED and t[record + TL_PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
-        if t[record + TL_WATCHED] == 1:
+        small = m[M_SLOTS] + m[M_ACTIVE] * t[H_SLOT_SIZE] <= MOST_MACHINE_WORDS
+        if t[record + TL_WATCHED] == 1 and small:
             if recall(t, m, h, loop, length, offsets, hashed):
                 return True
             begin_transition(t, m, h, loop, length, offsets, hashed)
@@ -97,7 +98,10 @@ def is_due(t, m, h, loop, event):
     if not repeats and t[record + TL_WATCHED] == 0:
         return False
     memory = h[HM_LOOPS] + loop * HL_SIZE
-    if m[M_STEPPED] - h[memory + HL_SAMPLED] < min(h[memory + HL_MISSES] // PATIENCE, LONGEST_WAIT):
+    wait = min(h[memory + HL_MISSES] // PATIENCE, LONGEST_WAIT)
+    if in_flight(m) > MANY_IN_FLIGHT:
+        wait = max(wait, in_flight(m) // 2)
+    if m[M_STEPPED] - h[memory + HL_SAMPLED] < wait:
         return False
     h[memory + HL_SAMPLED] = m[M_STEPPED]
     return True
