@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping as MappingABC
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -19,7 +20,6 @@ first use, among the computations of the first iteration of those loops.
 
 LEVELS: tuple[str, ...] = ("stream", "hoist", "interleave")
 STORES: tuple[str, ...] = ("after", "interleave")
-DATAFLOWS: tuple[str, ...] = ("ws", "os", "is", "")
 PACKINGS: tuple[str, ...] = ("channels", "kernel_row")
 
 
@@ -28,8 +28,8 @@ class Mapping:
     """One point of the mapping space; with the workload and the accelerator enough to emit the stream again.
 
     ``kind``: the workload's kind as it is emitted (a 1 × 1 convolution may be emitted as a ``gemm``).
-    ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums, ``is`` keeps inputs there; empty where the
-    accelerator has no choice.
+    ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums, ``is`` keeps inputs there; other accelerators
+    have words of their own (letters and digits), such as how tiles are spread; empty where there is no choice.
     ``tile``: extents of a tile in elements, by dimension (``gemm``: m, n, k; ``conv2d``: oh, ow, o, c, where oh and ow
     count pooled rows and columns if the epilogue pools; ``add``: rows).
     ``order``: the loops over tiles, outermost first; without the reduction where that is always innermost.
@@ -41,7 +41,7 @@ class Mapping:
     """
 
     kind: Literal["gemm", "conv2d", "add"]
-    dataflow: Literal["ws", "os", "is", ""]
+    dataflow: str
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
     loads: tuple[tuple[str, Level], ...] = ()
@@ -91,7 +91,9 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
     known = set(Mapping.__dataclass_fields__)
     if set(fields) != known:
         raise ValueError(f"fields {sorted(fields)} instead of {sorted(known)}")
-    choices = {"dataflow": DATAFLOWS, "store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add")}
+    if not re.fullmatch(r"[A-Za-z0-9]*", fields["dataflow"]):
+        raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
+    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add")}
     for name, valid in choices.items():
         if fields[name] not in valid:
             raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")

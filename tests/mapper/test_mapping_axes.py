@@ -24,7 +24,12 @@ def test_json_gives_the_mapping_back(case: tuple) -> None:
     assert Mapping.from_json(case[1].to_json()) == case[1]
 
 
-@pytest.mark.parametrize("text", ["", "null", "3", "{}", MAPPING.to_json()[:-3], MAPPING.to_json().replace("ws", "xs"),
+def test_accelerators_have_dataflows_of_their_own() -> None:
+    own = Mapping("gemm", "2x4", (("m", 8), ("n", 8), ("k", 8)))
+    assert Mapping.from_json(own.to_json()) == own
+
+
+@pytest.mark.parametrize("text", ["", "null", "3", "{}", MAPPING.to_json()[:-3], MAPPING.to_json().replace("ws", "w s"),
                                   MAPPING.to_json().replace("64", "0"), MAPPING.to_json().replace("stream", "later")])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(MappingError, match="expected the JSON form of a mapping"):
