@@ -175,8 +175,8 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 
 RANGES: dict[str, tuple[int, int]] = {
     "complexes": (1, 64), "registers": (32, 1024), "accumulators": (1, 64), "scratchpad_kib": (1, 1024),
-    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "in_flight": (1, 1024), "queue": (1, 1024),
-    "issue_entries": (8, 4096), "fetch_width": (1, 64), "dram_gib": (1, 1 << 20),
+    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "in_flight": (1, 1024),
+    "queue": (1, 1024), "issue_entries": (8, 4096), "fetch_width": (1, 64), "dram_gib": (1, 1 << 20),
 }
 """Smallest and largest value of each integer option."""
 

@@ -40,7 +40,7 @@ ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
 def oma(
     *,
     registers: int = 16,
-    cache: bool = False,
+    cache: bool = True,
     cache_sets: int = 16,
     cache_ways: int = 2,
     cache_line_bytes: int = 32,

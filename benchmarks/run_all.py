@@ -93,6 +93,11 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                *RECORDED),
         Figure("… largest difference of a layer", lambda r: r["worst_layer_error"], *RECORDED),
     ),
+    "oma_order.py": (
+        Figure("OMA, 64³: most over least cache misses, by tiles and order of loops", lambda r: r["misses_ratio"],
+               *RECORDED),
+        Figure("… slowest over fastest", lambda r: r["cycles_ratio"], *RECORDED),
+    ),
     "resnet50_estimate.py": (
         Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
         Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),

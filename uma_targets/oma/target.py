@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -76,28 +77,46 @@ def _cycles(
 ) -> np.ndarray:
     """Instructions one after the other, and misses: of an operand's tile whenever another one is asked for.
 
-    Within a tile, rows of A meet all of B's tile: where that is larger than the cache, it misses for each row.
+    Within a tile, each row of A meets all of B's tile, column by column. A tile that stays in the cache misses once;
+    one of which a column of lines stays, once for each row of A; any other for each element.
     """
     near = options["hit_cycles"] if options["cache"] else options["memory_cycles"]
     counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     passes = 2 * shape.m * shape.n * counts["k"]
-    steps = shape.m * shape.n * shape.k * (2 * near + options["mac_cycles"] + _ISSUE) + passes * (near + _ISSUE)
+    steps = shape.m * shape.n * shape.k * (2 * near + options["mac_cycles"]) + passes * near
     if not options["cache"]:
         return np.asarray(shape.batch * steps, float)
     line = options["cache_line_bytes"]
-    row, wide = ceil_div(c["k"], line) + 1, ceil_div(c["n"], line) + 1
-    kept = (row + c["k"] * wide) * line <= options["cache_sets"] * options["cache_ways"] * line
+    row, wide = ceil_div(c["k"], line) + 1, np.asarray(ceil_div(c["n"], line))
+    deep = np.asarray(ceil_div(c["k"], max(1, line // shape.n)))
+    sums = np.where(counts["k"] > 1, ceil_div(4 * c["n"], line) + 1, 0)
+    whole = deep * wide + row + sums <= _room(shape.n, wide, options)
+    strip = deep <= _room(shape.n, np.ones_like(wide), options)
     lines = {
-        "mk": c["m"] * row, "kn": c["k"] * wide * np.where(kept, 1, c["m"]),
-        "mn": np.where(counts["k"] > 1, c["m"] * (ceil_div(4 * c["n"], line) + 1), 0),
+        "mk": c["m"] * row,
+        "kn": np.where(whole, deep * wide, c["m"] * np.where(strip, deep * wide, c["n"] * c["k"])),
+        "mn": c["m"] * sums,
     }
-    misses = sum(lines[index] * np.select([c["order"] == i for i in range(len(orders))],
-                                          [tile_loads(order, index, counts) for order in orders]) for index in lines)
+    # only what stays is still there when the next tile asks for it
+    both = lines["mk"] + deep * wide <= options["cache_sets"] * options["cache_ways"]
+    stays = {"mk": both, "kn": whole, "mn": both & (lines["mk"] + deep * wide + lines["mn"] <= _room(
+        4 * shape.n, np.asarray(ceil_div(4 * c["n"], line)), options))}
+    visits = counts["m"] * counts["n"] * counts["k"]
+    by_order = [c["order"] == i for i in range(len(orders))]
+    once = {index: np.select(by_order, [tile_loads(o, index, counts) for o in orders]) for index in lines}
+    misses = sum(lines[index] * np.where(stays[index], once[index], visits) for index in lines)
     return np.asarray(shape.batch * (steps + misses * options["miss_cycles"]), float)
 
 
-_ISSUE = 3
-"""Cycles of a multiply-accumulate and its two loads beside their latencies."""
+def _room(stride_bytes: int, wide: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
+    """Lines that stay of rows ``wide`` lines long that lie ``stride_bytes`` apart.
+
+    Those of the sets on which they fall, less a quarter, since other data fall on them as well.
+    """
+    sets, line = options["cache_sets"], options["cache_line_bytes"]
+    shared = math.gcd(stride_bytes // line, sets) if stride_bytes % line == 0 else 1
+    found: np.ndarray = np.minimum(sets, sets // shared * np.minimum(wide, shared)) * options["cache_ways"] * 0.75
+    return found
 
 
 OMA = GemmKit(
