@@ -38,7 +38,7 @@ def check(
 
 def attributes(g: Sketch) -> Iterable[str]:
     """Every attribute has a value of its type and range."""
-    return (f"{o}: {fault}" for o in g.objects for fault in o.faults())
+    return (f"{o}: {fault}" for o in g.objects for fault in g.faults.get(id(o), ()))
 
 
 def unique_names(g: Sketch) -> Iterable[str]:
@@ -57,11 +57,10 @@ def unique_names(g: Sketch) -> Iterable[str]:
 
 def edges_inside(g: Sketch) -> Iterable[str]:
     """Edges join objects of this graph, and no edge is stated twice."""
-    known = {id(o) for o in g.objects}
     seen: set[tuple[EdgeKind, int, int]] = set()
     for e in g.edges:
         for end in (e.source, e.target):
-            if id(end) not in known:
+            if id(end) not in g.known:
                 yield f"{e.kind.name} edge {e.source} -> {e.target}: {end} was not made inside this @generate function"
         key = (e.kind, id(e.source), id(e.target))
         if key in seen:
@@ -84,7 +83,7 @@ def contained_once(g: Sketch) -> Iterable[str]:
 
 def one_instruction_memory(g: Sketch) -> Iterable[str]:
     """A fetch stage contains exactly one InstructionMemoryAccessUnit, which reads exactly one instruction memory."""
-    for stage in g.fetch_stages():
+    for stage in g.fetch_stages:
         units = g.targets(CONTAINS, stage)
         if len(units) != 1:
             yield f"{stage} contains {listed(units)}: expected exactly one InstructionMemoryAccessUnit"
@@ -100,10 +99,10 @@ def one_instruction_memory(g: Sketch) -> Iterable[str]:
 
 def fetch_fits(g: Sketch) -> Iterable[str]:
     """The issue buffer holds at least one fetch: ``issue_buffer_size >= port_width`` of the instruction memory."""
-    for stage in g.fetch_stages():
+    for stage in g.fetch_stages:
         for unit in g.targets(CONTAINS, stage):
             for memory in g.sources(READ_DATA, unit):
-                sound = isinstance(memory, DataStorage) and not stage.faults() and not memory.faults()
+                sound = isinstance(memory, DataStorage) and g.sound(stage) and g.sound(memory)
                 if sound and stage.issue_buffer_size < memory.port_width:  # type: ignore[attr-defined]
                     yield (
                         f"{stage}: issue_buffer_size {stage.issue_buffer_size} is below the port_width "
@@ -115,14 +114,14 @@ def has_fetch(g: Sketch) -> Iterable[str]:
     """A graph with stages has an InstructionFetchStage; a graph has objects."""
     if not g.objects:
         yield "the graph has no objects: make them inside the @generate function"
-    elif not g.fetch_stages():
+    elif not g.fetch_stages:
         yield "the graph has no InstructionFetchStage: no instruction would ever enter it"
 
 
 def acyclic(g: Sketch) -> Iterable[str]:
     """FORWARD edges form no cycle."""
     state: dict[int, int] = {}
-    for root in g.stages():
+    for root in g.stages:
         trail: list[ACADLObject] = []
         work: list[tuple[ACADLObject, bool]] = [(root, False)]
         while work:
@@ -145,7 +144,7 @@ def acyclic(g: Sketch) -> Iterable[str]:
 def _reached(g: Sketch) -> set[int]:
     """Ids of the stages that can be reached from a fetch stage."""
     seen: set[int] = set()
-    work: list[ACADLObject] = list(g.fetch_stages())
+    work: list[ACADLObject] = list(g.fetch_stages)
     while work:
         stage = work.pop()
         if id(stage) not in seen:
@@ -157,22 +156,22 @@ def _reached(g: Sketch) -> set[int]:
 def reachable(g: Sketch) -> Iterable[str]:
     """Every stage can be reached from a fetch stage."""
     seen = _reached(g)
-    for stage in g.stages():
-        if id(stage) not in seen and g.fetch_stages():
+    for stage in g.stages:
+        if id(stage) not in seen and g.fetch_stages:
             yield f"{stage} cannot be reached from a fetch stage over FORWARD edges"
 
 
 def leads_somewhere(g: Sketch) -> Iterable[str]:
     """Every stage contains a unit that processes instructions or forwards to one that does."""
     useful: set[int] = set()
-    work = [s for s in g.stages() if not isinstance(s, InstructionFetchStage) and g.targets(CONTAINS, s)]
+    work = [s for s in g.stages if not isinstance(s, InstructionFetchStage) and g.targets(CONTAINS, s)]
     pending: list[ACADLObject] = list(work)
     while pending:
         stage = pending.pop()
         if id(stage) not in useful:
             useful.add(id(stage))
             pending += g.sources(FORWARD, stage)
-    for stage in g.stages():
+    for stage in g.stages:
         if id(stage) not in useful:
             yield f"{stage} leads to no functional unit: no instruction could ever be forwarded to or from it"
 

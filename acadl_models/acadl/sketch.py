@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind
 from acadl_models.acadl.objects import ACADLObject, InstructionFetchStage, PipelineStage
@@ -29,11 +30,27 @@ class Sketch:
     def sources(self, kind: EdgeKind, target: ACADLObject) -> list[ACADLObject]:
         return self._in.get((kind, id(target)), [])
 
+    @cached_property
     def stages(self) -> list[PipelineStage]:
         return [o for o in self.objects if isinstance(o, PipelineStage)]
 
+    @cached_property
     def fetch_stages(self) -> list[InstructionFetchStage]:
-        return [o for o in self.objects if isinstance(o, InstructionFetchStage)]
+        return [s for s in self.stages if isinstance(s, InstructionFetchStage)]
+
+    @cached_property
+    def known(self) -> set[int]:
+        """The identities of the graph's objects."""
+        return {id(o) for o in self.objects}
+
+    @cached_property
+    def faults(self) -> dict[int, list[str]]:
+        """The faults of objects in themselves, by identity; sound objects are left out."""
+        return {id(o): faults for o in self.objects if (faults := o.faults())}
+
+    def sound(self, obj: ACADLObject) -> bool:
+        """Whether the attributes of an object, also of one from elsewhere, can be relied on."""
+        return id(obj) not in self.faults and (id(obj) in self.known or not obj.faults())
 
 
 def listed(objects: Iterable[ACADLObject]) -> str:

@@ -20,7 +20,7 @@ from acadl_models.acadl.sketch import Sketch, listed
 def ports(g: Sketch) -> Iterable[str]:
     """At most ``read_write_ports`` memory access units are attached to a storage."""
     for storage in g.objects:
-        if isinstance(storage, DataStorage) and not storage.faults():
+        if isinstance(storage, DataStorage) and g.sound(storage):
             attached = [*g.targets(READ_DATA, storage), *g.sources(WRITE_DATA, storage)]
             units = {id(u): u for u in attached if isinstance(u, MemoryAccessUnit)}
             if len(units) > storage.read_write_ports:
@@ -73,16 +73,15 @@ def links_inside(g: Sketch) -> Iterable[str]:
     for link in g.objects:
         if isinstance(link, Link) and id(link) not in used:
             yield f"{link} carries no edge: name it as the link of a READ_DATA or WRITE_DATA edge, or remove it"
-    known = {id(o) for o in g.objects}
     for key, link in used.items():
-        if key not in known:
+        if key not in g.known:
             yield f"{link} was not made inside this @generate function"
 
 
 def cache_words(g: Sketch) -> Iterable[str]:
     """A cache has the words of the storage behind it, whole bytes, and its lines are whole words."""
     for cache in g.objects:
-        if not isinstance(cache, CacheInterface) or cache.faults():
+        if not isinstance(cache, CacheInterface) or not g.sound(cache):
             continue
         for behind in g.targets(BACKED_BY, cache):
             if isinstance(behind, DataStorage) and behind.data_width != cache.data_width:

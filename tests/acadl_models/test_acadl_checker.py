@@ -220,3 +220,21 @@ def test_open_ends_that_are_not_required_create_nothing() -> None:
         connect_dangling_edge(port, m.other)
 
     assert len(build(change).edges) == len(build(lambda m: None).edges) + 1
+
+
+def test_a_broken_object_from_elsewhere_is_named() -> None:
+    foreign = SRAM("far", port_width="4", address_ranges=[(0, 4)])  # type: ignore[arg-type]
+
+    def change(m: SimpleNamespace) -> None:
+        builder = building_module.active()
+        assert builder is not None
+        builder.edges[:] = [e for e in builder.edges if e.source is not m.imem]
+        builder.objects.remove(m.imem)
+        ACADLEdge(foreign, m.imau, READ_DATA)
+
+    with pytest.raises(GraphError) as raised:
+        build(change)
+    assert raised.value.faults == [
+        "READ_DATA edge far (SRAM) -> imau (InstructionMemoryAccessUnit): far (SRAM) was not made inside this "
+        "@generate function"
+    ]
