@@ -31,9 +31,10 @@ TG_GRAIN, TG_SPACE_SIZE = range(2)
     CS_READ_HITS, CS_READ_MISSES, CS_WRITE_HITS, CS_WRITE_MISSES, CS_EVICTIONS, CS_WRITE_BACKS,  # counters
     CS_FROM_BACKING, CS_TO_BACKING,  # bytes
     CS_GENERATOR,
+    CS_ROTATION,  # by how many sets a period that is skipped moves its lines
     CS_LINES,  # its sets, each a list of ways in the order of replacement: 2 * line + dirty, or NONE
     CS_SIZE,
-) = range(11)
+) = range(12)
 """Cache."""
 
 N_HITS, N_MISSES, N_CONFLICTS, N_SIZE = range(4)
@@ -71,5 +72,6 @@ POSTED_PER_LEVEL = 6
 V_OP, V_CACHE, V_FROM, V_TO, V_SIZE = range(5)
 """Step of bytes that are passed on, which takes no time."""
 
-Y_LOW, Y_HIGH, Y_SHIFT, Y_SPACE, Y_ACCESS, Y_SIZE = range(6)
-"""Access below a loop while it is proven that memories behave alike: first and last bit, how far it moves."""
+Y_LOW, Y_HIGH, Y_SHIFT, Y_SPACE, Y_BANK, Y_SIZE = range(6)
+"""Access below a loop while it is proven that memories behave alike: first and last bit that share a line or a row with
+it, bits by which it moves, its memory and its TB record."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 
 
 @jit
@@ -85,6 +86,12 @@ def move_machine(t, m, cycles, instances):
         m[store + D_SINCE] += cycles
         m[store + D_PORTS + P_SINCE] += cycles
         m[store + D_PORTS + P_SIZE + P_SINCE] += cycles
+    for bank in range(m[M_BANKS], m[M_BANKS] + t[H_BANKS] * B_SIZE, B_SIZE):
+        m[bank + B_PRECHARGE] += cycles
+        m[bank + B_FREE] += cycles
+    for link in range(m[M_LINKS], m[M_LINKS] + t[H_LINKS] * LS_SIZE, LS_SIZE):
+        m[link + LS_FREE] += cycles
+        m[link + LS_FREE + 1] += cycles
 
 
 @jit
@@ -100,6 +107,14 @@ def add_counters(t, m, later, after, h, before, times):
     for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
         for field in range(unit + U_TAKEN, unit + U_SIZE):
             m[field] += times * (later[after + field] - h[before + field])
+    for first, count, size, begin, end in (
+        (m[M_CACHES], t[H_CACHES], CS_SIZE, 0, CS_GENERATOR),
+        (m[M_DRAMS], t[H_DRAMS], N_SIZE, 0, N_SIZE),
+        (m[M_LINKS], t[H_LINKS], LS_SIZE, LS_BYTES, LS_SIZE),
+    ):
+        for state in range(first, first + count * size, size):
+            for field in range(state + begin, state + end):
+                m[field] += times * (later[after + field] - h[before + field])
     for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
         for field in range(store + D_READS, store + D_SIZE):
             m[field] += times * (later[after + field] - h[before + field])

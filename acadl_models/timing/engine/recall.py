@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.memories_repeat import same_memories
 from acadl_models.timing.engine.moving import (
     add_counters,
     address,
@@ -102,6 +103,7 @@ def recall(t, m, h, loop, length, offsets, hashed):
             equal(h, h[HM_SCRATCH], state, length)
             and same_path(t, m, h, begin, end)
             and windows_move_together(t, m, h, loop, begin, end, h[HM_SCRATCH] + length, state + length)
+            and same_memories(t, m, h, begin, h[HM_SCRATCH] + length + offsets, state + length + offsets)
         ):
             apply(t, m, h, loop, begin, end, h[index + HT_END_WORDS])
             return True

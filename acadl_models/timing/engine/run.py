@@ -124,7 +124,7 @@ def _fill(m: Array, sizes: dict[int, Any], part: int, size: int, table: Any, fie
 
 def new_memory(t: Array, m: Array, skip: bool) -> Array:
     """Room for what is remembered of a run; none without skipping."""
-    if not skip or t[H_SPACES] or t[H_LINKS]:
+    if not skip:
         return np.empty(0, np.int64)
     state = min(max(int(state_words.py_func(t, int(t[H_POOL]))), LEAST_STATE_WORDS), MOST_STATE_WORDS)
     snapshots = max(SNAPSHOT_WORDS, 4 * (state + int(m[M_REST])))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.marks import next_mark
+from acadl_models.timing.engine.memories_repeat import describe_addresses, describe_memories
 
 END = -1
 """Closes a list."""
@@ -31,8 +32,12 @@ def describe(t, m, h, base):
         slot = m[slot + I_YOUNGER]
     at = describe_places(t, m, h, at, now)
     at = describe_storages(t, m, h, at, now)
+    if t[H_SPACES] + t[H_LINKS] > 0:
+        at = describe_memories(t, m, h, at, now)
     length = at - base
     at = describe_offsets(t, m, h, at)
+    if t[H_SPACES] > 0:
+        at = describe_addresses(t, m, h, at)
     return length, at - length - base
 
 
@@ -46,7 +51,8 @@ def in_flight(m):
 def state_words(t, instances):
     """A bound of the words of a state with so many instances in flight, whatever they are doing."""
     fixed = 6 + 3 * t[H_FETCH_FLIGHTS] + t[H_SIGNATURES] + 3 * t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
-    each = 10 + 8 * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
+    fixed += 2 * t[H_BANKS] + 2 * t[H_LINKS] + t[H_STORES]
+    each = 10 + (9 + 2 * t[H_TAIL_SIZE]) * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
     return fixed + instances * each
 
 

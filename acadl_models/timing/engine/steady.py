@@ -15,6 +15,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.accounting import settle
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.memories_repeat import move_memories, repeatable
 from acadl_models.timing.engine.moving import (
     add_counters,
     address,
@@ -31,6 +32,7 @@ from acadl_models.timing.engine.moving import (
 )
 from acadl_models.timing.engine.order import sort
 from acadl_models.timing.engine.program import set_iteration
+from acadl_models.timing.engine.ranges import range_of, value_ranges
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of, in_flight
 from acadl_models.timing.engine.transfers import repeat_peaks
@@ -135,6 +137,10 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         times = most_periods(t, m, record, state, h[old_machine + M_FETCHED], distance)
         times = min(times, (m[M_PAUSE] - 1 - m[M_TIME]) // (m[M_TIME] - h[old_machine + M_TIME]))
         times = provable(t, m, record, h[old + K_ITERATION], m[state + L_ITERATION], distance, times)
+        if t[H_SPACES] > 0 and times > 0:
+            times = repeatable(t, m, h, record, old_machine, old_words + length + offsets, state, distance, times)
+            if times == 0:
+                continue  # memories may be as they were at an earlier pass
         if times > 0:
             multiply(t, m, h, old_machine, loop, record, distance, times)
             h[memory + HL_MISSES] = 0
@@ -230,50 +236,6 @@ def proven(t, m, record, old, last):
 
 
 @jit
-def value_ranges(t, m, record, begin, end):
-    """Ranges of all values in some iterations of a loop: of loops around it the present value, of others every one."""
-    low, high = m[M_LOW], m[M_HIGH]
-    for other in range(t[H_LOOPS]):
-        inner = t[H_LOOP_TABLE] + other * TL_SIZE
-        if is_inside(t, record, inner):
-            m[low + other] = m[high + other] = m[m[M_VALUES] + other]
-            continue
-        first, last = t[inner + TL_START], t[inner + TL_START] + (t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
-        if inner == record:
-            last = first + min(end, t[inner + TL_EXTENT] - 1) * t[inner + TL_STEP]
-            first += begin * t[inner + TL_STEP]
-        m[low + other], m[high + other] = min(first, last), max(first, last)
-    for value in range(t[H_LOOPS], t[H_VALUES]):
-        atom = t[H_ATOM_TABLE] + (value - t[H_LOOPS]) * TQ_SIZE
-        divisor = t[atom + TQ_DIVISOR]
-        a, b = range_of(t, m, t[atom + TQ_EXPRESSION])
-        if t[atom + TQ_IS_MODULO] == 0:
-            m[low + value], m[high + value] = a // divisor, b // divisor
-        elif a // divisor == b // divisor:
-            m[low + value], m[high + value] = a % divisor, b % divisor
-        else:
-            m[low + value], m[high + value] = 0, divisor - 1
-
-
-@jit
-def range_of(t, m, expression):
-    """Bounds of an expression."""
-    low, high = m[M_LOW], m[M_HIGH]
-    a = b = t[expression + TX_CONSTANT]
-    at = expression + TX_LIST
-    for _ in range(t[expression + TX_TERMS]):
-        value, coefficient = t[at], t[at + 1]
-        if coefficient > 0:
-            a += coefficient * m[low + value]
-            b += coefficient * m[high + value]
-        else:
-            a += coefficient * m[high + value]
-            b += coefficient * m[low + value]
-        at += 2
-    return a, b
-
-
-@jit
 def may_meet(t, m, access, other):
     """Whether the boxes around all windows of two accesses overlap."""
     for axis in range(t[access + TA_AXES]):
@@ -309,6 +271,8 @@ def multiply(t, m, h, old, loop, record, distance, times):
     m[M_SKIPS] += 1
     move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + TL_REPEATS]), cycles, instances)
+    if t[H_SPACES] > 0:
+        move_memories(t, m, h, record, old, distance // t[record + TL_REPEATS], times)
     h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] = NONE
     for other in range(t[H_LOOPS]):
         if is_inside(t, t[H_LOOP_TABLE] + other * TL_SIZE, record):
