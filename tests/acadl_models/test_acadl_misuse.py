@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -24,9 +25,11 @@ from acadl_models.acadl import (
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
+    Semantics,
     SetAssociativeCache,
     Template,
     architecture,
@@ -38,12 +41,14 @@ from oracle.errors import GraphError
 
 CLASSES: list[type[Any]] = [
     PipelineStage, ExecuteStage, InstructionFetchStage, RegisterFile, FunctionalUnit, MemoryAccessUnit,
-    InstructionMemoryAccessUnit, SRAM, DRAM, SetAssociativeCache,
+    InstructionMemoryAccessUnit, SRAM, DRAM, SetAssociativeCache, Link,
 ]
 ATTRIBUTES = [
     "name", "latency", "depth", "issue_buffer_size", "data_width", "registers", "to_process", "interval", "in_flight",
     "max_concurrent_requests", "read_write_ports", "port_width", "shared_port", "read_latency", "address_ranges",
     "bank_address_ranges", "t_RAS", "hit_latency", "replacement_policy", "sets", "joules_per_access", "nonsense",
+    "operations", "joules_per_operation", "joules_per_byte", "leakage_watts", "area_mm2", "bandwidth", "mode", "seed",
+    "cache_line_size", "row_words", "t_RCD", "data",
 ]
 JUNK: list[Any] = [
     None, True, 0, -1, 3, 1 << 70, 2.5, math.nan, math.inf, "", "x", "1 +", "rows", b"x", [], [[]], [["a"]], [(0, 4)],
@@ -70,27 +75,28 @@ def sound() -> list[Any]:
         PipelineStage("p"), ExecuteStage("e"), InstructionFetchStage("f"), RegisterFile("r", registers={"a": 0}),
         FunctionalUnit("u", to_process={"a"}), MemoryAccessUnit("m", to_process={"a"}),
         InstructionMemoryAccessUnit("i"), SRAM("s", address_ranges=[(0, 4)]), DRAM("d", address_ranges=[(0, 4)]),
-        SetAssociativeCache("c"),
+        SetAssociativeCache("c"), Link("l"),
     ]
 
 
-ENDS = st.integers(0, 9) | st.sampled_from(JUNK)
+ENDS = st.integers(0, 10) | st.sampled_from(JUNK)
 KINDS = st.sampled_from([CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY, "CONTAINS", None])
 
 
-@given(st.lists(st.tuples(ENDS, ENDS, KINDS, st.booleans()), max_size=12))
-def test_edges(edges: list[tuple[Any, Any, Any, bool]]) -> None:
+@given(st.lists(st.tuples(ENDS, ENDS, KINDS, ENDS | st.none(), st.booleans()), max_size=12))
+def test_edges(edges: list[tuple[Any, Any, Any, Any, bool]]) -> None:
     def build() -> None:
         objects = sound()
 
         def pick(end: Any) -> Any:
-            return objects[end] if type(end) is int and 0 <= end < 10 else end
+            return objects[end] if type(end) is int and 0 <= end < 11 else end
 
-        for source, target, kind, dangling in edges:
+        for source, target, kind, link, dangling in edges:
             if dangling:
-                connect_dangling_edge(ACADLDanglingEdge(kind, source=pick(source)), pick(target))
+                port = ACADLDanglingEdge(kind, source=pick(source), link=pick(link), required=True)
+                connect_dangling_edge(port, pick(target))
             else:
-                ACADLEdge(pick(source), pick(target), kind)
+                ACADLEdge(pick(source), pick(target), kind, link=pick(link))
 
     attempt(build)
 
@@ -106,7 +112,7 @@ def test_architecture(clock: Any, parameters: Any, dims: Any, places: dict[str, 
         def pick(place: Any) -> Any:
             if isinstance(place, list):
                 return [pick(p) for p in place]
-            return objects[place] if type(place) is int and 0 <= place < 10 else place
+            return objects[place] if type(place) is int and 0 <= place < 11 else place
 
         buffers = {name: pick(place) for name, place in places.items()}
         architecture("any", clock_hz=clock, parameters=parameters, dims=dims, buffers=buffers)
@@ -117,3 +123,11 @@ def test_architecture(clock: Any, parameters: Any, dims: Any, places: dict[str, 
 def test_names_of_templates() -> None:
     with pytest.raises(GraphError, match="Template: the name of a template must be a non-empty string, not 7"):
         Template(7)  # type: ignore[arg-type]
+
+
+@given(st.dictionaries(
+    st.sampled_from([f.name for f in fields(Semantics)]), st.sampled_from([*JUNK, "started", "in_order", "added"]),
+    max_size=3,
+))
+def test_semantics(chosen: dict[str, Any]) -> None:
+    attempt(lambda: (sound(), architecture("any", semantics=Semantics(**chosen))))
