@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+import archloom
 from acadl_models.timing import simulate
 from acadl_models.timing.reference import simulate_reference
 from acadl_models.ultratrail import isa_parameters, ultratrail
 from mapper.search import search
-from mapper.workload import Epilogue, gemm
+from mapper.workload import Epilogue, conv2d, gemm
+from models.onnx_graph import OnnxGraph
 from oracle import interpreter, taidl
 from oracle.errors import MappingError, TargetError
 from oracle.resolve import resolve
 from oracle.stream import Stream
 from oracle.xla import compile_stream
+from tvm_backend.quantize import quantize
 from uma_targets.ultratrail import published
 from uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
 from uma_targets.ultratrail.target import ULTRATRAIL
@@ -26,7 +30,8 @@ Arrays = dict[str, np.ndarray]
 
 def run_layer(layer: Layer, maps: list[np.ndarray], weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     """A layer in NumPy, position by position."""
-    x = np.pad(maps[layer.source].astype(np.int64), ((0, 0), (layer.padding, layer.padding)))
+    padding = layer.kernel // 2
+    x = np.pad(maps[layer.source].astype(np.int64), ((0, 0), (padding, padding)))
     out = np.zeros((layer.outputs, layer.made), np.int64)
     for p in range(layer.made):
         window = x[:, p * layer.stride:p * layer.stride + layer.kernel]
@@ -147,3 +152,73 @@ def test_engine_equals_reference_on_products(shape):
     stream = search(work, accelerator, options).stream
     graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))
     assert simulate(graph, resolved) == simulate_reference(graph, resolved)
+
+
+# --- temporal convolutions of networks --------------------------------------------------------------------------------
+
+
+def temporal_network(across: bool) -> onnx.ModelProto:
+    """A TC-ResNet block on 13 positions of 11 channels, along the width or (``across``) the height, quantized."""
+    rng = np.random.default_rng(2)
+    graph = OnnxGraph("tcn")
+    positions = (1, 11, 13, 1) if across else (1, 11, 1, 13)
+
+    def conv(x: str, outputs: int, inputs: int, kernel: int, stride: int, name: str) -> str:
+        weight = rng.standard_normal((outputs, inputs, 1, kernel)).astype(np.float32)
+        bias = graph.weight(f"{name}.bias", rng.standard_normal(outputs).astype(np.float32))
+        shape, strides, pads = [1, kernel], [1, stride], [0, kernel // 2, 0, kernel // 2]
+        if across:
+            weight, shape, strides = weight.swapaxes(2, 3), shape[::-1], strides[::-1]
+            pads = [kernel // 2, 0, kernel // 2, 0]
+        inputs_ = [x, graph.weight(f"{name}.weight", np.ascontiguousarray(weight)), bias]
+        return graph.node("Conv", inputs_, name, kernel_shape=shape, strides=strides, pads=pads)
+
+    x = graph.input("x", positions)
+    around = graph.relu(conv(x, 9, 11, 1, 2, "around"), "around.relu")
+    y = graph.relu(conv(x, 9, 11, 9, 2, "first"), "first.relu")
+    y = conv(y, 9, 9, 9, 1, "second")
+    y = graph.relu(graph.add(y, around, "sum"), "sum.relu")
+    model = graph.model(y, (1, 9, 7, 1) if across else (1, 9, 1, 7))
+    return quantize(model, [{"x": rng.standard_normal(positions).astype(np.float32)} for _ in range(3)])
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(across):
+    model = archloom.load(temporal_network(across))
+    report = archloom.estimate(model, "ultratrail", {"dim": 4})
+    assert report.offloaded_macs_share == 1
+    assert [layer.op for layer in report.accelerator_layers].count("conv2d+bias+relu") == 2
+    result = archloom.check(model, "ultratrail", {"dim": 4})
+    assert result.passed and len(result.layers) == 3 and all(layer.bit_exact for layer in result.layers)
+    assert result.outputs[0].max_error_in_steps == 0
+
+
+@given(st.integers(1, 2), st.integers(1, 13), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5),
+       st.integers(1, 3), st.integers(0, 4), st.integers(0, 4), st.booleans(), st.data())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, left, right, bias, data):
+    assume(left < kernel and right < kernel and w + left + right >= kernel)
+    work = conv2d(n, 1, w, c, o, 1, kernel, stride=(1, stride), padding=(0, left, 0, right),
+                  epilogue=Epilogue(bias=bias, scale=0.01, relu=True, out_dtype="int8"))
+    options = {"dim": 4, "weights": 64, "sums": 64, "features": 64}
+    plan = search(work, ULTRATRAIL.accelerator, options, use_cache=False)
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    limits = {"int8": 128, "int32": 1 << 12}
+    given_ = {t.name: rng.integers(-limits[t.dtype], limits[t.dtype], t.shape).astype(t.dtype) for t in work.inputs}
+    got = interpreter.run(plan.stream, ULTRATRAIL.accelerator.isa(options), given_)["Y"]
+    x = np.pad(given_["X"].astype(np.int64), ((0, 0), (0, 0), (left, right), (0, 0)))[:, 0]
+    sums = np.stack([np.einsum("nkc,kco->no", x[:, p * stride:p * stride + kernel], given_["W"][0].astype(np.int64))
+                     for p in range(got.shape[2])], 1) + (given_["bias"] if bias else 0)
+    want = np.clip(np.rint(sums.astype(np.float32) * np.float32(0.01)), 0, 127).astype(np.int8)
+    assert np.array_equal(got[:, 0], want)
+    if data.draw(st.integers(0, 3)) == 0:
+        graph, isa = ULTRATRAIL.accelerator.graph(options), ULTRATRAIL.accelerator.isa(options)
+        resolved = resolve(plan.stream, isa)
+        assert plan.timing.cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_a_temporal_convolution_that_does_not_fit_stays_on_the_host_with_a_reason():
+    report = archloom.estimate(archloom.load(temporal_network(False)), "ultratrail", {"dim": 4, "features": 16})
+    refused = [host.reason for host in report.host if host.op == "nn.conv2d"]
+    assert refused == [f"11 channels at 13 positions, kernel {k}, 7 results do not fit" for k in (1, 9)] + [
+        "9 channels at 7 positions, kernel 9, 7 results do not fit"]

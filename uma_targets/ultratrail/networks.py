@@ -16,6 +16,7 @@ from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import HbmTensor, Instr, Node, Stream
 from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, place, repeat
+from uma_targets.ultratrail.windows import Windows
 
 NONE = 0xFFFFFFFF
 
@@ -43,14 +44,15 @@ class Layer:
     residual_shift: int = 0
     pooled: bool = False
 
-    @property
-    def padding(self) -> int:
-        return self.kernel // 2
+    @cached_property
+    def windows(self) -> Windows:
+        """Where its kernel looks: as much padding on both sides."""
+        return Windows(self.positions, self.kernel, self.stride, self.kernel // 2, self.kernel // 2)
 
     @property
     def made(self) -> int:
         """Positions before pooling."""
-        return (self.positions + 2 * self.padding - self.kernel) // self.stride + 1
+        return self.windows.count
 
     @property
     def kept(self) -> int:
@@ -61,28 +63,6 @@ class Layer:
     def pool_shift(self) -> int:
         """The shift that stands for the division by :attr:`made`: the power of two next to it."""
         return round(math.log2(self.made))
-
-    def taps(self, position: int) -> tuple[int, int]:
-        """First tap of output ``position`` that lies in the source, and how many do."""
-        first = max(0, self.padding - position * self.stride)
-        end = min(self.kernel, self.positions + self.padding - position * self.stride)
-        return first, end - first
-
-    @cached_property
-    def runs(self) -> tuple[tuple[int, int], ...]:
-        """Consecutive positions with the same taps, as (first, count)."""
-        found: list[tuple[int, int]] = []
-        for position in range(self.made):
-            # where taps fall into the padding, the window does not move with the position; an average has two ends
-            alone = self.taps(position) != (0, self.kernel) or (self.pooled and position in (0, self.made - 1))
-            if found and not alone and self._regular(found[-1][0]):
-                found[-1] = found[-1][0], found[-1][1] + 1
-            else:
-                found.append((position, 1))
-        return tuple(found)
-
-    def _regular(self, position: int) -> bool:
-        return self.taps(position) == (0, self.kernel) and not (self.pooled and position == 0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +90,7 @@ class Network:
     @property
     def macs(self) -> int:
         """Multiplications by weights, those of the padding left out."""
-        return sum(n.channels * n.outputs * sum(n.taps(p)[1] for p in range(n.made)) for n in self.layers)
+        return sum(n.channels * n.outputs * sum(n.windows.taps(p)[1] for p in range(n.made)) for n in self.layers)
 
 
 def network(name: str, channels: int, positions: int, blocks: Sequence[Block], classes: int) -> Network:
@@ -261,19 +241,20 @@ class _Writer:
 
     def _positions(self, i: int, o: Affine) -> Nodes:
         layer = self.net.layers[i]
-        return [node for first, count in layer.runs for node in repeat(
+        ends = (0, layer.made - 1) if layer.pooled else ()  # which start and end the average
+        return [node for first, count in layer.windows.runs(ends) for node in repeat(
             "p", count, lambda p, first=first: [self._convolution(i, o, first, p)])]  # type: ignore[misc]
 
     def _convolution(self, i: int, o: Affine, first: int, more: Affine) -> Node:
         """Output ``first + more`` of block ``o`` of layer ``i``; ``more`` changes no taps."""
         n = self.net.layers[i]
-        tap, taps = n.taps(first)
+        tap, taps = n.windows.taps(first)
         blocks, position = self._blocks(n.channels), more + first
         residual: Affine | int = NONE
         if n.residual is not None:
             residual = o * n.made + position + self.maps[n.residual]
         attributes: dict[str, Affine | int] = {
-            "src": position * n.stride + (self.maps[n.source] + tap - n.padding),
+            "src": more * n.stride + (self.maps[n.source] + n.windows.first_position(first)),
             "weight": o * (blocks * n.kernel) + (self.weights[i] + tap), "taps": taps,
             "bias": o + self.biases[i] if n.bias else NONE, "residual": residual,
             "dst": o * n.kept + (0 if n.pooled else position) + self.maps[i + 1],

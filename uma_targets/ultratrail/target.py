@@ -1,22 +1,31 @@
-"""The UMA target ``ultratrail``: matrix products (and convolutions of one tap) of int8 networks."""
+"""The UMA target ``ultratrail``: temporal convolutions and matrix products of int8 networks."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
+from mapper.accelerator import Accelerator, Emitter
 from mapper.options import Option
 from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided
+from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided, rules
+from uma_targets.ultratrail import temporal
 from uma_targets.ultratrail.emit import demand, emit, room
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from mapper.mapping import Mapping as TileMapping
+    from mapper.space import Space
+    from mapper.workload import Workload
+    from oracle.stream import Stream
+    from tvm_backend.uma.backend import Strategy
     from uma_targets.kit.space import Demand
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(ultratrail).parameters.items()}
@@ -60,7 +69,38 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
                   help="larger memories (features, weights, sums)")
 
 
-ULTRATRAIL = GemmKit(
+@dataclass(frozen=True)
+class _Emitter:
+    """Matrix products as the kit has them, and temporal convolutions."""
+
+    isa_parameters: tuple[tuple[str, int], ...]
+    products: Emitter
+
+    def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
+        if workload.kind == "conv2d":
+            return temporal.emit(workload, mapping, self.isa_parameters)
+        return self.products.emit(workload, mapping)
+
+
+class _TemporalKit(GemmKit):
+    """A kit whose accelerator takes temporal convolutions, too."""
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        made = super().accelerator
+
+        def space(workload: "Workload", hardware: "Hardware", options: Mapping[str, Any]) -> "Space":
+            if workload.kind == "conv2d":
+                return temporal.space(workload, options)
+            return made.make_space(workload, hardware, options)
+
+        def emitter(parameters: Mapping[str, int]) -> _Emitter:
+            return _Emitter(tuple(parameters.items()), made.make_emitter(parameters))
+
+        return replace(made, make_emitter=emitter, make_space=space)
+
+
+ULTRATRAIL = _TemporalKit(
     name="ultratrail",
     description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
     options=OPTIONS,
@@ -77,3 +117,8 @@ class UltraTrail(KitTarget):
     """UltraTrail: an array of multipliers for temporal convolutions."""
 
     kit = ULTRATRAIL
+
+    def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: "Strategy") -> None:
+        if pattern.startswith("conv2d"):  # before the convolution that is a matrix product
+            super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, temporal.convolution)
+        super()._offer(name, pattern, predicate, strategy)

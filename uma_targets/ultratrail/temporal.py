@@ -1,0 +1,232 @@
+"""Temporal convolutions of int8 networks on UltraTrail: one axis of an NCHW convolution has extent and kernel 1.
+
+The whole input is in a feature memory; weights come in tiles of output channels, one while the other is in use. Sums go
+through the memory of partial sums and are scaled when they are stored, as those of matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapper import workload as wl
+from mapper.mapping import Mapping as TileMapping
+from mapper.space import Space, Table
+from mapper.workload import Workload
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import HbmTensor, Instr, Stream
+from tvm_backend.compiled import OptionValue
+from tvm_backend.uma.backend import Lowered
+from tvm_backend.uma.match import QuantizedOp
+from uma_targets.kit import rules, strategies
+from uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
+from uma_targets.ultratrail.emit import LOWEST, NONE, room
+from uma_targets.ultratrail.windows import Windows
+
+
+@dataclass(frozen=True)
+class Temporal:
+    """A convolution over ``windows`` from ``channels`` to ``outputs``, for each of ``batch`` inputs."""
+
+    batch: int
+    channels: int
+    outputs: int
+    windows: Windows
+
+    @staticmethod
+    def of(
+        data: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
+    ) -> "Temporal | None":
+        """From NHWC extents, a kernel (height, width, inputs, outputs), strides and padding (top, left, bottom, right).
+
+        None where neither axis is trivial.
+        """
+        batch, *extents, channels = data
+        for along in (1, 0):
+            other = 1 - along
+            if extents[other] == kernel[other] == 1 and not (padding[other] or padding[other + 2]):
+                windows = Windows(extents[along], kernel[along], stride[along], padding[along], padding[along + 2])
+                return Temporal(batch, channels, kernel[3], windows)
+        return None
+
+    def outputs_at_once(self, parameters: Mapping[str, int]) -> int:
+        """How many output channels fit the memories at a time, a multiple of the array's; 0 if it does not fit."""
+        dim, have = parameters["dim"], room(parameters)
+        blocks = ceil_div(self.channels, dim)
+        if blocks * self.windows.positions > have["fmem"] or max(self.windows.before, self.windows.after) >= (
+                self.windows.kernel):
+            return 0
+        most = min(have["wmem"] // (blocks * self.windows.kernel), have["lmem"] // self.windows.count, have["bmem"])
+        return dim * min(most, ceil_div(self.outputs, dim))
+
+
+# --- what is taken, and as what -------------------------------------------------------------------------------------
+
+
+def _temporal(op: QuantizedOp) -> Temporal | None:
+    (n, c, h, w), (o, _, kh, kw) = op.operands[0].shape, op.operands[1].shape
+    return Temporal.of((n, h, w, c), (kh, kw, c, o), tuple(op.attrs["strides"]), tuple(op.attrs["padding"]))
+
+
+def one_axis(op: QuantizedOp) -> str | None:
+    """A convolution runs along one axis: the other one has extent 1, a kernel of 1 and no padding."""
+    if _temporal(op) is None:
+        kernel, data = op.operands[1].shape[2:], op.operands[0].shape[2:]
+        return f"the kernel is {'x'.join(map(str, kernel))}, on an image of {'x'.join(map(str, data))}"
+    return None
+
+
+def fits(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
+    """The input of a temporal convolution fits a feature memory, weights and sums of dim channels half of theirs."""
+    work = _temporal(op)
+    parameters = {k: v for k, v in options.items() if isinstance(v, int)}
+    if work is None or work.outputs_at_once(parameters):
+        return None
+    return (f"{work.channels} channels at {work.windows.positions} positions, kernel {work.windows.kernel}, "
+            f"{work.windows.count} results do not fit")
+
+
+TAKEN = rules.all_of(
+    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,)
+)
+"""What is taken as a temporal convolution."""
+
+
+def convolution(op: QuantizedOp) -> Lowered:
+    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o]."""
+    data, kernel = op.operands
+    n, c, h, w = data.shape
+    o, _, kh, kw = kernel.shape
+    (sh, sw), (top, left, bottom, right) = op.attrs["strides"], op.attrs["padding"]
+    assert kernel.array is not None
+    work = wl.conv2d(n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right),
+                     epilogue=strategies.epilogue(op), name=op.name)
+    constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **strategies.bias(op)}
+    return Lowered(work, strategies.label("conv2d", op), (("X", 0),), constants, "nhwc")
+
+
+def temporal_of(workload: Workload) -> Temporal:
+    """The convolution of a ``conv2d`` workload; MappingError if it has two axes."""
+    x, w = workload.inputs[:2]
+    found = Temporal.of(x.shape, w.shape, workload.stride, workload.padding)
+    if found is None:
+        raise MappingError(f"{workload.name}: a convolution over {x.shape} by {w.shape} has no axis of extent 1")
+    return found
+
+
+def space(workload: Workload, parameters: Mapping[str, int]) -> Space:
+    """As many output channels at a time as fit, or about half or a quarter of them, so that loads overlap with work."""
+    work, dim = temporal_of(workload), parameters["dim"]
+    most = work.outputs_at_once(parameters)
+    if not most:
+        raise MappingError(
+            f"{workload.name}: {work} does not fit; larger memories (features, weights, sums) would help"
+        )
+    sizes = np.array(sorted({dim * ceil_div(most // dim, parts) for parts in (1, 2, 4)}, reverse=True))
+    none = np.zeros(len(sizes), np.int64)
+    table = Table({"o": sizes}, none, none, lambda c: 1.0 / c["o"],
+                  lambda c, i: TileMapping("conv2d", "", (("o", int(c["o"][i])),)))
+    return Space((table,), len(sizes))
+
+
+# --- instructions ---------------------------------------------------------------------------------------------------
+
+
+def emit(workload: Workload, mapping: TileMapping, isa_parameters: tuple[tuple[str, int], ...]) -> Stream:
+    """The stream of a temporal convolution; arguments and results as the workload's tensors."""
+    parameters, tile = dict(isa_parameters), mapping.size("o")
+    work = temporal_of(workload)
+    if tile % parameters["dim"] or tile > work.outputs_at_once(parameters):
+        raise MappingError(f"{mapping}: expected tiles of a multiple of {parameters['dim']} output channels, at most "
+                           f"{work.outputs_at_once(parameters)}")
+    tensors = (*workload.inputs, workload.output)
+    memory = place((t.name, t.shape, t.dtype, _bytes(t)) for t in tensors)
+    writer = _Writer(work, {t.name: t for t in memory}, parameters, workload.epilogue, tile)
+    end = align(memory[-1].address + _bytes(workload.output))
+    body = repeat("batch", work.batch, writer.one)
+    return Stream("ultratrail", isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name)
+
+
+def _bytes(tensor: wl.Tensor) -> int:
+    return int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class _Writer:
+    work: Temporal
+    memory: Mapping[str, HbmTensor]
+    parameters: Mapping[str, int]
+    epilogue: wl.Epilogue
+    tile: int
+
+    @property
+    def dim(self) -> int:
+        return self.parameters["dim"]
+
+    @property
+    def blocks(self) -> int:
+        return ceil_div(self.work.channels, self.dim)
+
+    def one(self, batch: Affine) -> Nodes:
+        """The convolution of one input."""
+        w, dim = self.work, self.dim
+        row = batch % 2 * self.parameters["features"]
+        start = batch * (w.windows.positions * w.channels) + self.memory["X"].address
+        loads = each("cb", pieces(w.channels, dim), lambda c, run: [Instr.make(
+            "load_features", dram=c * dim + start, row=c * w.windows.positions + row, count=w.windows.positions,
+            step=w.channels, channels=run.size, channel_step=1)])
+        return loads + each("ot", pieces(w.outputs, self.tile), lambda t, run: self._tile(batch, t, run.size, row))
+
+    def _tile(self, batch: Affine, t: Affine, outputs: int, features: Affine) -> Nodes:
+        w, half, first = self.work, room(self.parameters), t * self.tile
+        weights, sums, bias = (t % 2 * half[name] for name in ("wmem", "lmem", "bmem"))
+        layer = Instr.make("layer", pitch=w.windows.positions, blocks=self.blocks, kernel=w.windows.kernel,
+                           residual_shift=0, shift=0, relu=0, pool_shift=0)
+        return [
+            *self._weights(first, outputs, weights), *self._bias(first, outputs, bias), layer,
+            *repeat("ob", ceil_div(outputs, self.dim), lambda o: self._sums(o, features, weights, sums, bias)),
+            *self._store(batch, first, outputs, sums),
+        ]
+
+    def _weights(self, first: Affine, outputs: int, row: Affine) -> Nodes:
+        w, dim, start = self.work, self.dim, self.memory["W"].address
+        kernel = w.windows.kernel
+
+        def one(o: Affine, out: Piece, c: Affine, inputs: Piece) -> Nodes:
+            return [Instr.make(
+                "load_weights", dram=first + o * dim + c * (dim * w.outputs) + start,
+                row=(o * self.blocks + c) * kernel + row, count=kernel, step=w.channels * w.outputs,
+                inputs=inputs.size, input_step=w.outputs, outputs=out.size, output_step=1)]
+
+        return each("ob", pieces(outputs, dim), lambda o, out: each(
+            "cb", pieces(w.channels, dim), lambda c, inputs: one(o, out, c, inputs)))
+
+    def _bias(self, first: Affine, outputs: int, row: Affine) -> Nodes:
+        if not self.epilogue.bias:
+            return []
+        return each("ob", pieces(outputs, self.dim), lambda o, run: [Instr.make(
+            "load_bias", dram=(first + o * self.dim) * 4 + self.memory["bias"].address, row=o + row,
+            channels=run.size)])
+
+    def _sums(self, o: Affine, features: Affine, weights: Affine, sums: Affine, bias: Affine) -> Nodes:
+        windows = self.work.windows
+
+        def one(first: int, more: Affine) -> Nodes:
+            tap, taps = windows.taps(first)
+            return [Instr.make(
+                "mac", src=more * windows.stride + windows.first_position(first) + features,
+                weight=o * (self.blocks * windows.kernel) + tap + weights, taps=taps,
+                bias=o + bias if self.epilogue.bias else NONE, sum=o * windows.count + more + first + sums, more=0)]
+
+        return [node for first, count in windows.runs() for node in repeat(
+            "p", count, lambda p, first=first: one(first, p))]  # type: ignore[misc]
+
+    def _store(self, batch: Affine, first: Affine, outputs: int, sums: Affine) -> Nodes:
+        w, scale = self.work, int(np.float32(self.epilogue.scale).view(np.uint32))
+        start = batch * (w.windows.count * w.outputs) + first + self.memory["Y"].address
+        return each("ob", pieces(outputs, self.dim), lambda o, run: [Instr.make(
+            "store_sums", dram=o * self.dim + start, row=o * w.windows.count + sums, count=w.windows.count,
+            step=w.outputs, channels=run.size, scale=scale, low=0 if self.epilogue.relu else LOWEST)])
