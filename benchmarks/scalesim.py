@@ -33,7 +33,7 @@ def machine_of(rows: int, columns: int, dataflow: str) -> Any:
     from acadl_models.systolic_array import Design
     from uma_targets.systolic_array.measure import machine
 
-    whole = 1 << 20
+    whole = 1 << 30
     return machine(Design(rows, columns, dataflow, left_kib=whole, top_kib=whole, out_kib=whole))
 
 

@@ -19,8 +19,8 @@ LEVELS = ("tensor", "scalar")
 """The array as one unit, or every PE an object."""
 
 RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 1024), "columns": (1, 1024), "left_kib": (1, 1 << 20), "top_kib": (1, 1 << 20),
-    "out_kib": (1, 1 << 20), "dma_bytes": (1, 4096), "dram_latency": (1, 1_000_000),
+    "rows": (1, 4096), "columns": (1, 4096), "left_kib": (1, 1 << 30), "top_kib": (1, 1 << 30),
+    "out_kib": (1, 1 << 30), "dma_bytes": (1, 4096), "dram_latency": (1, 1_000_000),
 }
 """Smallest and largest value of each integer option."""
 

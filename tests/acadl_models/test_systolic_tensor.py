@@ -121,7 +121,7 @@ def test_all_bad_options_are_listed_at_once() -> None:
     with pytest.raises(TargetError) as error:
         systolic_array(0, 2.5, "xs", convention="none", clock_hz=-1)  # type: ignore[arg-type]
     assert str(error.value) == (
-        "systolic_array: rows must be an integer from 1 to 1024, not 0; columns must be an integer from 1 to 1024, "
+        "systolic_array: rows must be an integer from 1 to 4096, not 0; columns must be an integer from 1 to 4096, "
         "not 2.5; dataflow must be one of os, ws, is, not 'xs'; convention must be one of scalesim, equeue, not 'none'"
         "; clock_hz must be a positive number, not -1"
     )

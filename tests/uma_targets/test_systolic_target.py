@@ -86,5 +86,5 @@ def test_what_does_not_fit_is_named() -> None:
 
 
 def test_bad_options_are_listed() -> None:
-    with pytest.raises(TargetError, match=r"'rows': expected an integer from 1 to 1024, found 0; option 'dataflow'"):
+    with pytest.raises(TargetError, match=r"'rows': expected an integer from 1 to 4096, found 0; option 'dataflow'"):
         archloom.estimate("gemm(m=1,n=2,k=3)", "systolic_array", {"rows": 0, "dataflow": "xs"})
