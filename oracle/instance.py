@@ -21,9 +21,11 @@ class Instance:
     """Puts actual values for the symbols of an effect and proves what is left to prove."""
 
     def __init__(
-        self, symbols: Mapping[str, Affine], scope: Scope, place: Place, buffers: Mapping[str, Buffer]
+        self, symbols: Mapping[str, Affine], scope: Scope, place: Place, buffers: Mapping[str, Buffer], registers: bool
     ) -> None:
+        """``registers``: there are any whose values may be unknown."""
         self.symbols = symbols
+        self.registers = registers
         self.bounds = scope.bounds
         self.place = place
         self.buffers = buffers
@@ -44,7 +46,7 @@ class Instance:
             value = e.substitute(self.symbols)
             if not value.is_linear:
                 value = value.simplify(self.bounds)
-            if not known(value):
+            if self.registers and not known(value):
                 raise Open("int", value, "an operand")
             self.expressions[e] = value
         return value

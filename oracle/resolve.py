@@ -359,7 +359,7 @@ class _Resolver:
         values = self.values(node, state, scope)
         try:
             effect, symbols = node.specializer.specialize(values, scope.bounds, place)
-            instance = Instance(symbols, scope, place, self.buffers)
+            instance = Instance(symbols, scope, place, self.buffers, bool(self.registers))
             statements = instance.statements(effect)
         except Open as o:
             raise self.signal(o, scope, place) from None

@@ -86,8 +86,10 @@ def build(design: Design) -> ArchitectureGraph:
     """
     rows, columns = design.rows, design.columns
     apart = design.dataflow == "os" and design.charging.sums_overlap
-    # every PE, every load unit, every store unit
-    a_step = rows * columns + rows + columns + (rows * columns if apart else columns)
+    # a step of the whole array, so that the loops over steps and the fetches keep pace; where a fold follows another at
+    # once, sums are stored beside it
+    at_once = apart or (design.dataflow == "os" and not design.drain_steps(rows, columns))
+    a_step = rows * columns + rows + columns + (rows * columns if at_once else 0)
 
     @generate
     def systolic_pe() -> None:
