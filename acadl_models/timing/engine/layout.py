@@ -342,7 +342,7 @@ LEAST_STATE_WORDS, MOST_STATE_WORDS = 4096, 1 << 21
 """Room for a relative state: what the graph may need, within these bounds. Longer states are not compared."""
 
 MANY_IN_FLIGHT = 256
-"""Where more instances are in flight, half as many are stepped between two comparisons: these take as long then."""
+"""Where more instances are in flight, a comparison takes as long as stepping as many: they become rarer."""
 
 MOST_MACHINE_WORDS = 65536
 """Largest machine that is remembered as the end of a transition."""

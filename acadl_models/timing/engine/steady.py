@@ -102,7 +102,7 @@ def is_due(t, m, h, loop, event):
     memory = h[HM_LOOPS] + loop * HL_SIZE
     wait = min(h[memory + HL_MISSES] // PATIENCE, LONGEST_WAIT)
     if in_flight(m) > MANY_IN_FLIGHT:
-        wait = max(wait, in_flight(m) // 2)
+        wait = max(wait, in_flight(m) // 2 * (2 + h[memory + HL_MISSES]) // 2)
     if m[M_STEPPED] - h[memory + HL_SAMPLED] < wait:
         return False
     h[memory + HL_SAMPLED] = m[M_STEPPED]
