@@ -145,8 +145,8 @@ def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any])
     machine = Machine.of(EYERISS.graph(options))
     if _is_product(workload):
         batch, m, n, k = sizes_of(workload)
-        return _table("gemm", plan_product(m, n, k, machine, CANDIDATES), batch)
-    return _table("conv2d", plan(shape_of(workload), machine, top=CANDIDATES), 1)
+        return _table("gemm", plan_product(m, n, k, machine, CANDIDATES, item=1), batch)
+    return _table("conv2d", plan(shape_of(workload), machine, item=1, top=CANDIDATES), 1)
 
 
 def _is_product(workload: Workload) -> bool:

@@ -72,12 +72,14 @@ def product_nodes(product: Product, mapping: RowStationary, machine: Machine) ->
     return nodes
 
 
-def plan_product(m: int, n: int, k: int, machine: Machine, top: int = 1) -> list[Planned]:
+def plan_product(
+    m: int, n: int, k: int, machine: Machine, top: int = 1, item: int = VALUE_BYTES
+) -> list[Planned]:
     """The ``top`` mappings with the fewest expected cycles, each of another width. MappingError if none fits."""
     found: list[Planned] = []
     for width in sorted({w for w in WIDTHS if w <= m} | {m}):
         whole, rest = divmod(m, width)
-        for planned in plans(image_shape(whole, width, n, k), machine, widths=(width,)):
+        for planned in plans(image_shape(whole, width, n, k), machine, widths=(width,), item=item):
             # the rows that are left use as many PEs as one row of the image
             share = planned.cycles / whole * min(whole, planned.mapping.strip) if rest else 0.0
             found.append(Planned(planned.mapping, planned.cycles + share))

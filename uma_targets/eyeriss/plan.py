@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.errors import MappingError
-from uma_targets.eyeriss.problem import Shape
+from uma_targets.eyeriss.problem import VALUE_BYTES, Shape
+from uma_targets.eyeriss.spans import groups
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -123,25 +124,29 @@ def check(mapping: RowStationary, shape: Shape, machine: Machine) -> None:
         raise MappingError(f"mapping {mapping} needs " + "; ".join(broken))
 
 
-def plan(shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), top: int = 1) -> list[Planned]:
+def plan(
+    shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), item: int = VALUE_BYTES, top: int = 1
+) -> list[Planned]:
     """The ``top`` mappings with the fewest expected cycles; ``widths``: widths of a strip, by default some that divide.
 
-    MappingError if not even the smallest fits.
+    ``item``: bytes of a value in DRAM. MappingError if not even the smallest mapping fits.
     """
-    found = plans(shape, machine, widths=widths, top=top)
+    found = plans(shape, machine, widths=widths, item=item, top=top)
     if not found:
         check(RowStationary(1, 1, 1, 1, 1, 1, 1, 1, 1, 1), shape, machine)
         raise MappingError(f"no strip of {shape} of {min(widths, default=1)} columns or more fits {machine}")
     return found
 
 
-def plans(shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), top: int = 1) -> list[Planned]:
+def plans(
+    shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), item: int = VALUE_BYTES, top: int = 1
+) -> list[Planned]:
     """As :func:`plan`, empty where nothing fits."""
     table = _candidates(shape, machine, widths or _widths(shape.f))
     table["m"], table["buffers"] = _resident(table, shape, machine)
     keep = table["m"] > 0
     table = {name: column[keep] for name, column in table.items()}
-    cycles = expected_cycles(table, shape, machine)
+    cycles = expected_cycles(table, shape, machine, item)
     order = np.lexsort((-table["p"], table["n"], cycles))[:top]
     fields = RowStationary.__dataclass_fields__
     return [Planned(RowStationary(**{f: int(table[f][i]) for f in fields}), float(cycles[i])) for i in order]
@@ -203,32 +208,74 @@ def _resident(table: Table, shape: Shape, machine: Machine) -> tuple[NDArray[np.
     return np.where(legal, fitting, 0) * pass_filters, buffers
 
 
-def expected_cycles(table: Table, shape: Shape, machine: Machine) -> NDArray[np.float64]:
-    """Compute, ifmap bus and psum bus overlap; filters are loaded between passes; DRAM overlaps with all of it."""
+def expected_cycles(table: Table, shape: Shape, machine: Machine, item: int) -> NDArray[np.float64]:
+    """Compute, ifmap bus and psum bus overlap; filters are loaded between passes; DRAM overlaps with all of it.
+
+    Each block (a strip of some images and filters) begins with its first ifmaps and filters from DRAM.
+    """
     r_taps, s_taps = taps(shape, machine)
     p, q, r, e, n, f = (table[name] for name in ("p", "q", "r", "e", "n", "f"))
     strip = np.minimum(table["segments"] * e, shape.e)
-    t = table["down"] * table["across"]
-    width = (f - 1) * shape.stride + s_taps
-    strips = np.ceil(shape.e / strip) * np.ceil(shape.f / f)
-    steps = np.ceil(shape.c / (q * r)) * -(-shape.r // r_taps) * -(-shape.s // s_taps)
-    filter_groups = np.ceil(shape.m / (p * t))
-    compute = p * f * (q * s_taps + 1.0)
+    parts = -(-shape.r // r_taps) * -(-shape.s // s_taps)
+    channels, slots = _grouped(shape.c, q, r, np.ones_like(q))
+    filters, interleaved = _grouped(shape.m, p, table["down"], table["across"])
+    # a product for each weight and channel that is interleaved, and an addition for each sum
+    compute = interleaved * f * (slots * s_taps + channels) * parts
     rows_in = np.minimum((e - 1) * shape.stride + r_taps, e * r_taps) * table["segments"]
-    ifmap = rows_in * r * np.ceil(q * width / machine.ifmap_bus)
-    psums = p * t * strip * np.ceil(f * machine.psum_words / machine.psum_bus)
-    # where no other pass comes between, a pass waits for the sums of the one before
-    alone = (table["m"] // (p * t) * n == 1) & (steps > 1)
-    chain = np.where(alone, r * r_taps * p * f + 2 * psums, 0)
-    a_pass = np.maximum(np.maximum(compute, ifmap), psums) + chain + 20
-    filters = p * q * s_taps * r_taps * r * t / machine.filter_bus
-    images = np.ceil(shape.n / n)
-    total = strips * filter_groups * steps * (shape.n * a_pass + images * filters)
-    blocks = np.ceil(shape.m / table["m"])
-    reach = (strip - 1) * shape.stride + shape.r
-    words = strips * (
-        images * shape.m * shape.c * shape.r * shape.s
-        + shape.n * blocks * shape.c * reach * ((f - 1) * shape.stride + shape.s)
-    ) + shape.n * shape.m * shape.e * shape.f
-    first = strips * images * blocks * n * q * r * reach * width
-    return np.maximum(total + 2.0 * first / machine.dram_bytes, 2.0 * words / machine.dram_bytes)
+    ifmap = filters * parts * rows_in * shape.c * ((f - 1) * shape.stride + s_taps) / machine.ifmap_bus
+    psums = channels * parts * shape.m * strip * np.ceil(f * machine.psum_words / machine.psum_bus)
+    passes = filters * channels * parts
+    up = r * r_taps * p * f
+    # where no other pass comes between, the sums of the one before must be back before the products are done
+    alone = (table["m"] // (p * table["down"] * table["across"]) * n == 1) & (channels * parts > 1)
+    busy = np.maximum(np.maximum(compute, ifmap), psums) + 20 * passes
+    back = np.maximum(0, up + 2 * psums / passes - p * f * q * s_taps)
+    busy = busy + np.where(alone, passes * back, 0)
+    blocks = np.ceil(shape.e / strip) * np.ceil(shape.f / f) * np.ceil(shape.n / n)
+    total = blocks * (np.minimum(n, shape.n) * busy + passes * _filter_waits(table, r_taps, s_taps, machine)) + up
+    first, everything = _dram_bytes(table, shape, blocks, item)
+    begins = blocks * np.ceil(shape.m / table["m"])
+    # two rates that come close to each other slow each other down
+    overlapped = np.cbrt(total**3 + (everything / machine.dram_bytes) ** 3)
+    return np.asarray(overlapped + begins * first / machine.dram_bytes)
+
+
+def _filter_waits(table: Table, r_taps: int, s_taps: int, machine: Machine) -> NDArray[np.float64]:
+    """Cycles that a pass waits for filters.
+
+    A row of PEs ends its pass later than the one below by the time of its additions; filters are loaded meanwhile.
+    """
+    row = table["p"] * table["q"] * s_taps * table["down"] * table["across"] / machine.filter_bus
+    later = table["p"] * table["f"]
+    return np.asarray(row + np.maximum(0, (table["r"] * r_taps - 1) * (row - later)))
+
+
+def _dram_bytes(
+    table: Table, shape: Shape, blocks: NDArray[np.float64], item: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes of a block's first ifmaps and of one group of channels' weights, and of everything.
+
+    For each of ``blocks`` strips and groups of images all weights are loaded, and the ifmaps for each block of filters.
+    """
+    strip = np.minimum(table["segments"] * table["e"], shape.e)
+    plane = ((strip - 1) * shape.stride + shape.r) * ((table["f"] - 1) * shape.stride + shape.s)
+    group = np.minimum(table["q"] * table["r"], shape.c)
+    pass_filters = np.minimum(table["p"] * table["down"] * table["across"], shape.m)
+    first = group * (table["n"] * plane + pass_filters * shape.r * shape.s)
+    ifmaps = np.ceil(shape.m / table["m"]) * table["n"] * shape.c * plane
+    words = blocks * (shape.m * shape.c * shape.r * shape.s + ifmaps) + shape.n * shape.m * shape.e * shape.f
+    return np.asarray(item * first), np.asarray(item * words)
+
+
+def _grouped(
+    extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Into how many groups ``extent`` is cut (as by :func:`~.spans.groups`), and the sum of their ``each``."""
+    keys, where = np.unique(np.stack((each, down, across)), axis=1, return_inverse=True)
+    counts, sums = [], []
+    for key in keys.T:
+        found = list(groups(extent, *(int(v) for v in key)))
+        counts.append(sum(g.count for g in found))
+        sums.append(sum(g.count * g.each for g in found))
+    where = where.reshape(-1)
+    return np.array(counts, dtype=np.float64)[where], np.array(sums, dtype=np.float64)[where]
