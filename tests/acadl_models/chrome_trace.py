@@ -1,7 +1,7 @@
 """A strict reader of the Chrome trace event format, as far as the traces use it, into tables that SQL can query.
 
-The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Perfetto drops slices of one
-thread that overlap without being nested, so these are refused here.
+The format is described in the document "Trace Event Format" of Chromium. Perfetto drops slices of one thread that
+overlap without being nested, so these are refused here.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def read(data: bytes) -> sqlite3.Connection:
     for event in events:
         _check(event)
         if event["ph"] == "M" and event["name"].endswith("_name"):
-            row = (event["pid"], event["args"]["name"])
+            named = (event["pid"], event["args"]["name"])
             if event["name"] == "process_name":
-                tables.execute("insert into process values (?, ?)", row)
+                tables.execute("insert into process values (?, ?)", named)
             else:
-                tables.execute("insert into thread values (?, ?, ?)", (event["tid"], *row))
+                tables.execute("insert into thread values (?, ?, ?)", (event["tid"], *named))
     for event in sorted((e for e in events if e["ph"] != "M"), key=lambda e: e["ts"]):  # stable, as Perfetto sorts
         if event["ph"] == "C":
-            row = (event["ts"], event["name"], event["pid"], event["args"]["value"])
-            tables.execute("insert into counter values (?, ?, ?, ?)", row)
+            point = (event["ts"], event["name"], event["pid"], event["args"]["value"])
+            tables.execute("insert into counter values (?, ?, ?, ?)", point)
             continue
         stack = open_slices.setdefault((event["pid"], event["tid"]), [])
         while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"]:
