@@ -23,7 +23,7 @@ FORMAT = "archloom.trace/1"
 COLOURS = {DEPENDENCY: "terrible", STORAGE: "bad", STRUCTURAL: "yellow"}
 """Reserved colour names of the format, by the cause of a stall."""
 
-KIND_COLOURS = {"instruction": "good", "request": "thread_state_runnable", "fetch": "grey"}
+KIND_COLOURS = {"instruction": "good", "request": "thread_state_runnable", "fetch": "grey", "queue": "white"}
 
 
 def trace(log: RunLog) -> Json:

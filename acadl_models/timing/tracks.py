@@ -26,7 +26,7 @@ from acadl_models.timing.log import (
     RunLog,
 )
 
-INSTRUCTION, REQUEST, STEP, FETCHING = "instruction", "request", "step", "fetch"
+INSTRUCTION, REQUEST, STEP, FETCHING, QUEUE = "instruction", "request", "step", "fetch", "queue"
 """Kinds of slices that are no stalls."""
 
 DEPENDENCY, STORAGE, STRUCTURAL = "dependency", "storage", "structural"
@@ -171,8 +171,11 @@ class _Builder:
             return
         head = self.left.get(event.place, event.time)  # a stage is a queue: others may have been before it
         self.left[event.place] = time
-        held = min(max(event.finish, head), time)
+        held = min(event.finish, time)
         self._add(event.place, Slice(event.time, held, self._mnemonic(event.number), INSTRUCTION, event.number))
+        if held < head:
+            self._add(event.place, Slice(held, head, "queued", QUEUE, event.number))
+            held = head
         self._add(event.place, Slice(held, time, "stall: no room downstream", STRUCTURAL, event.number, STRUCTURAL))
 
     # --- storages ----------------------------------------------------------------------------------------------
