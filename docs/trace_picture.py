@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 COLOURS = {
-    "instruction": "#2d8a4b", "request": "#7f8fa6", "fetch": "#b0a08f", "queue": "#dde4ea", "stall,dependency": "#c0392b",
-    "stall,storage": "#e08e0b", "stall,structural": "#e8c547",
+    "instruction": "#2d8a4b", "request": "#7f8fa6", "fetch": "#b0a08f", "queue": "#dde4ea",
+    "stall,dependency": "#c0392b", "stall,storage": "#e08e0b", "stall,structural": "#e8c547", "stall,link": "#8e9a2f",
 }
 """By category; steps are not drawn, the stalls in them are."""
 
@@ -53,7 +53,8 @@ def draw(trace: dict[str, Any], picture: Path, counters: list[str]) -> None:
     top.set_xlim(window["from"], window["to"])
     top.legend(ncols=len(COLOURS), fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     for axis, name in zip(axes[1:, 0], counters):
-        points = [(e["ts"], e["args"]["value"]) for e in events if e["ph"] == "C" and e["name"] == name]
+        mine = (e for e in events if e["ph"] == "C" and templates[e["pid"]] + e["name"] == name)
+        points = [(e["ts"], e["args"]["value"]) for e in mine]
         axis.step([t for t, _ in points] + [window["to"]], [v for _, v in points] + [points[-1][1]], where="post")
         axis.set_ylabel(name.replace(": ", "\n").replace(" per ", "\nper "), fontsize=6)
     axes[-1][0].set_xlabel(f"cycles of {trace['otherData']['stream']} on {trace['otherData']['graph']}")

@@ -21,6 +21,8 @@ RECEIVED, STARTED, PROCESSING, WRITING, FINISHED = "received", "started", "proce
 """Steps of an instruction in a unit."""
 QUEUED, GRANTED, TRANSFER = "queued", "granted", "transfer"
 """A request waits for a slot; gets it; its finish becomes known."""
+CARRIED = "carried"
+"""A link carries a request from ``finish`` on, ``beats`` bytes in a cycle; it waited ``request`` cycles for that."""
 
 
 class Event(NamedTuple):

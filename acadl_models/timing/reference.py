@@ -15,6 +15,7 @@ import numpy as np
 from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, PipelineStage
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.log import (
+    CARRIED,
     ENTERED,
     FETCH,
     FETCHED,
@@ -223,6 +224,13 @@ class _Simulator:
         r = issued.request
         self.events.append(Event(self.now, step, place, number, issued.number, finish, r.bytes, r.beats, r.is_read))
 
+    def _note_carried(self, link: Link, issued: _Issued, start: int, waited: int) -> None:
+        if self.events is not None:
+            r = issued.request
+            number = issued.owner.number
+            event = Event(self.now, CARRIED, link.name, number, waited, start, r.bytes, link.bandwidth, r.is_read)
+            self.events.append(event)
+
     # --- the clock ------------------------------------------------------------------------------------------
     def run(self) -> TimingResult:
         while self.finished < self.total:
@@ -375,6 +383,7 @@ class _Simulator:
             start, arrival = self.memories.channels[link.name].send(request.bytes, request.is_read, ready)
             self.tally.link(link.name, request.is_read, start, request.bytes, link.bandwidth, start - ready)
             finish = max(finish, arrival)
+            self._note_carried(link, issued, start, start - ready)
         issued.finish = finish
         self._note(TRANSFER, request.storage, issued.owner.number, finish, issued=issued)
         # a miss that ends without the latency of a hit has moved its words before its end was known

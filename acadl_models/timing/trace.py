@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from acadl_models.timing.log import RunLog
-from acadl_models.timing.tracks import DEPENDENCY, STORAGE, STRUCTURAL, Slice, Tracks, tracks
+from acadl_models.timing.tracks import DEPENDENCY, LINK, STORAGE, STRUCTURAL, Slice, Tracks, tracks
 
 Json: TypeAlias = dict[str, Any]
 
 FORMAT = "archloom.trace/1"
 """Name and version of what stands in ``otherData``."""
 
-COLOURS = {DEPENDENCY: "terrible", STORAGE: "bad", STRUCTURAL: "yellow"}
+COLOURS = {DEPENDENCY: "terrible", STORAGE: "bad", STRUCTURAL: "yellow", LINK: "olive"}
 """Reserved colour names of the format, by the cause of a stall."""
 
 KIND_COLOURS = {"instruction": "good", "request": "thread_state_runnable", "fetch": "grey", "queue": "white"}

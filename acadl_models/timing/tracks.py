@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from acadl_models.timing.log import (
+    CARRIED,
     ENTERED,
     FETCH,
     FETCHED,
@@ -29,8 +30,8 @@ from acadl_models.timing.log import (
 INSTRUCTION, REQUEST, STEP, FETCHING, QUEUE = "instruction", "request", "step", "fetch", "queue"
 """Kinds of slices that are no stalls."""
 
-DEPENDENCY, STORAGE, STRUCTURAL = "dependency", "storage", "structural"
-"""Causes of stalls: earlier instructions, the FIFO of a storage, no room downstream."""
+DEPENDENCY, STORAGE, STRUCTURAL, LINK = "dependency", "storage", "structural", "link"
+"""Causes of stalls: earlier instructions, the FIFO of a storage, no room downstream, the channel of a link."""
 
 
 @dataclass(frozen=True)
@@ -181,34 +182,54 @@ class _Builder:
     # --- storages ----------------------------------------------------------------------------------------------
     def _follow_requests(self) -> None:
         queued: dict[tuple[int, int], Event] = {}
-        granted: dict[tuple[int, int], int] = {}
+        looking_on: dict[tuple[int, int], Event] = {}
         for event in self.log.events:
             key = (event.number, event.request)
             if event.step == QUEUED:
                 queued[key] = event
             elif event.step == GRANTED:
-                granted[key] = event.time
+                looking_on[key] = event
                 if key in queued:
                     self._waited(queued.pop(key), event.time)
             elif event.step == TRANSFER:
-                self._transfer(event, granted.pop(key, event.time))
+                self._transfer(event, looking_on.pop(key).time)
+            elif event.step == CARRIED:
+                self._carry(event)
         for event in queued.values():
             self._waited(event, self.end)
+        for event in looking_on.values():
+            self._serve(event, event.time, self.end)
 
     def _waited(self, event: Event, time: int) -> None:
         self.waits[event.number].append((event.time, time, event.place))
         self._count(event.place, "queued requests", event.time, time, 1)
 
     def _transfer(self, event: Event, granted: int) -> None:
-        kind = "read" if event.is_read else "write"
-        figures = (("bytes", event.size), ("beats", event.beats))
-        name = f"{kind} {self._mnemonic(event.number)}"
-        self._add(event.place, Slice(granted, event.finish, name, REQUEST, event.number, details=figures))
+        self._serve(event, granted, event.finish)
         first = event.finish - event.beats
         each, more = divmod(event.size, event.beats)
-        what = f"{kind} bytes per cycle"
+        what = f"{_kind(event)} bytes per cycle"
         self._count(event.place, what, first, event.finish, each)
         self._count(event.place, what, first, first + more, 1)
+
+    def _serve(self, event: Event, begin: int, end: int) -> None:
+        """A request has a slot of its storage."""
+        figures = (("bytes", event.size), ("beats", event.beats))
+        name = f"{_kind(event)} {self._mnemonic(event.number)}"
+        self._add(event.place, Slice(begin, end, name, REQUEST, event.number, details=figures))
+
+    def _carry(self, event: Event) -> None:
+        """A link carries a request: ``bandwidth`` bytes in each cycle, the rest in the last."""
+        start, bandwidth = event.finish, event.beats
+        whole, rest = divmod(event.size, bandwidth)
+        end = start + whole + (rest > 0)
+        waiting = Slice(start - event.request, start, "stall: waits for the link", LINK, event.number, LINK)
+        self._add(event.place, waiting)
+        name, figures = f"{_kind(event)} {self._mnemonic(event.number)}", (("bytes", event.size),)
+        self._add(event.place, Slice(start, end, name, REQUEST, event.number, details=figures))
+        what = f"{_kind(event)} bytes per cycle"
+        self._count(event.place, what, start, start + whole, bandwidth)
+        self._count(event.place, what, start + whole, end, rest)
 
     # --- units -------------------------------------------------------------------------------------------------
     def _follow_units(self) -> None:
@@ -261,6 +282,10 @@ class _Builder:
     def _starve(self, place: str, begin: int, end: int, left: bool) -> None:
         if left:
             self._add(place, Slice(begin, end, "stall: issue buffer full", STRUCTURAL, stall=STRUCTURAL))
+
+
+def _kind(event: Event) -> str:
+    return "read" if event.is_read else "write"
 
 
 def _union(waits: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, tuple[str, ...]]]:

@@ -298,11 +298,13 @@ BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 
 (
     R_FINISH, R_TIMER, R_STORE, R_BEATS, R_BYTES, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_EDGE, R_EDGE_TIMER,
+    R_SENT, R_SEND_WAIT,
     R_SIZE,
-) = range(12)
+) = range(14)
 """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
 legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to. ``EDGE``: when it next
-begins to carry more or fewer bytes in a cycle (a timer)."""
+begins to carry more or fewer bytes in a cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles that
+it waited for that."""
 
 TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE, TAG_EDGE = range(6)
 """What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time and
@@ -324,7 +326,9 @@ G_KIND, G_TIME, G_OBJECT, G_SEQ, G_A, G_B, G_C, G_SIZE = range(8)
     G_RECEIVED, G_STARTED, G_PROCESSING, G_WRITING, G_FINISHED,  # steps in a unit
     # steps of a request: its number, finish, and bytes * BEATS_ROOM + 2 * beats + is_read
     G_QUEUED, G_GRANTED, G_TRANSFER,
-) = range(11)
+    # a link carries a request: cycles that it waited, when it begins, bytes * BEATS_ROOM + 2 * bandwidth + is_read
+    G_CARRIED,
+) = range(12)
 
 BEATS_ROOM = 1 << 31
 

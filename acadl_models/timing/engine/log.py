@@ -42,3 +42,12 @@ def note_request(t, m, kind, request):
         beats = 2 * m[request + R_BEATS] + m[request + R_IS_READ]
         finish = m[request + R_FINISH]
         note(m, kind, store, m[slot + I_SEQ], number, finish, m[request + R_BYTES] * BEATS_ROOM + beats)
+
+
+@jit
+def note_carried(t, m, request, link, bandwidth):
+    """A link carries a request."""
+    if m[M_LOGGING] == 1:
+        rest = m[request + R_BYTES] * BEATS_ROOM + 2 * bandwidth + m[request + R_IS_READ]
+        seq = m[m[request + R_OWNER] + I_SEQ]
+        note(m, G_CARRIED, link, seq, m[request + R_SEND_WAIT], m[request + R_SENT], rest)

@@ -244,7 +244,7 @@ def is_exclusive(t, m, store, request):
 
 @jit
 def send(t, m, link, size, is_read, ready):
-    """Carry bytes over a link from ``ready`` on; returns the cycle in which the last one arrives."""
+    """Carry bytes over a link that can go from ``ready`` on; returns when they begin."""
     record = t[H_LINK_TABLE] + link * TN_SIZE
     state = m[M_LINKS] + link * LS_SIZE
     free = state + LS_FREE
@@ -262,4 +262,4 @@ def send(t, m, link, size, is_read, ready):
         note_level(m, port, bandwidth, size // bandwidth)
     if size % bandwidth > 0:
         note_level(m, port, size % bandwidth, 1)
-    return start + cycles - 1 + t[record + TN_LATENCY]
+    return start

@@ -131,6 +131,7 @@ def move_instance(t, m, slot, cycles, instances):
         if m[request + R_FINISH] != FOREVER:
             m[request + R_FINISH] += cycles
             m[request + R_EDGE] += cycles
+            m[request + R_SENT] += cycles
         request += R_SIZE
 
 

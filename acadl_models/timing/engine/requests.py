@@ -5,7 +5,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.accounting import note_unit, settle_queue, unit_ready
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.log import note_request
+from acadl_models.timing.engine.log import note_carried, note_request
 from acadl_models.timing.engine.marks import mark
 from acadl_models.timing.engine.memories import begin_lines, go_on, is_exclusive, link_of, open_rows, send, tail_of
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
@@ -133,7 +133,12 @@ def arrival(t, m, store, request, ready):
     link = link_of(t, m, store, request)
     if link == NONE:
         return finish
-    return max(finish, send(t, m, link, m[request + R_BYTES], m[request + R_IS_READ], ready))
+    start = send(t, m, link, m[request + R_BYTES], m[request + R_IS_READ], ready)
+    m[request + R_SENT] = start
+    m[request + R_SEND_WAIT] = start - ready
+    table = t[H_LINK_TABLE] + link * TN_SIZE
+    note_carried(t, m, request, link, t[table + TN_BANDWIDTH])
+    return max(finish, start - (-m[request + R_BYTES] // t[table + TN_BANDWIDTH]) - 1 + t[table + TN_LATENCY])
 
 
 @jit

@@ -12,6 +12,7 @@ from acadl_models.timing import log as steps
 from acadl_models.timing.engine import core
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Lowered
+from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 from acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
 from acadl_models.timing.log import Event, RunLog
 from oracle.errors import InputError
@@ -24,7 +25,7 @@ Array = NDArray[np.int64]
 
 _STEPS = (
     steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
-    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER,
+    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER, steps.CARRIED,
 )
 """By the kind of a record."""
 
@@ -60,6 +61,7 @@ class _Watcher:
         self.fetch = lowered.program.fetch.name
         self.stages = [s.name for s in lowered.graph.stages]
         self.units = [u.name for u in lowered.graph.units]
+        self.links = [k.name for k in lowered.program.graph.links]
         self.stores = [s.name for s in lowered.graph.storages]
 
     def log(self) -> RunLog:
@@ -150,7 +152,30 @@ class _Watcher:
                 yield Event(self.begin, steps.QUEUED, store, number, k, -1, *what)
             else:
                 yield Event(self.begin, steps.GRANTED, store, number, k, -1, *what)
-                yield Event(self.begin, steps.TRANSFER, store, number, k, finish, *what)
+                if not self._looks_on(m, slot, k, request):
+                    yield Event(self.begin, steps.TRANSFER, store, number, k, finish, *what)
+                    yield from self._carried(m, request, number)
+
+    def _looks_on(self, m: Array, slot: int, k: int, request: int) -> bool:
+        """Whether a request with a slot is still at the lines of a cache, so that its end is not known."""
+        if self.t[m[m[request + R_STORE] + D_RECORD] + TM_KIND] != CACHED:
+            return False
+        return bool(m[slot + self.t[H_SLOT_TAILS] + k * self.t[H_TAIL_SIZE] + W_DEPTH] > 0)
+
+    def _carried(self, m: Array, request: int, number: int) -> Iterator[Event]:
+        """The passage of a request over a link, if it comes over one."""
+        table = int(self.t[m[m[request + R_STORE] + D_RECORD] + TM_LINKS])
+        if table == NONE:
+            return
+        unit = (int(m[m[request + R_OWNER] + I_UNIT]) - int(m[M_UNITS])) // U_SIZE
+        link = int(self.t[table + 2 * unit + m[request + R_IS_READ]])
+        if link == NONE:
+            return
+        bandwidth = int(self.t[self.t[H_LINK_TABLE] + link * TN_SIZE + TN_BANDWIDTH])
+        start, waited, size = (int(m[request + field]) for field in (R_SENT, R_SEND_WAIT, R_BYTES))
+        is_read = bool(m[request + R_IS_READ])
+        name = self.links[link]
+        yield Event(self.begin, steps.CARRIED, name, number, waited, start, size, bandwidth, is_read)
 
     # --- the log -----------------------------------------------------------------------------------------------
     def _drain(self, m: Array) -> list[Event]:
@@ -162,6 +187,9 @@ class _Watcher:
 
     def _event(self, kind: int, time: int, number: int, seq: int, a: int, b: int, c: int) -> Event:
         step = _STEPS[kind]
+        if kind == G_CARRIED:
+            rest, size = c % BEATS_ROOM, c // BEATS_ROOM
+            return Event(time, step, self.links[number], seq, a, b, size, rest // 2, bool(rest % 2))
         if kind >= G_QUEUED:
             beats = c % BEATS_ROOM
             finish = b if kind == G_TRANSFER else -1
