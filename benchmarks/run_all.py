@@ -100,6 +100,7 @@ SUITE: dict[str, tuple[Figure, ...]] = {
     "ultratrail_networks.py": (
         Figure("UltraTrail: networks of six with the published cycles", lambda r: r["equal"], *RECORDED, shown="{}"),
         Figure("… worst ratio of the six", lambda r: r["worst_ratio"], *RECORDED),
+        Figure("… TC-ResNet8 from ONNX equals onnxruntime", lambda r: r["compiled"]["equal"], *YES, shown="{}"),
     ),
     "eyeriss_alexnet.py": (
         Figure("Eyeriss: AlexNet's convolutions, simulated over measured processing time", lambda r: r["ratio"],
