@@ -9,6 +9,9 @@ import pytest
 from timing_builders import after, front, instr, stream, window
 
 from acadl_models.acadl import (
+    BACKED_BY,
+    CONTAINS,
+    DRAM,
     FORWARD,
     READ_DATA,
     WRITE_DATA,
@@ -16,9 +19,11 @@ from acadl_models.acadl import (
     ArchitectureGraph,
     ExecuteStage,
     FunctionalUnit,
+    MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
     Semantics,
+    SetAssociativeCache,
     architecture,
     create_ag,
     generate,
@@ -133,8 +138,6 @@ def slow_stage() -> None:
     issue = front()
     stage = ExecuteStage("stage", latency=2)
     ACADLEdge(issue, stage, FORWARD)
-    from acadl_models.acadl import CONTAINS
-
     ACADLEdge(stage, unit("x", 3), CONTAINS)
 
 
@@ -164,6 +167,30 @@ def test_arbitration() -> None:
         log = run(crossing, program, Semantics(arbitration=choice))
         rows.append([f"`{choice}`", *(f"{e.received}-{e.finished}" for e in log)])
     assert rows == [["`program_order`", "2-4", "4-6"], ["`edge_order`", "4-6", "2-4"]]
+    in_the_page(rows)
+
+
+def test_cache_miss_end() -> None:
+    @generate
+    def cached(choice: str) -> None:
+        memory = DRAM("memory", data_width=32, address_ranges=[(0, 64)])
+        cache = SetAssociativeCache(
+            "cache", data_width=32, sets=2, ways=1, cache_line_size=16, hit_latency=2, miss_latency=10
+        )
+        load = MemoryAccessUnit("unit", to_process={"load"}, latency=0)
+        after(front(), load)
+        ACADLEdge(cache, memory, BACKED_BY)
+        ACADLEdge(cache, load, READ_DATA)
+        architecture("cached", buffers={"mem": memory}, semantics=Semantics(cache_miss_end=choice))
+
+    program = stream(*(instr("load", reads=(window("mem", row),)) for row in (0, 1)))
+    rows = []
+    for choice in ("after_hit", "after_miss"):
+        graph = create_ag(cached(choice))
+        log: list[InstanceLog] = []
+        assert simulate_reference(graph, program, log) == simulate(graph, program)
+        rows.append([f"`{choice}`", *(f"{e.started}-{e.finished}" for e in log)])
+    assert rows == [["`after_hit`", "1-13", "13-15"], ["`after_miss`", "1-11", "11-13"]]
     in_the_page(rows)
 
 
