@@ -69,6 +69,21 @@ def test_the_memories_move_what_the_dataflow_says(design: Design, problem: Probl
     assert (found.ifmap_reads, found.filter_reads, found.ofmap_writes) == (*reads, writes)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 5), st.sampled_from(DATAFLOWS), st.lists(problems, min_size=1, max_size=6))
+def test_a_network_takes_the_cycles_of_its_layers(
+    rows: int, columns: int, dataflow: str, layers: list[Problem]
+) -> None:
+    made = machine(Design(rows, columns, dataflow))
+    layers = [*layers, layers[0]]
+    assert made.run_network(layers) == sum(made.run(layer).cycles for layer in layers)
+
+
+def test_layers_that_overlap_are_no_network() -> None:
+    with pytest.raises(TargetError, match="in convention scalesim and on more than one PE; found level tensor"):
+        machine(Design(4, 4, convention="equeue")).run_network([Problem(1, 2, 3)])
+
+
 @settings(max_examples=15, deadline=None)
 @given(designs, problems)
 def test_the_step_by_step_simulator_gives_the_same(design: Design, problem: Problem) -> None:

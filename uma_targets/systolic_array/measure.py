@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from acadl_models.systolic_array import Design, graph_of
 from oracle.collector import paused
+from oracle.errors import TargetError
 from oracle.stream import Stream
-from uma_targets.kit.nest import place
+from uma_targets.kit.nest import Nodes, place, repeat
 from uma_targets.systolic_array.folds import Operands, Problem
 
 if TYPE_CHECKING:
@@ -66,11 +68,33 @@ class Machine:
 
         return Measured(self.design, problem, simulate(self.graph, resolve(self.stream(problem), self.isa)))
 
-    def run_all(self, problems: Iterable[Problem]) -> "list[Measured]":
-        """The products of a network one after the other; equal ones are simulated once."""
+    def network(self, problems: Iterable[Problem]) -> Stream:
+        """The products of a network as one stream; equal layers are a loop."""
+        nodes: Nodes = []
+        layers = Counter(problems)
+        for problem, count in layers.items():
+            body = self.stream(problem).body
+            nodes += repeat("layer", count, lambda _, body=body: body)  # type: ignore[misc]
+        return Stream(self.design.isa_name, self.isa.parameters, (), (), 0, tuple(nodes), f"{layers.total()} layers")
+
+    def run_network(self, problems: Sequence[Problem]) -> int:
+        """Cycles of all layers together, simulated in one stream, each as the convention counts it.
+
+        Raises TargetError where folds, and so layers, overlap, and where every PE is an object.
+        """
+        from acadl_models.timing import simulate
+        from oracle.resolve import resolve
+
+        design = self.design
+        if design.level != "tensor" or design.charging.sums_overlap or not design.drain_steps(1, 1):
+            raise TargetError(
+                "systolic_array: a network runs as one stream at level tensor, in convention scalesim and on more than "
+                f"one PE; found level {design.level}, convention {design.convention}, {design.rows} x {design.columns} PEs"
+            )
         with paused():
-            found: dict[Problem, Measured] = {}
-            return [found[p] if p in found else found.setdefault(p, self.run(p)) for p in problems]
+            timing = simulate(self.graph, resolve(self.network(problems), self.isa))
+        last = problems[-1].last_fold(self.design)
+        return design.counted(timing.cycles, last) - (len(problems) - 1) * int(design.charging.last_index)
 
 
 @lru_cache(maxsize=64)
