@@ -122,6 +122,14 @@ def test_a_strip_larger_than_the_buffer_is_refused_with_its_demand() -> None:
         plan(conv_shape(1, 1, 600, 1, 1, 600, 1), made)
 
 
+def test_rows_longer_than_a_primitive_are_cut() -> None:
+    made, isa = machine_of(rows=3, cols=2, glb_kib=4, row_words=16)
+    shape = conv_shape(1, 2, 4, 700, 2, 3, 3, 1, (1, 1, 1, 1))
+    stream = conv_stream(shape, made, dict(isa.parameters))
+    given_arguments, result = interpreted(stream, isa)
+    np.testing.assert_array_equal(result, convolution(given_arguments, shape, result.dtype))
+
+
 def test_planner_uses_the_published_array_well() -> None:
     """The planner's mappings of AlexNet's third layer and of a large product are no worse than the paper's mapping."""
     made, _ = machine_of()

@@ -8,6 +8,7 @@ and ``m`` filters for which partial sums lie in the global buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -142,7 +143,17 @@ def plans(
     shape: Shape, machine: Machine, *, widths: tuple[int, ...] = (), item: int = VALUE_BYTES, top: int = 1
 ) -> list[Planned]:
     """As :func:`plan`, empty where nothing fits."""
-    table = _candidates(shape, machine, widths or _widths(shape.f))
+    tried = widths or _widths(shape.f)
+    found = _ranked(shape, machine, tried, item, top)
+    return found if found or widths else _ranked(shape, machine, _NARROW, item, top)
+
+
+_NARROW = (1, 2, 4, 8, 16)
+"""Widths that are tried where no even part of a row fits."""
+
+
+def _ranked(shape: Shape, machine: Machine, widths: tuple[int, ...], item: int, top: int) -> list[Planned]:
+    table = _candidates(shape, machine, tuple(f for f in widths if f <= shape.f))
     table["m"], table["buffers"] = _resident(table, shape, machine)
     keep = table["m"] > 0
     table = {name: column[keep] for name, column in table.items()}
@@ -159,13 +170,14 @@ def _widths(f: int) -> tuple[int, ...]:
     return tuple(sorted({-(-f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= f}))
 
 
-def _balanced(extent: int, bound: int) -> set[int]:
+@lru_cache(maxsize=1 << 16)
+def _balanced(extent: int, bound: int) -> frozenset[int]:
     """Sizes up to ``bound`` that cut ``extent`` evenly: few sizes, none of which leaves a small rest."""
     bound = min(bound, extent)
     fewest = -(-extent // bound)
     even = {-(-extent // parts) for parts in range(fewest, fewest + 4) if parts <= extent}
     exact = {size for size in range(max(1, bound // 2), bound + 1) if extent % size == 0}
-    return even | exact | {bound, 1}
+    return frozenset(even | exact | {bound, 1})
 
 
 def _candidates(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> Table:
@@ -271,11 +283,18 @@ def _grouped(
     extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Into how many groups ``extent`` is cut (as by :func:`~.spans.groups`), and the sum of their ``each``."""
-    keys, where = np.unique(np.stack((each, down, across)), axis=1, return_inverse=True)
-    counts, sums = [], []
-    for key in keys.T:
-        found = list(groups(extent, *(int(v) for v in key)))
-        counts.append(sum(g.count for g in found))
-        sums.append(sum(g.count * g.each for g in found))
-    where = where.reshape(-1)
+    codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
+    found = [_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes]
+    counts, sums = [count for count, _ in found], [total for _, total in found]
     return np.array(counts, dtype=np.float64)[where], np.array(sums, dtype=np.float64)[where]
+
+
+_CODE = 1 << 20
+"""More than any factor of a group, so that three of them are one number."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _cut(extent: int, each: int, down: int, across: int) -> tuple[int, int]:
+    """How many groups ``extent`` is cut into, and the sum of their ``each``."""
+    found = list(groups(extent, each, down, across))
+    return sum(g.count for g in found), sum(g.count * g.each for g in found)
