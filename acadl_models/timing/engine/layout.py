@@ -303,8 +303,8 @@ BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 ) = range(14)
 """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
 legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to. ``EDGE``: when it next
-begins to carry more or fewer bytes in a cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles that
-it waited for that."""
+begins to carry more or fewer bytes in a cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles
+that it waited for that."""
 
 TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE, TAG_EDGE = range(6)
 """What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time and
