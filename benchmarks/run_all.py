@@ -70,6 +70,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("product of ten billion instructions: loop iterations stepped",
                lambda r: r["huge"]["stepped_iterations"], *RECORDED, shown="{:,.0f}"),
     ),
+    "memories.py": (
+        Figure("caches: share of random streams with pycachesim's hits and misses",
+               lambda r: r["cache_equal"] / r["cache_rows"], *equals(1)),
+        Figure("DRAM: share with the row hits, misses and conflicts of the transcription",
+               lambda r: r["dram_equal"] / r["dram_rows"], *equals(1)),
+        Figure("… accesses/s of the fast engine, without skipping", lambda r: r["accesses_per_second"], *RECORDED,
+               shown="{:,.0f}"),
+    ),
     "acadl_build.py": (
         Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
                lambda r: r["worst_total_s"], *at_most(2)),

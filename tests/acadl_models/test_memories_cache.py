@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.timing.memories import Cache, Policy
+from acadl_models.timing.memories import Cache, Policy, Wait
 
 BOTH = (Policy.LRU, Policy.FIFO, Policy.MRU)
 """Policies that pycachesim has, too; its random one draws from the C library."""
@@ -104,3 +104,51 @@ def test_hits_misses_and_contents_equal_pycachesim(seed: int) -> None:
 @given(st.integers(0, 2**60))
 def test_hits_misses_and_contents_equal_pycachesim_at_length(seed: int) -> None:
     check(seed, 1000)
+
+
+def lookups(policy: Policy, numbers: list[int], ways: int = 2, **options: object) -> str:
+    """``h`` for each read that hits and ``m`` for each that misses; lines of one byte in one set."""
+    cache = Cache("c", 1, ways, 1, policy, **options)  # type: ignore[arg-type]
+    found = ""
+    for number in numbers:
+        before = cache.read_hits
+        cache.access(number, 1, True)
+        found += "h" if cache.read_hits > before else "m"
+    return found
+
+
+def test_what_each_policy_gives_up() -> None:
+    stream = [1, 2, 1, 3, 1, 2]
+    assert lookups(Policy.LRU, stream) == "mmhmhm"  # 3 takes the place of 2
+    assert lookups(Policy.FIFO, stream) == "mmhmmm"  # 3 takes the place of 1, 1 that of 2
+    # MRU: a line that is loaded goes to the last place, and only a hit saves it from the next one
+    assert lookups(Policy.MRU, [1, 1, 2, 3, 1, 3, 2]) == "mhmmhhm"
+
+
+def test_random_choices_depend_on_the_seed_alone() -> None:
+    stream = [n * n % 7 for n in range(60)]
+    found = {lookups(Policy.RANDOM, stream, 3, seed=seed) for seed in (1, 1, 2, 3, 4)}
+    assert 1 < len(found) <= 4
+    assert lookups(Policy.RANDOM, [1, 2, 3, 1, 2, 3], 3) == "mmmhhh"  # free places first
+
+
+def test_what_a_request_waits_for() -> None:
+    behind = Cache("l2", 4, 1, 8)
+    cache = Cache("l1", 4, 1, 4, backing=behind)
+    waits = [(c.name, w) for c, w in cache.serve([(0, 8)], is_read=True)]
+    # both lines miss; the line of l2 that the first one loads serves the second, too
+    assert waits == [("l1", Wait.MISS), ("l2", Wait.MISS), ("l2", Wait.HIT), ("l1", Wait.MISS), ("l2", Wait.HIT),
+                     ("l1", Wait.HIT)]  # fmt: skip
+    assert [w for _, w in cache.serve([(0, 8)], is_read=True)] == [Wait.HIT]
+    cache.hit_after_miss = False
+    assert [w for _, w in cache.serve([(16, 17)], is_read=True)] == [Wait.MISS, Wait.MISS, Wait.HIT]
+
+
+def test_traffic_of_write_back_and_write_through() -> None:
+    back, through = Cache("back", 1, 1, 16), Cache("through", 1, 1, 16, write_back=False)
+    for cache in (back, through):
+        cache.access(0, 4, False)
+        cache.access(4, 4, False)
+        cache.access(16, 4, True)
+    assert (back.bytes_from_backing, back.bytes_to_backing, back.write_backs) == (32, 16, 1)
+    assert (through.bytes_from_backing, through.bytes_to_backing, through.evictions) == (32, 8, 1)
