@@ -53,8 +53,7 @@ class Line:
 class Cache:
     """A cache of ``sets`` sets with ``ways`` lines of ``line_bytes`` bytes, in front of ``backing`` or of a memory.
 
-    ``hit_after_miss``: a request waits for the latency of a hit also after a miss. ``writes_reorder``: a write that
-    hits moves the line as a read does (pycachesim leaves it where it is).
+    ``hit_after_miss``: a request waits for the latency of a hit also after a miss.
     """
 
     name: str
@@ -67,7 +66,6 @@ class Cache:
     seed: int = 0
     backing: "Cache | None" = None
     hit_after_miss: bool = True
-    writes_reorder: bool = False
     read_hits: int = 0
     read_misses: int = 0
     write_hits: int = 0
@@ -128,7 +126,7 @@ class Cache:
         return iter(found.items())
 
     def _look_up(self, line: int, is_read: bool) -> bool:
-        """Whether a line is there; a hit moves it as the policy says."""
+        """Whether a line is there; a read that hits moves it as the policy says."""
         places = self.lines[line % self.sets]
         hit = next((k for k, held in enumerate(places) if held is not None and held.number == line), None)
         if hit is None:
@@ -137,7 +135,7 @@ class Cache:
             return False
         self.read_hits += is_read
         self.write_hits += not is_read
-        if (is_read or self.writes_reorder) and self.policy in (Policy.LRU, Policy.MRU):
+        if is_read and self.policy in (Policy.LRU, Policy.MRU):
             places.insert(0, places.pop(hit))
         return True
 
