@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 from acadl_models.acadl.edges import ACADLEdge, EdgeKind
 from acadl_models.acadl.objects import (
@@ -23,6 +23,22 @@ from acadl_models.acadl.objects import (
     RegisterFile,
 )
 from acadl_models.acadl.semantics import Semantics
+
+R = TypeVar("R")
+
+
+def per_graph(function: Callable[..., R]) -> Callable[..., R]:
+    """Decorator of a function of a graph and hashable arguments: results are kept with the graph, and go with it."""
+
+    @wraps(function)
+    def remembered(graph: ArchitectureGraph, *key: Hashable) -> R:
+        try:
+            found: R = graph.derived[remembered, key]
+        except KeyError:
+            found = graph.derived[remembered, key] = function(graph, *key)
+        return found
+
+    return remembered
 
 
 @dataclass(frozen=True)
@@ -164,6 +180,11 @@ class ArchitectureGraph:
             elif isinstance(place, (DataStorage, RegisterFile)) and bank.stop is not None:
                 total_bits += place.data_width * (bank.stop - bank.start)
         return total_bits // 8
+
+    @cached_property
+    def derived(self) -> dict[Any, Any]:
+        """What tools derive from the graph and keep as long as it lives (:func:`per_graph`)."""
+        return {}
 
     @cached_property
     def first_rows(self) -> Mapping[str, tuple[int, ...]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from acadl_models.acadl import ArchitectureGraph
+from acadl_models.acadl.graph import per_graph
 
 
 def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:
@@ -16,7 +15,7 @@ def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:
     return _bases(graph).get((memory, buffer), 0)
 
 
-@lru_cache(maxsize=64)
+@per_graph
 def _bases(graph: ArchitectureGraph) -> dict[tuple[str, str], int]:
     ends: dict[str, int] = {}
     bases: dict[tuple[str, str], int] = {}

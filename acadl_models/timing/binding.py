@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TypeAlias, Union
 
 import numpy as np
@@ -19,6 +18,7 @@ from acadl_models.acadl import (
     PipelineStage,
     RegisterFile,
 )
+from acadl_models.acadl.graph import per_graph
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.addresses import base_of
 from acadl_models.timing.instances import Table, TooMany, holds_alone, rows, tell_apart
@@ -272,7 +272,7 @@ Place: TypeAlias = tuple[bool, tuple[Bank, ...], int, tuple[int, ...], tuple[tup
 """The fields of an :class:`AccessPlan` from ``tracked`` on."""
 
 
-@lru_cache(maxsize=16384)
+@per_graph
 def _place(
     graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], touched: tuple[Bank, ...] | None
 ) -> Place | str:
@@ -340,7 +340,7 @@ def _indivisible(buffer: Buffer, widths: Mapping[str, int]) -> str:
     return f"buffer {buffer.name!r} ({shape} {buffer.dtype}), which does not divide into words of {words}"
 
 
-@lru_cache(maxsize=16384)
+@per_graph
 def _unknown_names(
     graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
     known: frozenset[str],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TypeAlias
 
 from acadl_models.acadl import (
@@ -15,6 +14,7 @@ from acadl_models.acadl import (
     FunctionalUnit,
     PipelineStage,
 )
+from acadl_models.acadl.graph import per_graph
 from acadl_models.acadl.latency import Expression
 
 Need: TypeAlias = tuple[str, bool]
@@ -110,13 +110,13 @@ def edge_text(place: str, unit: FunctionalUnit, is_read: bool) -> str:
     return f"READ_DATA {place} -> {unit.name}" if is_read else f"WRITE_DATA {unit.name} -> {place}"
 
 
-@lru_cache(maxsize=64)
+@per_graph
 def routing(graph: ArchitectureGraph) -> Routing:
     """The tables of ``graph``."""
     return Routing(graph)
 
 
-@lru_cache(maxsize=1024)
+@per_graph
 def uniform(graph: ArchitectureGraph, mnemonic: str, used: Used) -> tuple[Mapping[str, FunctionalUnit], str] | None:
     """The takers of every instance that touches these buffers, or why there are none.
 
@@ -142,7 +142,7 @@ def access_modes(kinds: Iterable[str]) -> list[bool]:
     return [True] * ("read" in found) + [False] * bool(found - {"read"})
 
 
-@lru_cache(maxsize=8192)
+@per_graph
 def routes(graph: ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
     """The stages from which one of ``stages`` can be reached, themselves included."""
     routed: set[str] = set()

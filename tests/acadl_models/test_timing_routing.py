@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator, Mapping
 from random import Random
 
@@ -284,3 +286,13 @@ def test_two_ways_to_a_memory_are_refused() -> None:
         "op reads buffer 'mem' in dram, which it would reach over l1 (from mau) and over l1b (from mau): "
         "only one way is allowed"
     )
+
+
+def test_what_is_derived_from_a_graph_goes_with_it() -> None:
+    graph = _lanes(2)
+    bind(graph, _nest(I, ("i", 2)))
+    watched = weakref.ref(graph)
+    del graph
+    _lanes(1)  # the last generated graph is kept for create_ag()
+    gc.collect()
+    assert watched() is None
