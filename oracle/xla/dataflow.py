@@ -22,7 +22,7 @@ from oracle.xla.expr import Const, Expr, Leaf, Ranges, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 
-STEPS = 8000
+STEPS = 60_000
 """How many items of the program are looked at in all before raising is given up (some seconds)."""
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
