@@ -25,7 +25,10 @@ def convolution(h: int, f: int, c: int, n: int) -> Any:
 
 def recorded(directory: Path) -> Iterator[tuple[str, str, int, int, Any, int]]:
     """Name, dataflow, rows, columns, product and cycles of every row."""
-    data = json.loads((directory / "equeue_reference.json").read_text(encoding="utf-8"))["systolic"]
+    path = directory / "equeue_reference.json"
+    if not path.is_file():
+        raise SystemExit(f"{path}: no such file; --data names a directory with equeue_reference.json")
+    data = json.loads(path.read_text(encoding="utf-8"))["systolic"]
     for r in data["closed_forms"]["verified_rows"]:
         yield r["id"], r["dataflow"], r["Ah"], r["Aw"], convolution(*(r[k] for k in "HFCN")), r["cycles_repo"]
     comparison = data["scale_sim_comparison"]["authors_repository"]

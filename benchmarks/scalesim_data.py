@@ -50,7 +50,10 @@ def problem_of(row: Mapping[str, str]) -> Problem:
 
 def layers(directory: Path) -> list[Layer]:
     """The rows of ``cycles.csv`` in a directory."""
-    with (directory / "cycles.csv").open(encoding="utf-8", newline="") as file:
+    path = directory / "cycles.csv"
+    if not path.is_file():
+        raise SystemExit(f"{path}: no such file; --data names a directory with cycles.csv")
+    with path.open(encoding="utf-8", newline="") as file:
         return [
             Layer(problem_of(r), r["dataflow"].lower(), int(r["rows"]), int(r["cols"]), r) for r in csv.DictReader(file)
         ]

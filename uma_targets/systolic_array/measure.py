@@ -89,7 +89,8 @@ class Machine:
         if design.level != "tensor" or design.charging.sums_overlap or not design.drain_steps(1, 1):
             raise TargetError(
                 "systolic_array: a network runs as one stream at level tensor, in convention scalesim and on more than "
-                f"one PE; found level {design.level}, convention {design.convention}, {design.rows} x {design.columns} PEs"
+                f"one PE; found level {design.level}, convention {design.convention}, "
+                f"{design.rows} x {design.columns} PEs"
             )
         with paused():
             timing = simulate(self.graph, resolve(self.network(problems), self.isa))
