@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from acadl_models.timing.result import LinkTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from oracle.resolved import ResolvedStream
 
-__all__ = ["StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate"]
+__all__ = [
+    "CacheTiming", "DramTiming", "LinkTiming", "StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate",
+]
 
 
 def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:

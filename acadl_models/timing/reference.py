@@ -38,7 +38,7 @@ from acadl_models.timing.machine import (
     fetch_cycles,
     more_faults,
 )
-from acadl_models.timing.memories import Load, Memories
+from acadl_models.timing.memories.serving import Load, Memories
 from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
 from acadl_models.timing.tally import Tally, fetch_port
 from oracle.errors import GraphError

@@ -41,7 +41,7 @@ def check(seed: int) -> TimingResult | str:
     return found
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=70, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**40))
 def test_the_engine_equals_the_step_by_step_simulator(seed: int) -> None:
     check(seed)

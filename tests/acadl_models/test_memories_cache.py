@@ -93,7 +93,7 @@ def check(seed: int, accesses: int = 400) -> int:
     return figures.misses
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.integers(0, 2**60))
 def test_hits_misses_and_contents_equal_pycachesim(seed: int) -> None:
     check(seed)

@@ -19,7 +19,6 @@ from acadl_models.acadl import (
     DataStorage,
     Link,
     MemoryAccessUnit,
-    Semantics,
     SetAssociativeCache,
     architecture,
     create_ag,
@@ -38,7 +37,7 @@ SIZE = 1 << 16
 
 def graph_of(
     storages: Callable[[], tuple[DataStorage, DataStorage]], units: Sequence[str] = ("op",),
-    semantics: Semantics | None = None, link: Callable[[], Link] | None = None,
+    link: Callable[[], Link] | None = None,
 ) -> ArchitectureGraph:
     """Units of one cycle before a storage; ``storages`` makes it and the memory that holds the buffer."""
 
@@ -52,7 +51,7 @@ def graph_of(
             after(source, unit, name=f"ex_{name}")
             ACADLEdge(store, unit, READ_DATA, link=over)
             ACADLEdge(unit, store, WRITE_DATA, link=over)
-        architecture("example", buffers={"hbm": memory}, semantics=semantics)
+        architecture("example", buffers={"hbm": memory})
 
     return create_ag(build())
 
@@ -124,16 +123,6 @@ def test_a_cache_behind_a_cache() -> None:
     assert [row[2] for row in rows] == [2 + 20 + 4 + 1, 2 + 4 + 1, 2 + 4 + 1]
     in_the_page(rows)
     assert (result.cache("l2").read_hits, result.cache("l2").read_misses) == (2, 1)
-
-
-def test_cache_miss_end() -> None:
-    rows = []
-    for choice in ("after_hit", "after_miss"):
-        graph = graph_of(one_cache(), semantics=Semantics(cache_miss_end=choice))
-        _, log = run(graph, instr("op", reads=(hbm(0, 4),)), instr("op", reads=(hbm(0, 4),)))
-        rows.append([f"`{choice}`", *(f"{e.started}-{e.processing}" for e in log)])
-    assert rows == [["`after_hit`", "1-10", "11-12"], ["`after_miss`", "1-9", "10-11"]]
-    in_the_page(rows)
 
 
 def test_the_banks_of_a_dram() -> None:

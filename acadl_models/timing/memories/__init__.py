@@ -1,13 +1,13 @@
 """Memories with state, one class each: set-associative caches, the banks of a DRAM, links of limited bandwidth.
 
 They are the plain models behind docs/timing_semantics.md ("Caches", "DRAM banks", "Links"): the step-by-step simulator
-runs on them, and the fast engine is tested against it. They know nothing of graphs, streams or instructions.
+runs on them, and the fast engine is tested against it. They know nothing of graphs, streams or instructions;
+:mod:`.serving` makes those of a graph.
 """
 
 from acadl_models.timing.memories.cache import Cache, Policy, Wait
 from acadl_models.timing.memories.dram import Banks
 from acadl_models.timing.memories.figures import CacheTiming, DramTiming
 from acadl_models.timing.memories.link import Channels
-from acadl_models.timing.memories.serving import Load, Memories
 
-__all__ = ["Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "Load", "Memories", "Policy", "Wait"]
+__all__ = ["Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "Policy", "Wait"]
