@@ -49,6 +49,9 @@ from oracle.errors import TargetError
 WORD_BITS = 32
 """Width of a word: single precision."""
 
+DRAM_BYTES_PER_CYCLE = 51
+"""51.2 GB/s at 1 GHz, rounded down."""
+
 RANGES: dict[str, tuple[int, int]] = {
     "rows": (1, 64), "cols": (2, 64), "lanes": (1, 64), "stages": (2, 64), "pmu_kib": (1, 1 << 15),
     "generators": (1, 64), "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000),
@@ -158,7 +161,7 @@ def plasticine(
     stages: int = 6,
     pmu_kib: int = 256,
     generators: int = 4,
-    dram_bytes_per_cycle: int = 51,
+    dram_bytes_per_cycle: int = DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: int = 60,
     dram_gib: int = 4,
     hop_cycles: int = 1,
@@ -167,7 +170,7 @@ def plasticine(
 ) -> ArchitectureGraph:
     """Plasticine with ``rows`` x ``cols`` units, half of them PCUs; ``cols`` is even.
 
-    ``dram_bytes_per_cycle``: 51.2 GB/s at 1 GHz, rounded down. ``dram_latency_cycles`` is an assumption of this model.
+    ``dram_latency_cycles`` is an assumption of this model.
     ``lookahead``: patterns that may be handed out at a time. Raises TargetError that lists every option out of range.
     """
     check_options(locals())

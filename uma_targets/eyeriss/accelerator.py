@@ -21,7 +21,7 @@ from oracle.errors import MappingError
 from oracle.stream import Instr, Stream
 from uma_targets.eyeriss.emit import Emission
 from uma_targets.eyeriss.kernels import ISA, plan_product, product_nodes
-from uma_targets.eyeriss.plan import Machine, Planned, RowStationary, plan
+from uma_targets.eyeriss.plan import Bounds, Machine, Planned, RowStationary, plan
 from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
 from uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
 from uma_targets.kit.nest import Nodes, align, place, repeat
@@ -72,10 +72,10 @@ class EyerissEmitter:
     parameters: tuple[tuple[str, int], ...]
 
     @property
-    def machine(self) -> Machine:
-        """The bounds that the emission depends on; it needs no bus widths."""
-        known = {f.name for f in fields(Machine)}
-        return Machine(**{name: value for name, value in self.parameters if name in known})
+    def machine(self) -> Bounds:
+        """What the emission depends on."""
+        known = {f.name for f in fields(Bounds)}
+        return Bounds(**{name: value for name, value in self.parameters if name in known})
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; tensors are named, shaped and ordered as the workload's. MappingError if it does not fit."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from oracle.affine import Affine
 from oracle.stream import Instr
-from uma_targets.eyeriss.plan import Machine, RowStationary, check, taps
+from uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from uma_targets.eyeriss.problem import VALUE_BYTES, Problem
 from uma_targets.eyeriss.spans import Diagonals, Group, Span, diagonals, groups, spans
 from uma_targets.kit.nest import Nodes, repeat
@@ -73,7 +73,7 @@ class Emission:
 
     problem: Problem
     mapping: RowStationary
-    machine: Machine
+    machine: Bounds
 
     def nodes(self) -> Nodes:
         """The whole problem. MappingError if the mapping does not fit."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from oracle.affine import Affine
 from oracle.stream import HbmTensor, Instr, Stream
 from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.plan import Machine, Planned, RowStationary, plan, plans
+from uma_targets.eyeriss.plan import Bounds, Machine, Planned, RowStationary, plan, plans
 from uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides, image_shape
 from uma_targets.kit.nest import Nodes, align, place
 
@@ -60,7 +60,7 @@ def gemm_stream(
     return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
 
 
-def product_nodes(product: Product, mapping: RowStationary, machine: Machine) -> Nodes:
+def product_nodes(product: Product, mapping: RowStationary, machine: Bounds) -> Nodes:
     """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another."""
     rows, rest = divmod(product.m, mapping.f)
     nodes: Nodes = []

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """The array, its scratchpads and buffers in words, and the widths of buses in words (DRAM: bytes) a cycle."""
+class Bounds:
+    """The array, its scratchpads and buffers in words: what a mapping must fit into."""
 
     rows: int
     cols: int
@@ -34,11 +34,17 @@ class Machine:
     row_words: int
     glb_words: int
     fglb_words: int
-    psum_words: int = 1
-    ifmap_bus: int = 1
-    filter_bus: int = 4
-    psum_bus: int = 4
-    dram_bytes: int = 3
+    psum_words: int
+
+
+@dataclass(frozen=True)
+class Machine(Bounds):
+    """With the widths of buses in words (DRAM: bytes) a cycle: what a mapping's time depends on."""
+
+    ifmap_bus: int
+    filter_bus: int
+    psum_bus: int
+    dram_bytes: int
 
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
@@ -93,12 +99,12 @@ class Planned:
     cycles: float
 
 
-def taps(shape: Shape, machine: Machine) -> tuple[int, int]:
+def taps(shape: Shape, machine: Bounds) -> tuple[int, int]:
     """Rows of a filter that the array holds, and weights of a row that a scratchpad holds, at a time."""
     return min(shape.r, machine.rows), min(shape.s, machine.ifmap_spad, machine.filter_spad)
 
 
-def check(mapping: RowStationary, shape: Shape, machine: Machine) -> None:
+def check(mapping: RowStationary, shape: Shape, machine: Bounds) -> None:
     """MappingError naming every bound that the mapping breaks."""
     r_taps, s_taps = taps(shape, machine)
     reach = (min(mapping.strip, shape.e) - 1) * shape.stride + shape.r

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from acadl_models.plasticine import DRAM_BYTES_PER_CYCLE
 from oracle.errors import MappingError
 
 WORD_BYTES = 4
@@ -146,7 +147,7 @@ def expected_cycles(
     return tiles * (steps * step + load + hidden) + np.where(sums == 2, store, 0)
 
 
-def plan(m: int, n: int, k: int, machine: Machine, dram_bytes: int = 51) -> Tiling:
+def plan(m: int, n: int, k: int, machine: Machine, dram_bytes: int = DRAM_BYTES_PER_CYCLE) -> Tiling:
     """The tiling with the fewest expected cycles for ``A[m, k] . B[k, n]``. MappingError if none fits."""
     found = sizes(m, n, k, machine)
     grid = np.meshgrid(found.m, found.n, found.k, indexing="ij")
