@@ -11,25 +11,15 @@ from acadl_models.timing.engine.transfers import change_rate
 
 
 @jit
-def unit_ready(t, m, unit, now):
-    """Phase 1c: whether a unit would take an instruction."""
-    if m[unit + U_WAITING] != NONE:
-        return False
-    record = m[unit + U_RECORD]
-    if t[record + TU_PIPELINED] == 0:
-        return m[unit + U_COUNT] == 0
-    return now >= m[unit + U_READY] and m[unit + U_UNGRANTED] == 0 and m[unit + U_COUNT] < t[record + TU_CAPACITY]
-
-
-@jit
 def doing(t, m, unit, now):
-    """The counter of what a unit does."""
+    """The counter of what a unit does; a unit that idles is ready (phase 1c): it would take an instruction."""
     if m[unit + U_WAITING] != NONE:
         return U_DEPENDENCY
     if t[m[unit + U_RECORD] + TU_PIPELINED] == 1:
         if now < m[unit + U_READY]:
             return U_BUSY
-        return U_IDLE if unit_ready(t, m, unit, now) else U_STORAGE
+        free = m[unit + U_UNGRANTED] == 0 and m[unit + U_COUNT] < t[m[unit + U_RECORD] + TU_CAPACITY]
+        return U_IDLE if free else U_STORAGE
     if m[unit + U_COUNT] == 0:
         return U_IDLE
     return U_STORAGE if m[unit + U_QUEUED] > 0 else U_BUSY

@@ -29,7 +29,7 @@ def complete(t, m):
     now = m[M_TIME]
     m[M_MOVERS] = 0
     m[M_FETCH_DUE] = 0
-    m[M_ORIGIN] = m[m[M_OLDEST] + I_SEQ] if m[M_OLDEST] != NONE else m[M_SEQ]
+    m[M_ORIGIN] = m[M_SEQ] - MOST_IN_FLIGHT
     timer = due(m)
     while timer != NONE:
         record, tag = timer >> 3, timer & 7

@@ -110,11 +110,22 @@ def find_blocker(t, m, unit):
     seq = m[slot + I_SEQ]
     record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
     judged = m[unit + U_JUDGED]
-    for place in range(m[unit + U_SCAN], 3 * t[record + TI_ACCESS_COUNT]):
-        k, kind = place // 3, place % 3
+    count = t[record + TI_ACCESS_COUNT]
+    kind = m[unit + U_SCAN] - 1
+    k = 0
+    while True:
+        kind += 1
+        while kind >= 3:
+            kind -= 3
+            k += 1
+        if k >= count:
+            break
         access = t[record + TI_ACCESSES] + k * TA_SIZE
         conflict_class = t[access + TA_CLASS]
-        if conflict_class == NONE or (kind == t[access + TA_KIND] and kind != WRITE):
+        if conflict_class == NONE:
+            kind = 2
+            continue
+        if kind == t[access + TA_KIND] and kind != WRITE:
             continue
         mine = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
         met = t[access + TA_MET]
@@ -128,7 +139,7 @@ def find_blocker(t, m, unit):
                 and (met == NONE or t[met + t[m[node + A_ACCESS] + TA_RANK]] == 1)
                 and access_meets(t, m, node, mine)
             ):
-                m[unit + U_SCAN] = place
+                m[unit + U_SCAN] = 3 * k + kind
                 m[unit + U_JUDGED] = m[other + I_SEQ]
                 return other
             node = m[node + A_YOUNGER]

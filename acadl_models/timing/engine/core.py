@@ -7,7 +7,6 @@ from acadl_models.timing.engine.completing import complete
 from acadl_models.timing.engine.forwarding import forward
 from acadl_models.timing.engine.jit import entry, pointer
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.marks import next_mark
 from acadl_models.timing.engine.program import advance
 from acadl_models.timing.engine.starting import fetch, start
 from acadl_models.timing.engine.steady import look_back
@@ -42,14 +41,15 @@ def run(tables, machine, memory):
             settle(t, m)
             m[M_STATUS] = DONE
             return
-        forward(t, m)
+        if m[M_MARKED] > 0:
+            forward(t, m)
         start(t, m)
         fetch(t, m)
         if m[M_STATUS] != RUNNING:
             return
         if m[M_EVENT] == 1:
             look_back(t, m, h)
-        after = next_time(m, m[M_AGAIN] == 1 or next_mark(t, m, 0) != NONE)
+        after = next_time(m, m[M_AGAIN] == 1 or m[M_MARKED] > 0)
         if after == FOREVER:
             m[M_STATUS] = DEADLOCK
             return

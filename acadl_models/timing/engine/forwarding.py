@@ -5,7 +5,7 @@ A stage is looked at in the cycles in which it is marked: something is newly off
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_hunger, note_unit, settle_stage, unit_ready
+from acadl_models.timing.engine.accounting import note_hunger, note_unit, settle_stage
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note, note_step
@@ -26,7 +26,7 @@ def forward(t, m):
     while number != NONE:
         stage = m[M_STAGES] + number * S_SIZE
         record = m[stage + S_RECORD]
-        while has_room(t, m, stage, record, now):
+        while has_room(t, m, stage, record):
             slot = take(t, m, stage, record, now)
             if slot == NONE:
                 break
@@ -47,7 +47,7 @@ def issue_next(t, m, now):
     receivers = t[record + TG_RECEIVERS]
     for k in range(receivers, receivers + t[record + TG_RECEIVER_COUNT]):
         stage = m[M_STAGES] + t[k] * S_SIZE
-        if has_room(t, m, stage, m[stage + S_RECORD], now):
+        if has_room(t, m, stage, m[stage + S_RECORD]):
             m[M_CHANGED] = now
             take_issued(t, m, m[M_QUEUES] + signature * Q_SIZE, now)
             enter(t, m, stage, slot, now)
@@ -56,12 +56,12 @@ def issue_next(t, m, now):
 
 
 @jit
-def has_room(t, m, stage, record, now):
+def has_room(t, m, stage, record):
     if m[stage + S_COUNT] >= t[record + TS_DEPTH]:
         return False
     units = t[record + TS_UNITS]
     for k in range(units, units + t[record + TS_UNIT_COUNT]):
-        if not unit_ready(t, m, m[M_UNITS] + t[k] * U_SIZE, now):
+        if m[m[M_UNITS] + t[k] * U_SIZE + U_DOING] != U_IDLE:
             return False
     return True
 

@@ -171,6 +171,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_FETCHING, M_FETCH_FIRST, M_FETCH_NEXT,  # fetches under way, the first that ends, the record of the next
     M_RESERVED,  # instances of the fetches under way
     M_FETCH_DUE,  # fetches that end in this cycle
+    M_MARKED,  # stages that may take something
     M_AGAIN,  # another fetch may start in the next cycle
     M_LEFT,  # instances not yet asked for by a fetch
     M_ISSUED, M_ISSUED_FIRST,  # instances in the issue buffer; the oldest of them, where they leave in order
@@ -193,14 +194,17 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_PAUSE,  # the run stops before this cycle, and may be resumed
     M_LOGGING, M_LOGGED, M_LOG_ROOM,  # whether a log is written, its records, and how many of them make the run stop
     M_BITS,  # places of the wheel that are taken: four words
-) = range(46)
+) = range(47)
+
+MOST_IN_FLIGHT = 1 << 30
+"""More instances than any machine holds at once."""
 
 WHEEL = 256
 """Cycles that the timing wheel spans."""
 
 (
     M_FAR, M_FAR_TIME,  # list of timers from the horizon on, and the earliest time among them
-    M_ORIGIN,  # sequence number of the oldest instance at the begin of the cycle
+    M_ORIGIN,  # a sequence number before those of all instances in flight
     M_MOVERS, M_FREES, M_TO_JUDGE,  # how many instances are in M_MOVING, storages in M_FREED, instances in M_JUDGED
     # where the parts of the machine lie
     M_STAGES, M_UNITS, M_STORES, M_LOOPS,  # with the header: all that is kept of the begin of a period

@@ -15,14 +15,19 @@ from acadl_models.timing.engine.layout import *  # noqa: F403
 @jit
 def mark(m, number):
     word = number >> 6
-    m[m[M_MARKS] + word] |= 1 << (number & 63)
-    m[m[M_SUMMARY] + (word >> 6)] |= 1 << (word & 63)
+    before, bit = m[m[M_MARKS] + word], 1 << (number & 63)
+    if before & bit == 0:
+        m[m[M_MARKS] + word] = before | bit
+        m[m[M_SUMMARY] + (word >> 6)] |= 1 << (word & 63)
+        m[M_MARKED] += 1
 
 
 @jit
 def unmark(m, number):
     word = number >> 6
-    left = m[m[M_MARKS] + word] & ~(1 << (number & 63))
+    before = m[m[M_MARKS] + word]
+    left = before & ~(1 << (number & 63))
+    m[M_MARKED] -= int(left != before)
     m[m[M_MARKS] + word] = left
     if left == 0:
         m[m[M_SUMMARY] + (word >> 6)] &= ~(1 << (word & 63))

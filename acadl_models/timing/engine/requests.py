@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_unit, settle_queue, unit_ready
+from acadl_models.timing.engine.accounting import note_unit, settle_queue
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_carried, note_request
@@ -81,7 +81,7 @@ def grant_queued(t, m, store, now):
 def may_be_ready(t, m, unit, now):
     """A unit may have become ready: the stage that contains it may take something."""
     note_unit(t, m, unit, now)
-    if unit_ready(t, m, unit, now):
+    if m[unit + U_DOING] == U_IDLE:
         mark(m, t[m[unit + U_RECORD] + TU_STAGE])
 
 
