@@ -303,10 +303,12 @@ BUFFERED, WAITING, READING, PROCESSING, WRITING = range(5)
 (
     R_FINISH, R_TIMER, R_STORE, R_BEATS, R_BYTES, R_LATENCY, R_LINK, R_OWNER, R_IS_READ, R_EDGE, R_EDGE_TIMER,
     R_SENT, R_SEND_WAIT,
+    R_RATE,
     R_SIZE,
-) = range(14)
-"""Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. Where ``LATENCY`` is no
-legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has what it came to. ``EDGE``: when it next
+) = range(15)
+"""Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. ``RATE``: whole bytes in
+each of its beats. Where ``LATENCY`` is no legal value (below zero: ``-1 -`` the position of its program), ``TIMER`` has
+what it came to. ``EDGE``: when it next
 begins to carry more or fewer bytes in a cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles
 that it waited for that."""
 

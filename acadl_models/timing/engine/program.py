@@ -312,6 +312,10 @@ def add_request(t, m, slot, number, access, bank, words, beats):
     m[request + R_STORE] = store
     m[request + R_BEATS] = beats
     m[request + R_BYTES] = size
+    if beats == words and t[access + TA_DATA_WIDTH] & 7 == 0:
+        m[request + R_RATE] = t[access + TA_DATA_WIDTH] >> 3
+    else:
+        m[request + R_RATE] = size if beats == 1 else size // beats
     m[request + R_LATENCY] = latency
     m[request + R_OWNER] = slot
     m[request + R_IS_READ] = is_read

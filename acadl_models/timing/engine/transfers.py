@@ -45,7 +45,7 @@ def begin_transfer(t, m, request, now):
     """The finish of a request is known."""
     note_request(t, m, G_TRANSFER, request)
     beats, size = m[request + R_BEATS], m[request + R_BYTES]
-    each = size // beats
+    each = m[request + R_RATE]
     more = size - each * beats
     if t[m[m[request + R_STORE] + D_RECORD] + TM_SERIAL] == 1:
         port = port_of(m, request)
@@ -67,7 +67,7 @@ def begin_transfer(t, m, request, now):
 def pass_edge(m, request, now):
     """A request begins to move bytes, or has moved those that exceed an even rate."""
     beats, size = m[request + R_BEATS], m[request + R_BYTES]
-    each = size // beats
+    each = m[request + R_RATE]
     more = size - each * beats
     if now != m[request + R_FINISH] - beats:
         change_rate(m, port_of(m, request), -1, now)
@@ -81,7 +81,7 @@ def pass_edge(m, request, now):
 def end_transfer(t, m, request, now):
     """A request ends."""
     if t[m[m[request + R_STORE] + D_RECORD] + TM_SERIAL] == 0:
-        change_rate(m, port_of(m, request), -(m[request + R_BYTES] // m[request + R_BEATS]), now)
+        change_rate(m, port_of(m, request), -m[request + R_RATE], now)
 
 
 # --- skipping --------------------------------------------------------------------------------------------------
