@@ -66,7 +66,7 @@ WRITES = ((True, True), (True, False), (False, False))
 
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--streams", type=int, default=60, help="random streams of each kind (default 60)")
-    parser.add_argument("--accesses", type=int, default=3000, help="of a stream; 8 times as many in the engine (3000)")
+    parser.add_argument("--accesses", type=int, default=2000, help="of a stream; 8 times as many in the engine (2000)")
 
 
 def random_stream(r: Random, count: int) -> list[Access]:

@@ -20,7 +20,7 @@ def random_runs(r: Random, space: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(cuts[::2], cuts[1::2])]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.integers(0, 2**60))
 def test_banks_equal_the_transcription(seed: int) -> None:
     r = Random(seed)
