@@ -43,7 +43,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from oracle.errors import TargetError
+from acadl_models.options import not_multiples, out_of_range, refuse
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -209,17 +209,11 @@ _MOST_CORES = 512
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    problems = out_of_range(options, RANGES)
     if not problems:
-        rows, columns, bits = options["rows"], options["columns"], options["stream_bits"]
-        assert isinstance(rows, int) and isinstance(columns, int) and isinstance(bits, int)
+        rows, columns = options["rows"], options["columns"]
+        assert isinstance(rows, int) and isinstance(columns, int)
         if rows * columns > _MOST_CORES:
             problems.append(f"rows * columns must be at most {_MOST_CORES}, not {rows} * {columns}")
-        if bits % 8:
-            problems.append(f"stream_bits must be a multiple of 8 (or 0: no limit), not {bits}")
-    if problems:
-        raise TargetError("ai_engine: " + "; ".join(problems))
+        problems += not_multiples(options, ("stream_bits",), 8, " (or 0: no limit)")
+    refuse("ai_engine", problems)

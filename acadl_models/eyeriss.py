@@ -50,7 +50,7 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
-from oracle.errors import TargetError
+from acadl_models.options import not_multiples, out_of_range, refuse
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
@@ -284,19 +284,11 @@ def bus_words(graph: ArchitectureGraph) -> dict[str, int]:
 
 def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    for name in ("ifmap_bus_bits", "filter_bus_bits", "psum_bus_bits"):
-        value = options[name]
-        if isinstance(value, int) and value % WORD_BITS:
-            problems.append(f"{name} must be a multiple of {WORD_BITS}, not {value}")
+    problems = out_of_range(options, RANGES)
+    problems += not_multiples(options, ("ifmap_bus_bits", "filter_bus_bits", "psum_bus_bits"), WORD_BITS)
     if options["psum_bits"] not in (WORD_BITS, 2 * WORD_BITS):
         problems.append(f"psum_bits must be {WORD_BITS} or {2 * WORD_BITS}, not {options['psum_bits']!r}")
     joules = options["mac_joules"]
     if joules is not None and (isinstance(joules, bool) or not isinstance(joules, (int, float)) or not joules >= 0):
         problems.append(f"mac_joules must be a number of at least 0, or None, not {joules!r}")
-    if problems:
-        raise TargetError("eyeriss: " + "; ".join(problems))
+    refuse("eyeriss", problems)

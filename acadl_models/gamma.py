@@ -34,7 +34,7 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
-from oracle.errors import TargetError
+from acadl_models.options import out_of_range, refuse
 
 LANES = 8
 """Rows and columns of a tile; elements of a vector register."""
@@ -182,13 +182,8 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    problems = out_of_range(options, RANGES)
     entries, width = options["issue_entries"], options["fetch_width"]
     if isinstance(entries, int) and isinstance(width, int) and entries < width:
         problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
-    if problems:
-        raise TargetError("gamma: " + "; ".join(problems))
+    refuse("gamma", problems)

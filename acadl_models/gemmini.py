@@ -47,6 +47,7 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
+from acadl_models.options import no_flags, not_multiples, out_of_range, refuse
 from oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
@@ -227,17 +228,6 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if value is None and name.endswith("_kib"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    bus = options["dma_bus_bits"]
-    if isinstance(bus, int) and bus % 8:
-        problems.append(f"dma_bus_bits must be a multiple of 8, not {bus}")
-    if not isinstance(options["scratchpad_single_ported"], bool):
-        problems.append(f"scratchpad_single_ported must be True or False, not {options['scratchpad_single_ported']!r}")
-    if problems:
-        raise TargetError("gemmini: " + "; ".join(problems))
+    problems = out_of_range(options, RANGES, derived=("scratchpad_kib", "accumulator_kib"))
+    problems += not_multiples(options, ("dma_bus_bits",), 8) + no_flags(options, ("scratchpad_single_ported",))
+    refuse("gemmini", problems)

@@ -31,7 +31,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from oracle.errors import TargetError
+from acadl_models.options import no_choices, no_flags, out_of_range, refuse
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -112,14 +112,6 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    if not isinstance(options["cache"], bool):
-        problems.append(f"cache must be True or False, not {options['cache']!r}")
-    if options["replacement"] not in POLICIES:
-        problems.append(f"replacement must be one of {', '.join(POLICIES)}, not {options['replacement']!r}")
-    if problems:
-        raise TargetError("oma: " + "; ".join(problems))
+    problems = out_of_range(options, RANGES)
+    problems += no_flags(options, ("cache",)) + no_choices(options, {"replacement": POLICIES})
+    refuse("oma", problems)

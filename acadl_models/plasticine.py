@@ -44,7 +44,7 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
-from oracle.errors import TargetError
+from acadl_models.options import out_of_range, refuse
 
 WORD_BITS = 32
 """Width of a word: single precision."""
@@ -203,15 +203,10 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 
 def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    problems = out_of_range(options, RANGES)
     cols, lanes, kib = (options[name] for name in ("cols", "lanes", "pmu_kib"))
     if isinstance(cols, int) and cols % 2:
         problems.append(f"cols must be even, not {cols}: every PCU has a PMU beside it")
     if isinstance(lanes, int) and isinstance(kib, int) and lanes > 0 and kib * 256 < 16 * lanes:
         problems.append(f"pmu_kib={kib} holds {kib * 256 // lanes} vectors of {lanes} lanes; at least 16 are needed")
-    if problems:
-        raise TargetError("plasticine: " + "; ".join(problems))
+    refuse("plasticine", problems)

@@ -35,7 +35,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from oracle.errors import TargetError
+from acadl_models.options import not_multiples, out_of_range, refuse
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -130,13 +130,4 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = []
-    for name, (low, high) in RANGES.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    bus = options["bus_bits"]
-    if isinstance(bus, int) and bus % 8:
-        problems.append(f"bus_bits must be a multiple of 8, not {bus}")
-    if problems:
-        raise TargetError("ultratrail: " + "; ".join(problems))
+    refuse("ultratrail", out_of_range(options, RANGES) + not_multiples(options, ("bus_bits",), 8))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from acadl_models.options import no_choices, out_of_range, refuse
 from acadl_models.systolic_array.conventions import CONVENTIONS, Convention
-from oracle.errors import TargetError, suggest
+from oracle.errors import suggest
 
 DATAFLOWS = ("os", "ws", "is")
 """What stays in the PEs: the sums, the weights, or the inputs. The position is the ISA's code."""
@@ -48,27 +49,17 @@ class Design:
     clock_hz: float = 1e9
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                problems.append(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        problems = out_of_range(vars(self), RANGES) + no_choices(vars(self), CHOICES)
         clock = self.clock_hz
         if isinstance(clock, bool) or not isinstance(clock, (int, float)) or not 0 < clock < float("inf"):
             problems.append(f"clock_hz must be a positive number, not {clock!r}")
-        if problems:
-            raise TargetError("systolic_array: " + "; ".join(problems))
+        refuse("systolic_array", problems)
 
     @classmethod
     def of(cls, **options: Any) -> "Design":
         """A design of options by name; TargetError for names that are none, too."""
         unknown = [f"unknown option {name!r}{suggest(name, list(OPTIONS))}" for name in options if name not in OPTIONS]
-        if unknown:
-            raise TargetError("systolic_array: " + "; ".join(unknown))
+        refuse("systolic_array", unknown)
         return cls(**options)
 
     @property
