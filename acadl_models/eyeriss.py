@@ -38,11 +38,7 @@ from acadl_models.acadl import (
     DataStorage,
     ExecuteStage,
     FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
     Link,
-    MemoryAccessUnit,
-    PipelineStage,
     RegisterFile,
     Template,
     architecture,
@@ -51,6 +47,7 @@ from acadl_models.acadl import (
 )
 from acadl_models.acadl.objects import UnitLatency
 from acadl_models.options import not_multiples, out_of_range, refuse
+from acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
@@ -90,36 +87,15 @@ class Energy:
         return {"conv": 5 * self.mac, "accumulate": (2 + 2) * self.mac, "accumulate_in": 2 * self.mac}
 
 
-class Fetch(Template):
-    """The control that hands out the steps of the configuration."""
-
-    def __init__(self, name: str, entries: int) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM("memory", data_width=128, port_width=_FETCHED, address_ranges=[(0, 1 << 32)])
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
-
-
 _FETCHED = 16
-"""Instructions of a fetch."""
+"""Steps of the configuration that the control hands out in a cycle."""
 
 
-class Mover(Template):
-    """A network or DMA engine: a queue, and a stage with one access unit."""
+class Mover(QueuedUnit):
+    """A network or DMA engine."""
 
-    def __init__(
-        self, name: str, fetch: Fetch, mnemonics: set[str], *, latency: UnitLatency = 1,
-        interval: UnitLatency | None = 1, in_flight: int = 2,
-    ) -> None:
-        self.queue = PipelineStage("queue", latency=1, depth=4)
-        self.stage = ExecuteStage("stage", latency=1)
-        self.unit = MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
-        )
-        ACADLEdge(fetch.stage, self.queue, FORWARD)
-        ACADLEdge(self.queue, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
+    def __init__(self, name: str, fetch: Fetch, mnemonics: set[str], *, in_flight: int = 2) -> None:
+        super().__init__(name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight)
 
     def connect(self, *, reads: list[Place], writes: list[Place], bus: Link | None = None) -> None:
         """Edges to what is read and written; those of memories run over ``bus``."""
@@ -222,7 +198,7 @@ def eyeriss(
             "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
             read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6),
         )
-        fetch = Fetch("fetch", lookahead)
+        fetch = Fetch("fetch", lookahead, _FETCHED)
         array = Array("array", fetch, rows, cols, filter_spad, row_words, energy)
         _networks(
             fetch, glb, fglb, array, ifmap=Link("ifmap_bus", ifmap_bus_bits // 8),

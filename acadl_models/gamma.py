@@ -23,8 +23,6 @@ from acadl_models.acadl import (
     ArchitectureGraph,
     ExecuteStage,
     FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
@@ -35,6 +33,7 @@ from acadl_models.acadl import (
 )
 from acadl_models.acadl.objects import UnitLatency
 from acadl_models.options import out_of_range, refuse
+from acadl_models.parts import Fetch
 
 LANES = 8
 """Rows and columns of a tile; elements of a vector register."""
@@ -42,17 +41,6 @@ MACS_PER_CYCLE = LANES * LANES
 """Of one complex: a row of a product, 8 x 8 multiplications."""
 
 TRANSFERS = frozenset({"load8", "load16", "store8", "store16", "fetch8", "fetch16", "put16", "bias"})
-
-
-class Fetch(Template):
-    """Fetches ``width`` instructions at a time and issues them out of order."""
-
-    def __init__(self, name: str, entries: int, width: int) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM("memory", data_width=128, port_width=width, address_ranges=[(0, 1 << 32)])
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
 
 
 class Station(Template):

@@ -27,27 +27,20 @@ How the hardware is modelled:
 from __future__ import annotations
 
 from acadl_models.acadl import (
-    CONTAINS,
     DRAM,
-    FORWARD,
     READ_DATA,
     SRAM,
     WRITE_DATA,
     ACADLEdge,
     ArchitectureGraph,
-    ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    MemoryAccessUnit,
-    PipelineStage,
     RegisterFile,
-    Template,
     architecture,
     create_ag,
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
 from acadl_models.options import no_flags, not_multiples, out_of_range, refuse
+from acadl_models.parts import Fetch, QueuedUnit
 from oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
@@ -60,32 +53,16 @@ _LOAD_SCALE_CYCLES = 4
 """Stages of the scaling unit between DMA and scratchpad (``mvin_scale_args``)."""
 
 
-class Fetch(Template):
-    """The core that issues one instruction a cycle into the reservation station."""
-
-    def __init__(self, name: str, entries: int) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM("memory", data_width=128, address_ranges=[(0, 1 << 32)])
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
-
-
-class Controller(Template):
-    """A decoupled controller: its queue, and a stage with one access unit."""
+class Controller(QueuedUnit):
+    """A decoupled controller."""
 
     def __init__(
         self, name: str, fetch: Fetch, queue: int, mnemonics: set[str], latency: UnitLatency, interval: UnitLatency,
         in_flight: int,
     ) -> None:
-        self.queue = PipelineStage("queue", latency=1, depth=queue)
-        self.stage = ExecuteStage("stage", latency=1)
-        self.unit = MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+        super().__init__(
+            name, fetch, mnemonics, depth=queue, latency=latency, interval=interval, in_flight=in_flight
         )
-        ACADLEdge(fetch.stage, self.queue, FORWARD)
-        ACADLEdge(self.queue, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
 
     def connect(self, *, reads: list[SRAM | DRAM], writes: list[SRAM | DRAM]) -> None:
         for storage in reads:
@@ -136,6 +113,7 @@ def gemmini(
         spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
         acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
         pe = RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
+        # the core issues one instruction a cycle into the reservation station
         fetch = Fetch("fetch", rs_ld + rs_st + rs_ex)
 
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))

@@ -24,27 +24,20 @@ How the hardware is modelled, at the level of innermost patterns (``oracle/isas/
 from __future__ import annotations
 
 from acadl_models.acadl import (
-    CONTAINS,
     DRAM,
-    FORWARD,
     READ_DATA,
     SRAM,
     WRITE_DATA,
     ACADLEdge,
     ArchitectureGraph,
-    ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
     Link,
-    MemoryAccessUnit,
-    PipelineStage,
     Template,
     architecture,
     create_ag,
     generate,
 )
-from acadl_models.acadl.objects import UnitLatency
 from acadl_models.options import out_of_range, refuse
+from acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 32
 """Width of a word: single precision."""
@@ -60,46 +53,21 @@ RANGES: dict[str, tuple[int, int]] = {
 """Smallest and largest value of each integer option."""
 
 
-class Fetch(Template):
-    """What hands out the patterns of the configuration."""
-
-    def __init__(self, name: str, entries: int) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM("memory", data_width=128, port_width=_FETCHED, address_ranges=[(0, 1 << 32)])
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
-
-
 _FETCHED = 16
-"""Instructions of a fetch."""
+"""Patterns of the configuration that are handed out in a cycle."""
+
+_QUEUE = 2
+"""Patterns that wait before a unit."""
 
 
-class Engine(Template):
-    """A queue, and a stage with one access unit."""
-
-    def __init__(
-        self, name: str, fetch: Fetch, mnemonics: set[str], *, latency: UnitLatency, interval: UnitLatency,
-        in_flight: int,
-    ) -> None:
-        self.queue = PipelineStage("queue", latency=1, depth=2)
-        self.stage = ExecuteStage("stage", latency=1)
-        self.unit = MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
-        )
-        ACADLEdge(fetch.stage, self.queue, FORWARD)
-        ACADLEdge(self.queue, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-
-
-class PCU(Engine):
+class PCU(QueuedUnit):
     """A pattern compute unit."""
 
     def __init__(self, name: str, fetch: Fetch, lanes: int, stages: int) -> None:
         tree = 1 + (lanes - 1).bit_length()
         turns = -(-tree // stages)
         super().__init__(
-            name, fetch, {"map", "relu", "fold", "fold_lanes", "fold_product"}, in_flight=2,
+            name, fetch, {"map", "relu", "fold", "fold_lanes", "fold_product"}, depth=_QUEUE, in_flight=2,
             latency={"fold_lanes": turns * stages, "*": stages},
             interval={"fold_product": "k * n", "fold_lanes": f"{turns} * count", "*": "count"},
         )
@@ -144,8 +112,8 @@ class AddressGenerator(Template):
     """Loads and stores of tiles, with a queue each."""
 
     def __init__(self, name: str, fetch: Fetch, memory: DRAM, pmus: list[PMU]) -> None:
-        self.load = Engine("load", fetch, {"load"}, latency=1, interval=1, in_flight=4)
-        self.store = Engine("store", fetch, {"store"}, latency=1, interval=1, in_flight=4)
+        self.load = QueuedUnit("load", fetch, {"load"}, depth=_QUEUE, latency=1, interval=1, in_flight=4)
+        self.store = QueuedUnit("store", fetch, {"store"}, depth=_QUEUE, latency=1, interval=1, in_flight=4)
         ACADLEdge(memory, self.load.unit, READ_DATA)
         ACADLEdge(self.store.unit, memory, WRITE_DATA)
         for pmu in pmus:
@@ -183,7 +151,7 @@ def plasticine(
             read_write_ports=2 * generators, shared_port=True, read_latency=dram_latency_cycles,
             write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
         )
-        fetch = Fetch("fetch", lookahead)
+        fetch = Fetch("fetch", lookahead, _FETCHED)
         grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles)
         for i in range(generators):
             AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)

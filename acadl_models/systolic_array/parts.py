@@ -1,4 +1,4 @@
-"""Templates that both levels of a systolic array are made of: fetching, moving data, and the memories around."""
+"""Templates that both levels of a systolic array are made of: moving data, and the memories around."""
 
 from __future__ import annotations
 
@@ -13,27 +13,13 @@ from acadl_models.acadl import (
     WRITE_DATA,
     ACADLEdge,
     ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
     MemoryAccessUnit,
     RegisterFile,
     Template,
 )
 from acadl_models.acadl.objects import UnitLatency
-from acadl_models.systolic_array.design import FETCH_CYCLES, Design
-
-
-class Fetch(Template):
-    """An instruction memory that delivers ``width`` instructions a cycle, and a buffer of ``entries``."""
-
-    def __init__(self, name: str, width: int, entries: int) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM(
-            "memory", data_width=128, port_width=width, read_latency=FETCH_CYCLES, address_ranges=[(0, 1 << 32)]
-        )
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
+from acadl_models.parts import Fetch
+from acadl_models.systolic_array.design import Design
 
 
 class Mover(Template):

@@ -25,8 +25,9 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.semantics import Semantics
-from acadl_models.systolic_array.design import Design
-from acadl_models.systolic_array.parts import Dma, Fetch, Memories, Mover
+from acadl_models.parts import Fetch
+from acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 REGISTERS = ("west", "north", "own")
 """Of each PE, in the ISA's order."""
@@ -94,7 +95,7 @@ def build(design: Design) -> ArchitectureGraph:
     @generate
     def systolic_pe() -> None:
         # the last PE works rows + columns steps behind the first: so many steps wait for their turn
-        fetch = Fetch("fetch", width=a_step, entries=(rows + columns + 2) * a_step)
+        fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES)
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
         sync = RegisterFile("sync", 32, {"fold": 0, "filled": 0})
         grid = Grid("grid", design, fetch)

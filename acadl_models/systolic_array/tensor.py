@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
 from acadl_models.acadl.semantics import Semantics
-from acadl_models.systolic_array.design import Design
-from acadl_models.systolic_array.parts import Dma, Fetch, Memories, Mover
+from acadl_models.parts import Fetch
+from acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 STEPS = ("preload", "shift", "stream", "multiply")
 """Mnemonics that take the array one step further."""
@@ -23,7 +24,7 @@ def build(design: Design) -> ArchitectureGraph:
 
     @generate
     def systolic_array() -> None:
-        fetch = Fetch("fetch", width=4, entries=8)
+        fetch = Fetch("fetch", 8, width=4, latency=FETCH_CYCLES)
         memories = Memories("memory", design, units=2)
         stationary = RegisterFile("stationary", 8 * design.columns, _rows(design))
         sums = RegisterFile("sums", 32 * design.columns, _rows(design))
