@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from oracle.errors import TargetError, suggest
@@ -74,6 +75,37 @@ class Option:
         default = "auto" if self.default is None else self.default
         unit = f" [{self.unit}]" if self.unit else ""
         return f"{self.name}={default}{unit}: {self.help} ({self.expected})"
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Options that are parameters of ``make``, the function (or class) that an architecture graph is made from.
+
+    Defaults are those of its signature, or ``defaults`` where it has none; the range of an integer is in ``ranges``.
+    """
+
+    make: Callable[..., Any]
+    ranges: Mapping[str, tuple[int, int]]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def default(self, name: str) -> Any:
+        """What the parameter ``name`` is if it is not given."""
+        return self.defaults[name] if name in self.defaults else inspect.signature(self.make).parameters[name].default
+
+    def size(self, name: str, about: str, unit: str = "") -> Option:
+        """An integer, with the graph's default and range; ``about`` is its help."""
+        low, high = self.ranges[name]
+        return Option(name, int, self.default(name), about, low, high, unit=unit)
+
+    def clock(self, about: str, low: float = 0.001, high: float = 1e6) -> Option:
+        """``clock_mhz``, which stands for the graph's ``clock_hz``."""
+        return Option("clock_mhz", float, self.default("clock_hz") / 1e6, about, low, high, unit="MHz")
+
+    @staticmethod
+    def arguments(options: Mapping[str, Any], besides: Collection[str] = ()) -> dict[str, Any]:
+        """What ``make`` is called with: all options but those ``besides``, and the clock in hertz."""
+        others = {"clock_mhz", *besides}
+        return {"clock_hz": options["clock_mhz"] * 1e6} | {k: v for k, v in options.items() if k not in others}
 
 
 def _truth(value: Any) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from acadl_models.gemmini import gemmini
 from mapper.hardware import Hardware
-from mapper.options import Option, resolve_options
+from mapper.options import GraphOptions, Option, resolve_options
 from oracle.errors import TargetError
 from uma_targets.gemmini.accelerator import GEMMINI
 
@@ -51,6 +51,20 @@ def test_options_describe_themselves() -> None:
     option = Option("depth", int, None, "how deep", 1, 9, unit="m")
     assert str(option) == "depth=auto [m]: how deep (an integer from 1 to 9 or auto)"
     assert resolve_options("t", (option,), {"depth": "auto"}) == {"depth": None}
+
+
+def test_options_of_a_graph_have_its_defaults_and_ranges() -> None:
+    def make(rows: int, depth: int = 4, clock_hz: float = 2e8) -> None: ...
+
+    graph = GraphOptions(make, {"rows": (1, 64), "depth": (2, 9)}, {"rows": 16})
+    options = (graph.size("rows", "rows"), graph.size("depth", "depth", "places"), graph.clock("clock", high=500),
+               Option("order", str, "mnk", "loops"))
+    assert str(options[1]) == "depth=4 [places]: depth (an integer from 2 to 9)"
+    assert str(options[2]) == "clock_mhz=200.0 [MHz]: clock (a number from 0.001 to 500)"
+    resolved = resolve_options("t", options, {"depth": 7, "clock_mhz": 50})
+    assert graph.arguments(resolved, besides=("order",)) == {"rows": 16, "depth": 7, "clock_hz": 5e7}
+    with pytest.raises(TargetError, match=r"option 'rows': expected an integer from 1 to 64, found 65"):
+        resolve_options("t", options, {"rows": 65})
 
 
 @pytest.mark.parametrize("dim", [4, 5, 16, 37, 256])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_parameters
-from mapper.options import Option
+from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.ai_engine.emit import emit
 from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided
@@ -19,32 +18,24 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from mapper.space import Columns
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(ai_engine).parameters.items()}
-
-
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
+GRAPH = GraphOptions(ai_engine, RANGES)
 
 OPTIONS = (
-    _size("rows", "rows of cores"),
-    _size("columns", "columns of cores"),
-    _size("stream_bits", "width of every stream (0: no limit)", "bits"),
-    _size("samples", "complex samples in a core"),
-    _size("coefficients", "complex coefficients in a core"),
-    _size("fifo", "places of four complex values at the end of a core's stream"),
-    _size("tile", "rows and columns of a core's matrix tiles"),
-    _size("memory_latency", "from a request of the memory to the first value", "cycles"),
-    _size("memory_mib", "memory behind the streams", "MiB"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the cores", 1, 1e5, unit="MHz"),
+    GRAPH.size("rows", "rows of cores"),
+    GRAPH.size("columns", "columns of cores"),
+    GRAPH.size("stream_bits", "width of every stream (0: no limit)", "bits"),
+    GRAPH.size("samples", "complex samples in a core"),
+    GRAPH.size("coefficients", "complex coefficients in a core"),
+    GRAPH.size("fifo", "places of four complex values at the end of a core's stream"),
+    GRAPH.size("tile", "rows and columns of a core's matrix tiles"),
+    GRAPH.size("memory_latency", "from a request of the memory to the first value", "cycles"),
+    GRAPH.size("memory_mib", "memory behind the streams", "MiB"),
+    GRAPH.clock("clock of the cores", 1, 1e5),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
-    return ai_engine(clock_hz=options["clock_mhz"] * 1e6, **structure)
+    return ai_engine(**GRAPH.arguments(options))
 
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +12,7 @@ import numpy as np
 from acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
 from mapper.accelerator import Accelerator
 from mapper.mapping import Mapping as TileMapping
-from mapper.options import Option
+from mapper.options import GraphOptions, Option
 from mapper.space import Columns, Space, Table
 from mapper.workload import Workload
 from oracle.affine import Affine
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(eyeriss).parameters.items()}
+GRAPH = GraphOptions(eyeriss, RANGES)
 CANDIDATES = 3
 """Mappings that are offered to the search, each of another width of strips."""
 
@@ -38,30 +37,24 @@ PSUM_BITS = 32
 """Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
 
 
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
-
 OPTIONS = (
-    _size("rows", "rows of the PE array"),
-    _size("cols", "columns of the PE array"),
-    _size("ifmap_spad", "ifmap scratchpad of a PE", "words"),
-    _size("filter_spad", "filter scratchpad of a PE", "words"),
-    _size("psum_spad", "psum scratchpad of a PE", "words"),
-    _size("glb_kib", "global buffer for ifmaps and partial sums", "KiB"),
-    _size("filter_glb_kib", "global buffer for filters", "KiB"),
-    _size("row_words", "words that one primitive streams in or out"),
-    _size("ifmap_bus_bits", "bus of the ifmap network, a multiple of 16", "bits"),
-    _size("filter_bus_bits", "bus of the filter network, a multiple of 16", "bits"),
-    _size("psum_bus_bits", "bus of the psum networks, a multiple of 16", "bits"),
-    _size("dram_bytes_per_cycle", "bandwidth of DRAM", "bytes"),
-    _size("dram_latency_cycles", "from request to first data", "cycles"),
-    _size("lookahead", "primitives that the control may have handed out at a time"),
+    GRAPH.size("rows", "rows of the PE array"),
+    GRAPH.size("cols", "columns of the PE array"),
+    GRAPH.size("ifmap_spad", "ifmap scratchpad of a PE", "words"),
+    GRAPH.size("filter_spad", "filter scratchpad of a PE", "words"),
+    GRAPH.size("psum_spad", "psum scratchpad of a PE", "words"),
+    GRAPH.size("glb_kib", "global buffer for ifmaps and partial sums", "KiB"),
+    GRAPH.size("filter_glb_kib", "global buffer for filters", "KiB"),
+    GRAPH.size("row_words", "words that one primitive streams in or out"),
+    GRAPH.size("ifmap_bus_bits", "bus of the ifmap network, a multiple of 16", "bits"),
+    GRAPH.size("filter_bus_bits", "bus of the filter network, a multiple of 16", "bits"),
+    GRAPH.size("psum_bus_bits", "bus of the psum networks, a multiple of 16", "bits"),
+    GRAPH.size("dram_bytes_per_cycle", "bandwidth of DRAM", "bytes"),
+    GRAPH.size("dram_latency_cycles", "from request to first data", "cycles"),
+    GRAPH.size("lookahead", "primitives that the control may have handed out at a time"),
     Option("mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
            "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the core", 0.001, 1e6, unit="MHz"),
+    GRAPH.clock("clock of the core"),
 )
 
 
@@ -170,11 +163,10 @@ def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k not in ("clock_mhz", "mac_picojoules")}
     mac = options["mac_picojoules"]
     return eyeriss(
-        clock_hz=options["clock_mhz"] * 1e6, psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
-        **structure,
+        psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
+        **GRAPH.arguments(options, besides=("mac_picojoules",)),
     )
 
 

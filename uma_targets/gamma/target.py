@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
-from mapper.options import Option
+from mapper.options import GraphOptions, Option
 from mapper.reuse import ceil_div
 from uma_targets.gamma.emit import emit
 from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
@@ -20,39 +19,32 @@ if TYPE_CHECKING:
     from mapper.space import Columns
     from uma_targets.kit import Shape
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(gamma).parameters.items()}
+GRAPH = GraphOptions(gamma, RANGES)
 ORDERS = (("m", "n", "k"), ("n", "m", "k"))
 MOST_BLOCKS = 4
 """Blocks of a tile along m and n that are tried."""
 
 
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
-
 OPTIONS = (
-    _size("complexes", "load/store unit, compute unit and scratchpad, each so many times"),
+    GRAPH.size("complexes", "load/store unit, compute unit and scratchpad, each so many times"),
     Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n")),
-    _size("registers", "vector registers of a complex, 8 x 16 bits each"),
-    _size("accumulators", "tiles of 8 x 8 sums of 32 bits in a complex"),
-    _size("scratchpad_kib", "scratchpad of a complex", "KiB"),
-    _size("matmul_stages", "pipeline of the product unit", "cycles"),
-    _size("bus_bytes", "width of a load/store unit's bus to the DRAM", "bytes"),
-    _size("dram_cycles", "from request to first data", "cycles"),
-    _size("in_flight", "transfers of a load/store unit under way"),
-    _size("queue", "instructions that wait before each unit"),
-    _size("issue_entries", "instructions that wait for issue"),
-    _size("fetch_width", "instructions fetched at a time"),
-    _size("dram_gib", "DRAM", "GiB"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+    GRAPH.size("registers", "vector registers of a complex, 8 x 16 bits each"),
+    GRAPH.size("accumulators", "tiles of 8 x 8 sums of 32 bits in a complex"),
+    GRAPH.size("scratchpad_kib", "scratchpad of a complex", "KiB"),
+    GRAPH.size("matmul_stages", "pipeline of the product unit", "cycles"),
+    GRAPH.size("bus_bytes", "width of a load/store unit's bus to the DRAM", "bytes"),
+    GRAPH.size("dram_cycles", "from request to first data", "cycles"),
+    GRAPH.size("in_flight", "transfers of a load/store unit under way"),
+    GRAPH.size("queue", "instructions that wait before each unit"),
+    GRAPH.size("issue_entries", "instructions that wait for issue"),
+    GRAPH.size("fetch_width", "instructions fetched at a time"),
+    GRAPH.size("dram_gib", "DRAM", "GiB"),
+    GRAPH.clock("clock of the accelerator"),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k not in ("spread", "clock_mhz")}
-    return gamma(clock_hz=options["clock_mhz"] * 1e6, **structure)
+    return gamma(**GRAPH.arguments(options, besides=("spread",)))
 
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acadl_models.oma import POLICIES, RANGES, oma
-from mapper.options import Option
+from mapper.options import GraphOptions, Option
 from mapper.reuse import ceil_div
 from uma_targets.kit import GemmKit, KitTarget, Tiling, divided, tile_loads
 from uma_targets.oma.emit import emit, workspace_bytes
@@ -22,44 +21,37 @@ if TYPE_CHECKING:
     from mapper.space import Columns
     from uma_targets.kit import Shape
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(oma).parameters.items()}
+GRAPH = GraphOptions(oma, RANGES)
 ORDERS = tuple(itertools.permutations("mnk"))
-MAPPING = ("tile_m", "tile_n", "tile_k", "order", "clock_mhz")
+MAPPING = ("tile_m", "tile_n", "tile_k", "order")
 """Options that are no structure."""
-
-
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
 
 
 def _tile(d: str) -> Option:
     return Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24)
 
-
 OPTIONS = (
-    _size("registers", "registers of 32 bits"),
+    GRAPH.size("registers", "registers of 32 bits"),
     _tile("m"), _tile("n"), _tile("k"),
     Option("order", str, "auto", "loops over tiles, outermost first", choices=(
         "auto", *("".join(o) for o in ORDERS))),
-    Option("cache", bool, _DEFAULTS["cache"], "a data cache in front of the data memory"),
-    _size("cache_sets", "sets of the data cache"),
-    _size("cache_ways", "lines in a set"),
-    _size("cache_line_bytes", "line of the data cache", "bytes"),
-    Option("replacement", str, _DEFAULTS["replacement"], "which line of a set is given up", choices=tuple(POLICIES)),
-    _size("hit_cycles", "a hit in the data cache", "cycles"),
-    _size("miss_cycles", "what a miss costs more than a hit", "cycles"),
-    _size("memory_cycles", "the data memory without a cache", "cycles"),
-    _size("mac_cycles", "a multiply-accumulate", "cycles"),
-    _size("memory_mib", "data memory", "MiB"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+    Option("cache", bool, GRAPH.default("cache"), "a data cache in front of the data memory"),
+    GRAPH.size("cache_sets", "sets of the data cache"),
+    GRAPH.size("cache_ways", "lines in a set"),
+    GRAPH.size("cache_line_bytes", "line of the data cache", "bytes"),
+    Option("replacement", str, GRAPH.default("replacement"), "which line of a set is given up",
+           choices=tuple(POLICIES)),
+    GRAPH.size("hit_cycles", "a hit in the data cache", "cycles"),
+    GRAPH.size("miss_cycles", "what a miss costs more than a hit", "cycles"),
+    GRAPH.size("memory_cycles", "the data memory without a cache", "cycles"),
+    GRAPH.size("mac_cycles", "a multiply-accumulate", "cycles"),
+    GRAPH.size("memory_mib", "data memory", "MiB"),
+    GRAPH.clock("clock of the accelerator"),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k not in MAPPING}
-    return oma(clock_hz=options["clock_mhz"] * 1e6, **structure)
+    return oma(**GRAPH.arguments(options, besides=MAPPING))
 
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:

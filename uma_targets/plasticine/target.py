@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from acadl_models.plasticine import RANGES, isa_parameters, plasticine
 from mapper.mapping import Mapping as TileMapping
-from mapper.options import Option
+from mapper.options import GraphOptions
 from uma_targets.kit import Gemm as KitGemm
 from uma_targets.kit import GemmKit, KitTarget, Nodes, Shape, Tiling
 from uma_targets.plasticine.emit import Gemm
@@ -21,33 +20,25 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from mapper.space import Columns
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(plasticine).parameters.items()}
-
-
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
+GRAPH = GraphOptions(plasticine, RANGES)
 
 OPTIONS = (
-    _size("rows", "rows of units"),
-    _size("cols", "columns of units, an even number: half are PCUs, half PMUs"),
-    _size("lanes", "lanes of a PCU, words of a vector"),
-    _size("stages", "stages of a PCU"),
-    _size("pmu_kib", "scratchpad of a PMU", "KiB"),
-    _size("generators", "address generators, each with a load and a store queue"),
-    _size("dram_bytes_per_cycle", "bandwidth of all channels of DRAM", "bytes"),
-    _size("dram_latency_cycles", "from request to first data", "cycles"),
-    _size("hop_cycles", "from a PMU to a PCU beside it", "cycles"),
-    _size("lookahead", "patterns that may be handed out at a time"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+    GRAPH.size("rows", "rows of units"),
+    GRAPH.size("cols", "columns of units, an even number: half are PCUs, half PMUs"),
+    GRAPH.size("lanes", "lanes of a PCU, words of a vector"),
+    GRAPH.size("stages", "stages of a PCU"),
+    GRAPH.size("pmu_kib", "scratchpad of a PMU", "KiB"),
+    GRAPH.size("generators", "address generators, each with a load and a store queue"),
+    GRAPH.size("dram_bytes_per_cycle", "bandwidth of all channels of DRAM", "bytes"),
+    GRAPH.size("dram_latency_cycles", "from request to first data", "cycles"),
+    GRAPH.size("hop_cycles", "from a PMU to a PCU beside it", "cycles"),
+    GRAPH.size("lookahead", "patterns that may be handed out at a time"),
+    GRAPH.clock("clock of the accelerator"),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
-    return plasticine(clock_hz=options["clock_mhz"] * 1e6, **structure)
+    return plasticine(**GRAPH.arguments(options))
 
 
 def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from acadl_models.systolic_array import Design, graph_of
 from acadl_models.systolic_array.design import CHOICES, RANGES
-from mapper.options import Option
+from mapper.options import GraphOptions, Option
 from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
 from uma_targets.systolic_array.emit import emit
 
@@ -17,36 +16,26 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from uma_targets.kit import Shape
 
-_DEFAULTS: dict[str, Any] = {"rows": 16, "columns": 16} | {
-    f.name: f.default for f in fields(Design) if f.name not in ("rows", "columns")
-}
-
-
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the design: its default and its range are the design's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
+GRAPH = GraphOptions(Design, RANGES, {"rows": 16, "columns": 16})
 
 OPTIONS = (
-    _size("rows", "rows of the array"),
-    _size("columns", "columns of the array"),
+    GRAPH.size("rows", "rows of the array"),
+    GRAPH.size("columns", "columns of the array"),
     Option("dataflow", str, "ws", "what stays in the PEs: sums (os), weights (ws) or inputs (is)",
            choices=CHOICES["dataflow"]),
     Option("convention", str, "equeue", "what a fold is charged: the whole array (scalesim) or what it uses (equeue)",
            choices=CHOICES["convention"]),
-    _size("left_kib", "memory on the left", "KiB"),
-    _size("top_kib", "memory on the top", "KiB"),
-    _size("out_kib", "memory of the sums", "KiB"),
-    _size("dma_bytes", "to and from memory in a cycle", "bytes"),
-    _size("dram_latency", "from request to first data", "cycles"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e6, unit="MHz"),
+    GRAPH.size("left_kib", "memory on the left", "KiB"),
+    GRAPH.size("top_kib", "memory on the top", "KiB"),
+    GRAPH.size("out_kib", "memory of the sums", "KiB"),
+    GRAPH.size("dma_bytes", "to and from memory in a cycle", "bytes"),
+    GRAPH.size("dram_latency", "from request to first data", "cycles"),
+    GRAPH.clock("clock of the accelerator"),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
-    return graph_of(Design.of(clock_hz=options["clock_mhz"] * 1e6, **structure))
+    return graph_of(Design.of(**GRAPH.arguments(options)))
 
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 
 from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
 from mapper.accelerator import Accelerator, Emitter
-from mapper.options import Option
+from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided, rules
 from uma_targets.ultratrail import temporal
@@ -28,31 +27,23 @@ if TYPE_CHECKING:
     from tvm_backend.uma.backend import Strategy
     from uma_targets.kit.space import Demand
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(ultratrail).parameters.items()}
-
-
-def _size(name: str, about: str, unit: str = "") -> Option:
-    """An integer of the graph: its default and its range are the graph's own."""
-    low, high = RANGES[name]
-    return Option(name, int, _DEFAULTS[name], about, low, high, unit=unit)
-
+GRAPH = GraphOptions(ultratrail, RANGES)
 
 OPTIONS = (
-    _size("dim", "the array has dim × dim multipliers"),
-    _size("features", "rows of each of the three feature memories"),
-    _size("weights", "rows (dim × dim weights) of the weight memory"),
-    _size("biases", "rows of the bias memory"),
-    _size("sums", "rows of the memory of partial sums"),
-    _size("bus_bits", "width of the way to the outside memory", "bits"),
-    _size("bus_latency", "from a request of the outside memory to the first beat", "cycles"),
-    _size("memory_mib", "outside memory", "MiB"),
-    Option("clock_mhz", float, _DEFAULTS["clock_hz"] / 1e6, "clock of the accelerator", 0.001, 1e5, unit="MHz"),
+    GRAPH.size("dim", "the array has dim × dim multipliers"),
+    GRAPH.size("features", "rows of each of the three feature memories"),
+    GRAPH.size("weights", "rows (dim × dim weights) of the weight memory"),
+    GRAPH.size("biases", "rows of the bias memory"),
+    GRAPH.size("sums", "rows of the memory of partial sums"),
+    GRAPH.size("bus_bits", "width of the way to the outside memory", "bits"),
+    GRAPH.size("bus_latency", "from a request of the outside memory to the first beat", "cycles"),
+    GRAPH.size("memory_mib", "outside memory", "MiB"),
+    GRAPH.clock("clock of the accelerator", 0.001, 1e5),
 )
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    structure = {k: v for k, v in options.items() if k != "clock_mhz"}
-    return ultratrail(clock_hz=options["clock_mhz"] * 1e6, **structure)
+    return ultratrail(**GRAPH.arguments(options))
 
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
