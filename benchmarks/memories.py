@@ -145,7 +145,8 @@ def pycachesim(levels: list[dict[str, Any]], accesses: list[Access]) -> list[tup
     memory.store_from(caches[-1])
     simulator = cachesim.CacheSimulator(caches[0], memory)
     for address, size, is_read in accesses:
-        (simulator.load if is_read else simulator.store)(address, length=size)
+        # as a list: of an address by itself pycachesim reads 32 bits, and leaves what was in the upper ones
+        (simulator.load if is_read else simulator.store)([address], length=size)
     return [(c.HIT_count, c.MISS_count) for c in caches]
 
 
