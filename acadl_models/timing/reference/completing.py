@@ -1,0 +1,60 @@
+"""Phase 1: requests end, instructions move on in their units, fetches arrive."""
+
+from __future__ import annotations
+
+from acadl_models.timing import log
+from acadl_models.timing.reference.fetching import arrive
+from acadl_models.timing.reference.recording import note, note_finished
+from acadl_models.timing.reference.requests import end_requests, fill_slots, issue
+from acadl_models.timing.reference.state import Instance, Machine, State
+
+
+def complete(m: Machine) -> None:
+    """Phase 1."""
+    for storage in m.storages.values():
+        end_requests(m, storage)
+    for storage in m.storages.values():
+        fill_slots(m, storage)
+    for instance in list(m.alive):
+        _move_on(m, instance)
+    arrive(m)
+
+
+def process(m: Machine, instance: Instance) -> None:
+    """From reading to processing; through it where it takes no time."""
+    unit = instance.unit.spec
+    least = 0 if instance.static.makes_requests else 1
+    latency = m.latency(f"{unit}: latency", unit.latency_of(instance.mnemonic), instance, least)
+    instance.state, instance.processing, instance.end = State.PROCESSING, m.now, m.now + latency
+    note(m, log.PROCESSING, unit.name, instance.number)
+    m.changed = True
+    if latency == 0:
+        _write(m, instance)
+
+
+def _move_on(m: Machine, instance: Instance) -> None:
+    """Phase 1b."""
+    if instance.state is State.READING and not instance.pending:
+        process(m, instance)
+    elif instance.state is State.PROCESSING and instance.end == m.now:
+        _write(m, instance)
+    elif instance.state is State.WRITING and not instance.pending:
+        _finish(m, instance)
+
+
+def _write(m: Machine, instance: Instance) -> None:
+    instance.state, instance.written = State.WRITING, m.now
+    note(m, log.WRITING, instance.unit.spec.name, instance.number)
+    issue(m, instance, instance.writes)
+    if not instance.pending:
+        _finish(m, instance)
+
+
+def _finish(m: Machine, instance: Instance) -> None:
+    instance.state = State.FINISHED
+    note(m, log.FINISHED, instance.unit.spec.name, instance.number)
+    note_finished(m, instance)
+    instance.unit.inside.remove(instance)
+    m.alive.remove(instance)
+    m.finished += 1
+    m.changed = True

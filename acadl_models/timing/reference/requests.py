@@ -1,0 +1,98 @@
+"""Requests from their issue to their end (phases 1a and 1b; "Caches", "DRAM banks" and "Links")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from acadl_models.acadl import DataStorage, Link
+from acadl_models.timing.log import GRANTED, QUEUED, TRANSFER
+from acadl_models.timing.machine import Request, evaluate_latency
+from acadl_models.timing.memories.serving import Load
+from acadl_models.timing.reference.recording import note_carried, note_request
+from acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
+
+
+def end_requests(m: Machine, storage: Storage) -> None:
+    """Phase 1a: requests end, or go on with what they look for next, in the order in which they got their slots."""
+    for issued in list(storage.slots):
+        while issued.finish == m.now:
+            m.changed = True
+            after = next(issued.passage, None)
+            if after is None:
+                storage.slots.remove(issued)
+                issued.owner.pending.remove(issued)
+                break
+            issued.finish = after
+
+
+def fill_slots(m: Machine, storage: Storage) -> None:
+    """Phase 1a: freed slots take requests from the head of the FIFO."""
+    while storage.fifo and storage.has_slot(storage.fifo[0]):
+        _grant(m, storage, storage.fifo.popleft())
+
+
+def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
+    """Issue the reads or the writes of an instruction: each is granted a slot at once or queued."""
+    first = 0 if requests is instance.reads else len(instance.reads)
+    for number, request in enumerate(requests, first):
+        storage = m.storages[request.storage]
+        link = m.memories.link(storage.spec, instance.unit.spec, request.is_read)
+        issued = Issued(request, instance, number, exclusive=link is not None and link.exclusive)
+        issued.passage = _passage(m, storage, issued, link)
+        instance.pending.append(issued)
+        if not storage.fifo and storage.has_slot(issued):
+            _grant(m, storage, issued)
+        else:
+            storage.fifo.append(issued)
+            note_request(m, QUEUED, issued)
+        _count(storage, request)
+
+
+def _grant(m: Machine, storage: Storage, issued: Issued) -> None:
+    storage.slots.append(issued)
+    issued.finish = next(issued.passage)
+    m.changed = True
+
+
+def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) -> Iterator[int]:
+    """The times until which a request waits from its grant on: for its lines, if any, and for its end."""
+    request = issued.request
+    note_request(m, GRANTED, issued)
+    runs = tuple((at, at + count) for at, count in request.runs)
+    load = Load(runs, request.is_read, request.beats, request.bytes)
+    ready = first = yield from m.memories.ready(
+        storage.spec, load, lambda s, attribute: _storage_latency(m, s, attribute, issued), m.now
+    )
+    if storage.spec.shared_port:
+        first = max(first, storage.port_free)
+        storage.port_free = first + request.beats
+    finish = first + request.beats - 1
+    if link is not None:
+        start, arrival = m.memories.channels[link.name].send(request.bytes, request.is_read, ready)
+        m.tally.link(link.name, request.is_read, start, request.bytes, link.bandwidth, start - ready)
+        finish = max(finish, arrival)
+        note_carried(m, link, issued, start, start - ready)
+    issued.finish = finish
+    note_request(m, TRANSFER, issued, finish)
+    # a miss that ends without the latency of a hit has moved its words before its end was known
+    alone = m.semantics.cache_miss_end == "after_miss" and request.storage in m.memories.caches
+    m.tally.transfer(request.storage, request.is_read, finish, request.beats, request.bytes, alone)
+    yield finish
+
+
+def _storage_latency(m: Machine, storage: DataStorage, attribute: str, issued: Issued) -> int:
+    expression = storage.latencies()[attribute]
+    values = {**issued.owner.environment, "words": issued.request.words, "bytes": issued.request.bytes}
+    return evaluate_latency(m.graph, f"{storage}: {attribute}", expression, values, 1, issued.owner.mnemonic)
+
+
+def _count(storage: Storage, request: Request) -> None:
+    storage.beats += request.beats
+    if request.is_read:
+        storage.reads += 1
+        storage.bytes_read += request.bytes
+        storage.words_read += request.words
+    else:
+        storage.writes += 1
+        storage.bytes_written += request.bytes
+        storage.words_written += request.words

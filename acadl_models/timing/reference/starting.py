@@ -1,0 +1,74 @@
+"""Phase 3: instructions start when those earlier ones with which they conflict are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from acadl_models.timing.log import STARTED
+from acadl_models.timing.machine import AccessPlan
+from acadl_models.timing.reference.completing import process
+from acadl_models.timing.reference.recording import note
+from acadl_models.timing.reference.requests import issue
+from acadl_models.timing.reference.state import Instance, Machine, State, Unit
+
+
+def start(m: Machine) -> None:
+    """Phase 3."""
+    waiting = [(u.waiting, u) for u in m.units.values() if u.waiting is not None]
+    for instance, unit in sorted(waiting, key=lambda entry: entry[0].number):
+        if blocker(m, instance) is None:
+            _begin(m, unit, instance)
+
+
+def blocker(m: Machine, instance: Instance) -> Instance | None:
+    """The first earlier instruction that ``instance`` has to wait for."""
+    earlier = (other for other in m.alive if other.number < instance.number)
+    return next((other for other in earlier if _holds_back(m, other, instance)), None)
+
+
+def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
+    unit.waiting = None
+    unit.inside.append(instance)
+    unit.last = instance
+    interval = unit.spec.interval_of(instance.mnemonic)
+    if interval is not None:
+        unit.ready_from = m.now + m.latency(f"{unit.spec}: interval", interval, instance, 1)
+    instance.state, instance.started = State.READING, m.now
+    note(m, STARTED, unit.spec.name, instance.number)
+    issue(m, instance, instance.reads)
+    m.changed = True
+    if not instance.reads:
+        process(m, instance)
+
+
+def _holds_back(m: Machine, earlier: Instance, later: Instance) -> bool:
+    """Whether a conflict with an ``earlier``, unfinished instruction keeps ``later`` from starting."""
+    only_modifying = m.semantics.write_after_read == "ignored" or (
+        m.semantics.write_after_read == "started"
+        and earlier.state in (State.READING, State.PROCESSING, State.WRITING)
+    )
+    return any(
+        _meet(a, earlier.values, b, later.values)
+        for a in earlier.static.plans
+        if not (only_modifying and a.is_read)
+        for b in later.static.plans
+        if _ordered(a, b)
+    )
+
+
+def _ordered(a: AccessPlan, b: AccessPlan) -> bool:
+    """Whether accesses of these kinds must keep their order where they meet."""
+    if not (a.tracked and b.tracked and a.buffer.name == b.buffer.name):
+        return False
+    return a.access.kind != b.access.kind or a.access.kind == "write"
+
+
+def _meet(a: AccessPlan, a_values: Mapping[str, int], b: AccessPlan, b_values: Mapping[str, int]) -> bool:
+    """Whether the two windows have an element in common."""
+    shift = b.element_offset.evaluate(b_values) - a.element_offset.evaluate(a_values)
+    mine, theirs = a.elements, b.elements
+    if mine[-1] < theirs[0] + shift or theirs[-1] + shift < mine[0]:
+        return False
+    return bool(np.isin(mine, theirs + shift, assume_unique=True).any())

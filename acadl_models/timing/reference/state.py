@@ -1,0 +1,205 @@
+"""What the step-by-step simulator keeps: objects of the graph, instructions and requests, with their state."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
+from acadl_models.acadl.latency import Expression
+from acadl_models.timing.machine import Program, Request, StaticInstruction, evaluate_latency, fetch_cycles
+from acadl_models.timing.memories.serving import Memories
+from acadl_models.timing.tally import Tally
+
+if TYPE_CHECKING:
+    from acadl_models.timing.log import Event
+    from acadl_models.timing.reference.recording import InstanceLog
+
+
+class State(StrEnum):
+    """How far an instruction instance has come."""
+
+    BUFFERED = "buffered"
+    WAITING = "waiting"
+    READING = "reading"
+    PROCESSING = "processing"
+    WRITING = "writing"
+    FINISHED = "finished"
+
+
+@dataclass(eq=False)
+class Issued:
+    """A request on its way: ``finish`` is the time of its next step once it has a slot, the last one of its end.
+
+    ``number`` counts the requests of its instruction, reads first. ``exclusive``: it comes over a windowed link.
+    ``passage`` has the times that are left after ``finish``.
+    """
+
+    request: Request
+    owner: Instance
+    number: int
+    exclusive: bool
+    finish: int = -1
+    passage: Iterator[int] = field(default_factory=lambda: iter(()))
+
+    @property
+    def granted(self) -> bool:
+        """Whether it has a slot."""
+        return self.finish >= 0
+
+
+@dataclass(eq=False)
+class Instance:
+    """An instruction instance from its fetch on; ``environment`` has what latencies may name."""
+
+    number: int
+    static: StaticInstruction
+    values: Mapping[str, int]
+    environment: Mapping[str, int]
+    fetched: int
+    reads: list[Request] = field(default_factory=list)
+    writes: list[Request] = field(default_factory=list)
+    pending: list[Issued] = field(default_factory=list)
+    state: State = State.BUFFERED
+    leave: int = 0  # when it may leave the stage that buffers it
+    taken_by: Unit | None = None
+    received: int = 0
+    started: int = 0
+    processing: int = 0
+    end: int = 0  # of its processing
+    written: int = 0
+
+    @property
+    def mnemonic(self) -> str:
+        return self.static.node.mnemonic
+
+    @property
+    def unit(self) -> Unit:
+        """The unit that has taken it."""
+        assert self.taken_by is not None
+        return self.taken_by
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{k}={v}" for k, v in self.values.items())
+        return f"instruction {self.number} {self.mnemonic}" + (f" ({where})" if where else "")
+
+
+@dataclass(eq=False)
+class Unit:
+    """A functional unit: at most one instruction waiting, and those that it processes."""
+
+    spec: FunctionalUnit
+    waiting: Instance | None = None
+    inside: list[Instance] = field(default_factory=list)
+    last: Instance | None = None  # the one that started last
+    ready_from: int = 0
+    taken: int = 0
+    busy: int = 0
+    dependency: int = 0
+    storage: int = 0
+    starved: int = 0
+
+    def queued(self) -> bool:
+        """Whether a request of an instruction in the unit waits for a slot."""
+        return any(not p.granted for i in self.inside for p in i.pending)
+
+    def ready(self, now: int) -> bool:
+        """Whether the unit can take an instruction (phase 1c)."""
+        if self.waiting is not None:
+            return False
+        if self.spec.interval is None:
+            return not self.inside
+        last = self.last
+        reading = last is not None and last.state is State.READING and any(not p.granted for p in last.pending)
+        return now >= self.ready_from and not reading and len(self.inside) < self.spec.in_flight
+
+
+@dataclass(eq=False)
+class Stage:
+    """A pipeline stage with the units that it contains."""
+
+    spec: PipelineStage
+    units: list[Unit]
+    held: deque[Instance] = field(default_factory=deque)
+    incoming: Instance | None = None  # held before a unit takes it, where latencies are added
+    entered: int = 0
+    stall: int = 0
+    busy: int = 0
+
+    def room(self, now: int) -> bool:
+        """Whether the stage can receive an instruction (phase 2)."""
+        free = len(self.held) < self.spec.depth and self.incoming is None
+        return free and all(u.ready(now) for u in self.units)
+
+
+@dataclass(eq=False)
+class Storage:
+    """A storage: requests in slots, those that wait for one, and the time at which its port is free."""
+
+    spec: DataStorage
+    slots: list[Issued] = field(default_factory=list)
+    fifo: deque[Issued] = field(default_factory=deque)
+    port_free: int = 0
+    reads: int = 0
+    writes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    words_read: int = 0
+    words_written: int = 0
+    beats: int = 0
+    queue_cycles: int = 0
+
+    def has_slot(self, issued: Issued) -> bool:
+        """Whether a request may be granted: over a windowed link it has the storage to itself."""
+        if self.slots and (issued.exclusive or any(s.exclusive for s in self.slots)):
+            return False
+        return len(self.slots) < self.spec.max_concurrent_requests
+
+
+class Fetcher:
+    """The fetch stage: the program that is left, fetches under way and the issue buffer."""
+
+    def __init__(self, program: Program) -> None:
+        self.stage = program.fetch
+        self.memory = program.graph.instruction_memory(program.fetch)[1]
+        self.cycles = fetch_cycles(program)
+        self.left: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
+        self.upcoming = next(self.left, None)
+        self.under_way: deque[tuple[int, int]] = deque()  # end and instructions of each fetch
+        self.buffer: list[Instance] = []
+        self.requested = self.fetched = 0
+        self.fetches = self.stall = self.busy = 0
+
+
+class Machine:
+    """A graph that runs a program, at the time ``now``."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.graph = program.graph
+        self.semantics = program.graph.semantics
+        self.total = program.count
+        self.now = 0
+        self.changed = False  # whether anything has happened in this cycle
+        self.units = {u.name: Unit(u) for u in self.graph.functional_units}
+        self.stages = {
+            s.name: Stage(s, [self.units[u.name] for u in self.graph.units(s) if u.name in self.units])
+            for s in self.graph.stages
+            if s is not program.fetch
+        }
+        self.forwarding_order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
+        self.storages = {s.name: Storage(s) for s in self.graph.storages}
+        self.memories = Memories(self.graph)
+        self.fetcher = Fetcher(program)
+        self.alive: list[Instance] = []  # fetched and not finished, in program order
+        self.finished = 0
+        self.tally = Tally(program)
+        self.events: list[Event] | None = None
+        self.log: list[InstanceLog] | None = None
+
+    def latency(self, where: str, expression: Expression, instance: Instance, least: int) -> int:
+        """The value of a latency of an object for an instruction; GraphError if it is below ``least``."""
+        return evaluate_latency(self.graph, where, expression, instance.environment, least, instance.mnemonic)
