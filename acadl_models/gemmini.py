@@ -197,7 +197,7 @@ def _rows(option: str, kib: int | None, default_bytes: int, row_bytes: int, bank
 
 
 RANGES: dict[str, tuple[int, int]] = {
-    "dim": (4, 256), "scratchpad_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "scratchpad_banks": (1, 64),
+    "dim": (4, 1024), "scratchpad_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "scratchpad_banks": (1, 64),
     "accumulator_banks": (1, 64), "spad_read_cycles": (1, 1000), "dma_bus_bits": (8, 65536), "dma_max_bytes": (1, 4096),
     "ld_queue": (1, 1024), "st_queue": (1, 1024), "ex_queue": (1, 1024), "rs_ld": (1, 1024), "rs_st": (1, 1024),
     "rs_ex": (2, 1024), "max_in_flight": (1, 1024), "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 20),

@@ -44,11 +44,35 @@ YES = ("yes", bool)
 RECORDED = ("–", None)
 """For figures that nobody has set a target for: they are recorded, and get no verdict."""
 
+
+def least(result: Any, suite: str, key: str) -> float:
+    """The least of a column over the kernels of a suite of ``oracle.py``."""
+    return min(k[key] for k in result["kernels"] if k["suite"] == suite)
+
+
+def most(result: Any, suite: str, key: str) -> float:
+    """The largest of a column over the kernels of a suite of ``oracle.py``."""
+    return max(k[key] for k in result["kernels"] if k["suite"] == suite)
+
+
 SUITE: dict[str, tuple[Figure, ...]] = {
     "import_time.py": (Figure("import archloom, seconds", lambda r: r["import_s"], *at_most(0.3)),),
     "oracle_gemm.py": (
         Figure("oracle over native XLA, worst of four int8 GEMMs", lambda r: r["worst_ratio"], *at_most(2)),
         Figure("oracle compile, worst, seconds", lambda r: r["worst_compile_s"], *at_most(2)),
+    ),
+    "taidl_golden.py": (
+        Figure("recorded vectors of Spike and SDE, share met exactly", lambda r: r["equal"] / r["vectors"],
+               *equals(1)),
+    ),
+    "oracle.py": (
+        Figure("oracle of TAIDL's kernels: share that meets what is required", lambda r: r["met"] / r["count"],
+               *equals(1)),
+        Figure("… times as fast as TAIDL's own oracle, least", lambda r: r["least_faster_than_taidl"], *at_least(1)),
+        Figure("… Exo's GEMMs, times as fast as TAIDL's, least",
+               lambda r: least(r, "exo", "faster_than_taidl"), *at_least(60)),
+        Figure("… Exo's GEMMs over native XLA, worst", lambda r: most(r, "exo", "over_native"), *at_most(1.5)),
+        Figure("… compile time over TAIDL's, worst", lambda r: r["worst_compile_over_taidl"], *at_most(1)),
     ),
     "timing_engine.py": (
         Figure("Gemmini, stepped without skipping, instructions/s", lambda r: r["engine_ips"], *at_least(5e6),

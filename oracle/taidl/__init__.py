@@ -17,7 +17,9 @@ from oracle.taidl import ast
 from oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
 from oracle.taidl.parser import parse
 
-__all__ = ["Instruction", "Isa", "Register", "available", "check", "instantiate", "load", "parse", "register"]
+__all__ = [
+    "Instruction", "Isa", "Register", "available", "check", "forget", "instantiate", "load", "parse", "register",
+]
 
 _ISAS = Path(__file__).parent.parent / "isas"
 _registered: dict[str, Path] = {}
@@ -76,3 +78,8 @@ def _read(path: str, mtime: int, size: int) -> tuple[ast.IsaDef, Mapping[str, In
 def _bound(path: str, mtime: int, size: int, parameters: tuple[tuple[str, int], ...]) -> Isa:
     definition, instructions = _read(path, mtime, size)
     return instantiate(definition, dict(parameters), instructions)
+
+
+def forget() -> None:
+    """Forget the ISAs that :func:`load` has bound, and with each what is kept with it, such as specializations."""
+    _bound.cache_clear()

@@ -1,5 +1,5 @@
 """The functional oracle: instruction streams as JAX functions, raised to few large operations where possible."""
 
-from oracle.xla.oracle import Oracle, OracleReport, ResultReport, compile_resolved, compile_stream
+from oracle.xla.oracle import Oracle, OracleReport, ResultReport, compile_resolved, compile_stream, forget
 
-__all__ = ["Oracle", "OracleReport", "ResultReport", "compile_resolved", "compile_stream"]
+__all__ = ["Oracle", "OracleReport", "ResultReport", "compile_resolved", "compile_stream", "forget"]

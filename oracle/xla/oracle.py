@@ -211,6 +211,12 @@ _programs: OrderedDict[object, Program] = OrderedDict()
 _programs_lock = threading.Lock()
 
 
+def forget() -> None:
+    """Forget the programs kept in memory; those in use go on."""
+    with _programs_lock:
+        _programs.clear()
+
+
 def compile_stream(stream: Stream, isa: Isa, *, reassociate: bool = False, raising: bool = True) -> Oracle:
     """The oracle of ``stream`` on ``isa``; streams that differ in name and scales alone share one program.
 

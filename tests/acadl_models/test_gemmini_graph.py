@@ -181,10 +181,10 @@ def test_sizes_that_are_given_are_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dim": 0}, r"gemmini: dim must be an integer from 4 to 256, not 0"),
-        ({"dim": 3.5}, r"dim must be an integer from 4 to 256, not 3\.5"),
-        ({"dim": True}, r"dim must be an integer from 4 to 256, not True"),
-        ({"dim": 300, "rs_ex": 1}, r"dim must be .*; rs_ex must be an integer from 2 to 1024, not 1"),
+        ({"dim": 0}, r"gemmini: dim must be an integer from 4 to 1024, not 0"),
+        ({"dim": 3.5}, r"dim must be an integer from 4 to 1024, not 3\.5"),
+        ({"dim": True}, r"dim must be an integer from 4 to 1024, not True"),
+        ({"dim": 1300, "rs_ex": 1}, r"dim must be .*; rs_ex must be an integer from 2 to 1024, not 1"),
         ({"dma_bus_bits": 100}, r"dma_bus_bits must be a multiple of 8, not 100"),
         ({"dim": 256, "scratchpad_kib": 64}, r"scratchpad_kib=64 holds 256 rows; at least 2048 are needed: 512 KiB"),
         ({"dim": 256, "accumulator_kib": 64}, r"accumulator_kib=64 holds 64 rows; at least 256 are needed: 256 KiB"),

@@ -14,10 +14,10 @@ from uma_targets.gemmini.accelerator import GEMMINI
 
 
 @pytest.mark.parametrize(("values", "message"), [
-    ({"dim": 0}, r"target 'gemmini': option 'dim': expected an integer from 4 to 256, found 0"),
-    ({"dim": 3.5}, r"option 'dim': expected an integer from 4 to 256, found 3\.5"),
-    ({"dim": "3.5"}, r"option 'dim': expected an integer from 4 to 256, found '3\.5'"),
-    ({"dim": "abc"}, r"option 'dim': expected an integer from 4 to 256, found 'abc'"),
+    ({"dim": 0}, r"target 'gemmini': option 'dim': expected an integer from 4 to 1024, found 0"),
+    ({"dim": 3.5}, r"option 'dim': expected an integer from 4 to 1024, found 3\.5"),
+    ({"dim": "3.5"}, r"option 'dim': expected an integer from 4 to 1024, found '3\.5'"),
+    ({"dim": "abc"}, r"option 'dim': expected an integer from 4 to 1024, found 'abc'"),
     ({"dim": True}, r"option 'dim': .* found True"),
     ({"dim": "257"}, r"option 'dim': .* found '257'"),
     ({"dim": None}, r"option 'dim': .* found None"),

@@ -127,9 +127,9 @@ def test_dynamic_shapes(fails: Fails, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "message"), [
     (["-t", "gemini"], r"unknown target 'gemini'; did you mean 'gemmini'\?"),
     (["-O", "dims=4"], r"unknown option 'dims'; did you mean 'dim'\?"),
-    (["-O", "dim=0"], r"target 'gemmini': option 'dim': expected an integer from 4 to 256, found '0'"),
-    (["-O", "dim=3.5"], r"option 'dim': expected an integer from 4 to 256, found '3.5'"),
-    (["-O", "dim=1000000000000000000000"], r"option 'dim': expected an integer from 4 to 256"),
+    (["-O", "dim=0"], r"target 'gemmini': option 'dim': expected an integer from 4 to 1024, found '0'"),
+    (["-O", "dim=3.5"], r"option 'dim': expected an integer from 4 to 1024, found '3.5'"),
+    (["-O", "dim=1000000000000000000000"], r"option 'dim': expected an integer from 4 to 1024"),
     (["-O", "dim"], r"--option 'dim': expected KEY=VALUE"),
     (["-O", "dim=8", "-O", "dim=16"], r"--option 'dim' is given twice"),
     (["-O", "dataflow=is"], r"option 'dataflow': expected one of auto, ws, os, found 'is'"),
