@@ -7,6 +7,8 @@
     exe.report                       # cycles, utilization and bytes of every layer
     exe.save("net.loom")
 
+    gemmini = archloom.isa("gemmini", dim=16)    # @gemmini.kernel: programs of its own instructions, by hand
+
 Importing this module loads neither TVM, JAX, PyTorch nor ONNX: each is imported by the call that first needs it.
 """
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+    from oracle.kernel import KernelIsa
+    from oracle.kernel.compiled import LoadedKernel
     from tvm_backend.check import CheckResult
     from tvm_backend.executable import CompiledNetwork
     from tvm_backend.model import Model
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "check",
+    "isa", "load_kernel",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
 ]
@@ -123,6 +128,23 @@ def check(
 
     return check_model(_loaded(model, load_options, target), target, _options(options), inputs=inputs, labels=labels,
                        reference=reference)
+
+
+def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":
+    """An ISA, by its name or as a ``.taidl`` file, for writing kernels by hand; parameters by name."""
+    from oracle.kernel import isa as open_isa
+
+    return open_isa(name_or_path, **parameters)
+
+
+def load_kernel(source: "bytes | str | Path") -> "LoadedKernel":
+    """A kernel that ``kernel.compile().serialize()`` made, from bytes or a file; it runs without the ISA.
+
+    :class:`ArtifactError` for what is damaged, of another version or for another platform.
+    """
+    from oracle.kernel.compiled import load_kernel as load_serialized
+
+    return load_serialized(source)
 
 
 def _options(options: Options | None) -> dict[str, object]:

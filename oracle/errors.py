@@ -50,7 +50,12 @@ class TaidlError(SourceError):
 
 
 class StreamError(SourceError):
-    """An instruction stream is malformed, violates an assertion of its ISA or leaves its memory."""
+    """An instruction stream is malformed, violates an assertion of its ISA or leaves its memory.
+
+    ``instruction`` is the number, in textual order, of the instruction at fault, where one is.
+    """
+
+    instruction: int | None = None
 
 
 class GraphError(ArchloomError):

@@ -7,6 +7,7 @@ registers equal those of an earlier one repeats what that one did (:mod:`oracle.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -60,7 +61,8 @@ def run_state(
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"), paused():
-        _execute(tuple(_prepare(node, machine) for node in stream.body), {})
+        numbers = itertools.count()
+        _execute(tuple(_prepare(node, machine, numbers) for node in stream.body), {})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
 
@@ -127,6 +129,7 @@ class _Instance:
 
     unit: Unit
     attributes: tuple[Callable[[_Values], int], ...]
+    source: int
 
 
 @dataclass(frozen=True)
@@ -138,21 +141,25 @@ class _Nest:
     body: tuple[_Instance | _Nest, ...]
 
 
-def _prepare(node: Node, machine: Machine) -> _Instance | _Nest:
+def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Instance | _Nest:
     if isinstance(node, Parallel):
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
         unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
-        return _Instance(unit, tuple(_closure(value) for _, value in node.attributes))
+        return _Instance(unit, tuple(_closure(value) for _, value in node.attributes), next(numbers))
     values = range(node.start, node.stop, node.step)
-    return _Nest(node.var, values, tuple(_prepare(n, machine) for n in node.body))
+    return _Nest(node.var, values, tuple(_prepare(n, machine, numbers) for n in node.body))
 
 
 def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
     """All instances in program order; ``loops`` holds the values of the enclosing loops."""
     for node in nodes:
         if isinstance(node, _Instance):
-            node.unit.run(tuple([f(loops) for f in node.attributes]), loops)
+            try:
+                node.unit.run(tuple([f(loops) for f in node.attributes]), loops)
+            except StreamError as error:
+                error.instruction = node.source
+                raise
             continue
         outer = loops.get(node.variable)
         for i in node.values:

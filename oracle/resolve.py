@@ -355,6 +355,13 @@ class _Resolver:
         if not self.left:
             raise self.too_many()
         self.left -= 1
+        try:
+            return self.resolved(node, state, scope)
+        except StreamError as error:
+            error.instruction = node.source
+            raise
+
+    def resolved(self, node: NumberedInstr, state: State, scope: Scope) -> ResolvedInstr:
         place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         values = self.values(node, state, scope)
         try:

@@ -1,0 +1,83 @@
+"""Arrays of NumPy, JAX and PyTorch as arguments and results of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from oracle.errors import InputError
+from oracle.stream import HbmTensor
+
+Kind: TypeAlias = Literal["numpy", "jax", "torch", "other"]
+
+_kinds: dict[type, Kind] = {np.ndarray: "numpy"}
+
+
+def kind(array: Any) -> Kind:
+    """Whose array it is, looked up by its type; neither JAX nor PyTorch is imported for it."""
+    found = _kinds.get(type(array))
+    if found is None:
+        found = _kinds[type(array)] = _kind(type(array))
+    return found
+
+
+def _kind(type_: type) -> Kind:
+    for base in type_.__mro__:
+        module = base.__module__.partition(".")[0]
+        if module == "numpy":
+            return "numpy"
+        if module in ("jax", "jaxlib"):
+            return "jax"
+        if module == "torch":
+            return "torch"
+    return "other"
+
+
+def check(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
+    """InputError unless there is one array for each of the tensors, of its shape and type."""
+    check_count(kernel, tensors, arrays)
+    for tensor, value in zip(tensors, arrays, strict=True):
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape is None or dtype is None:
+            raise InputError(f"argument {tensor.name} of kernel {kernel} must be an array of {show(tensor)}, "
+                             f"found {type(value).__name__}")
+        found = str(dtype).removeprefix("torch.")
+        if tuple(shape) != tensor.shape or found != tensor.dtype:
+            raise InputError(f"argument {tensor.name} of kernel {kernel} must be {show(tensor)}, "
+                             f"found {found}[{', '.join(map(str, shape))}]")
+
+
+def check_count(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
+    """InputError unless there are as many arrays as tensors."""
+    if len(arrays) != len(tensors):
+        names = ", ".join(t.name for t in tensors) or "none"
+        raise InputError(f"kernel {kernel} takes {len(tensors)} argument{'s' if len(tensors) != 1 else ''} ({names}), "
+                         f"found {len(arrays)}")
+
+
+def show(tensor: HbmTensor) -> str:
+    """``int8[16, 64]``."""
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+def numpy_array(array: Any) -> Any:
+    """What can be seen as a NumPy array as one."""
+    return np.asarray(from_torch(array) if kind(array) == "torch" else array)
+
+
+def from_torch(tensor: Any) -> Any:
+    """A PyTorch tensor as a JAX array, without a copy where the memory allows it."""
+    import jax
+
+    if tensor.requires_grad:
+        raise InputError("kernels have no derivatives: expected a tensor that requires no gradient (tensor.detach())")
+    return jax.dlpack.from_dlpack(tensor.contiguous())
+
+
+def to_torch(array: Any) -> Any:
+    """A JAX array that nobody else holds as a PyTorch tensor, without a copy."""
+    import torch
+
+    return torch.from_dlpack(array)

@@ -1,0 +1,108 @@
+"""What kernels, compiled kernels and batches of them share: how they are called."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.kernel.arrays import check, check_count, from_torch, kind, numpy_array, to_torch
+from oracle.stream import HbmTensor
+
+JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class JaxProgram:
+    """A JAX function of the arguments and of ``bits``, as it is and under ``jax.jit``.
+
+    ``bits`` are the bit patterns of the stream, if it has any: as an argument, they are no constants that XLA could
+    fold, and streams that differ in them alone share one program.
+    """
+
+    function: JaxFunction
+    jitted: Any
+    bits: tuple[np.ndarray, ...]
+
+    def call(self) -> JaxFunction:
+        """The jitted function of the arguments alone."""
+        jitted: JaxFunction = self.jitted
+        if not self.bits:
+            return jitted
+        import jax.numpy as jnp
+
+        held = tuple(jnp.asarray(b) for b in self.bits)
+        return lambda *arrays: jitted(*arrays, *held)
+
+
+class KernelFunction(ABC):
+    """A pure function of one array for each of ``arguments``, of exactly its shape and type (see :class:`Kernel`)."""
+
+    def __init__(self, name: str, arguments: tuple[HbmTensor, ...], results: tuple[HbmTensor, ...]) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.results = results
+        self._spec = [(t.shape, np.dtype(t.dtype)) for t in arguments]
+        self._single = len(results) == 1
+        self._call: JaxFunction | None = None
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def _prepare(self) -> JaxFunction:
+        """What executes: jitted, without checks."""
+
+    def _prepared(self) -> JaxFunction:
+        with self._lock:
+            if self._call is None:
+                self._call = self._prepare()
+            return self._call
+
+    def run(self, *arrays: Any) -> Any:
+        """The results as NumPy arrays (read-only, without a copy) for arguments that NumPy can take as arrays.
+
+        InputError for arrays of another number, shape or type than ``arguments``.
+        """
+        call = self._call or self._prepared()
+        if len(arrays) != len(self._spec):
+            check_count(self.name, self.arguments, arrays)
+        for array, (shape, dtype) in zip(arrays, self._spec):
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                arrays = self._numpy(arrays)
+                break
+        results = call(*arrays)
+        return np.asarray(results[0]) if self._single else tuple([np.asarray(r) for r in results])
+
+    def __call__(self, *arrays: Any) -> Any:
+        """The results as arrays of the arguments' kind: PyTorch's if one is, else JAX's if one is, else NumPy's."""
+        kinds = {kind(a) for a in arrays}
+        if "torch" in kinds:
+            return self._torch(arrays)
+        if "jax" not in kinds:
+            return self.run(*arrays)
+        results = self.function(*arrays)
+        return results[0] if self._single else results
+
+    def function(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results as a tuple of JAX arrays, for JAX or NumPy arrays: the kernel as a JAX function."""
+        call = self._call or self._prepared()
+        if len(arrays) != len(self._spec):
+            check_count(self.name, self.arguments, arrays)
+        for array, (shape, dtype) in zip(arrays, self._spec):
+            if getattr(array, "shape", None) != shape or array.dtype != dtype:
+                check(self.name, self.arguments, arrays)
+        return call(*arrays)
+
+    def _numpy(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments as NumPy arrays; InputError where they do not fit."""
+        arrays = tuple([numpy_array(a) if hasattr(a, "shape") else a for a in arrays])
+        check(self.name, self.arguments, arrays)
+        return arrays
+
+    def _torch(self, arrays: tuple[Any, ...]) -> Any:
+        check(self.name, self.arguments, arrays)
+        results = self.function(*(from_torch(a) if kind(a) == "torch" else a for a in arrays))
+        return to_torch(results[0]) if self._single else tuple(to_torch(r) for r in results)

@@ -1,0 +1,178 @@
+"""Kernels compiled ahead of time, and their serialized form, which runs without the ISA."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracle.errors import ArtifactError, InputError
+from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
+from oracle.stream import HbmTensor
+
+MAGIC = b"LOOMKERN"
+VERSION = 1
+_HEADER = struct.Struct("<8sHIII")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """XLA's own account of an executable: operations and bytes for one call; None where the backend gives none."""
+
+    flops: float | None
+    bytes_accessed: float | None
+    argument_bytes: int | None
+    result_bytes: int | None
+    temporary_bytes: int | None
+
+
+class CompiledKernel(KernelFunction):
+    """An executable of a kernel: called as the kernel is, with the times that making it took, in seconds.
+
+    ``resolve_seconds`` is that of resolving and raising the stream, ``lower_seconds`` that of tracing it with JAX,
+    ``xla_seconds`` that of XLA; ``compile_seconds`` is their sum. What had been done before costs nothing again.
+    """
+
+    def __init__(
+        self, whole: KernelFunction, program: JaxProgram, origin: dict[str, Any], resolve_seconds: float
+    ) -> None:
+        super().__init__(whole.name, whole.arguments, whole.results)
+        self.resolve_seconds = resolve_seconds
+        self._program = program
+        self._origin = origin
+        start = time.perf_counter()
+        lowered = program.jitted.lower(*shapes(self.arguments), *program.bits)
+        self.lower_seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        self.executable = lowered.compile()
+        self.xla_seconds = time.perf_counter() - start
+
+    @property
+    def compile_seconds(self) -> float:
+        return self.resolve_seconds + self.lower_seconds + self.xla_seconds
+
+    @property
+    def cost(self) -> Cost:
+        """What one call takes, as XLA counts it."""
+        counted = self.executable.cost_analysis() or {}
+        memory = self.executable.memory_analysis()
+        return Cost(counted.get("flops"), counted.get("bytes accessed"),
+                    getattr(memory, "argument_size_in_bytes", None), getattr(memory, "output_size_in_bytes", None),
+                    getattr(memory, "temp_size_in_bytes", None))
+
+    def _prepare(self) -> JaxFunction:
+        return self._program.call()
+
+    def serialize(self, platforms: tuple[str, ...] | None = None) -> bytes:
+        """The kernel as bytes for :func:`load_kernel`, by ``jax.export``; debug points stay out.
+
+        ``platforms``: for which of JAX's platforms (``"cpu"``, ``"cuda"``, ...), by default for the present one.
+        """
+        import jax
+
+        program = self._program
+        try:
+            made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
+        except ValueError as error:
+            raise InputError(f"kernel {self.name} cannot be exported for {platforms}: {error}") from None
+        head = json.dumps({
+            "name": self.name, **self._origin, "platforms": list(made.platforms), "jax": jax.__version__,
+            "arguments": [_tensor(t) for t in self.arguments], "results": [_tensor(t) for t in self.results],
+            "bits": [b.tolist() for b in program.bits],
+        }).encode()
+        payload = head + bytes(made.serialize())
+        return _HEADER.pack(MAGIC, VERSION, len(head), len(payload), zlib.crc32(payload)) + payload
+
+
+class LoadedKernel(KernelFunction):
+    """A kernel from :meth:`CompiledKernel.serialize`; ``isa`` and ``parameters`` tell what it was written for."""
+
+    def __init__(self, head: dict[str, Any], exported: Any) -> None:
+        super().__init__(head["name"], _tensors(head["arguments"]), _tensors(head["results"]))
+        self.isa: str = head["isa"]
+        self.parameters: dict[str, int] = dict(head["parameters"])
+        self.platforms: tuple[str, ...] = tuple(head["platforms"])
+        self._bits = tuple(np.array(b, np.uint32) for b in head["bits"])
+        self._exported = exported
+
+    def _prepare(self) -> JaxFunction:
+        import jax
+
+        return JaxProgram(self._exported.call, jax.jit(self._exported.call), self._bits).call()
+
+
+def load_kernel(source: bytes | str | Path) -> LoadedKernel:
+    """A serialized kernel, from bytes or a file; it needs JAX and neither the ISA nor the stream.
+
+    ArtifactError for what is foreign, newer, truncated, corrupted, or for another platform than there is here.
+    """
+    import jax
+
+    name, data = _read(source)
+    head, body = _unpack(data, name)
+    try:
+        exported = jax.export.deserialize(bytearray(body))
+        loaded = LoadedKernel(head, exported)
+    except Exception as error:  # whatever JAX's reader raises, it is about these bytes
+        raise ArtifactError(f"{name}: JAX {jax.__version__} cannot read this kernel, which JAX "
+                            f"{head.get('jax', '?')} wrote: {error}") from None
+    found = [(tuple(a.shape), str(a.dtype)) for a in (*exported.in_avals, *exported.out_avals)]
+    bits = [(b.shape, "uint32") for b in loaded._bits]
+    stated = [[(t.shape, t.dtype) for t in side] for side in (loaded.arguments, loaded.results)]
+    if found != [*stated[0], *bits, *stated[1]]:
+        raise ArtifactError(f"{name}: the program's arguments and results are not those that its header states")
+    here = "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
+    if here not in loaded.platforms:
+        raise ArtifactError(f"{name}: made for {', '.join(loaded.platforms)}, and JAX runs on {here} here")
+    return loaded
+
+
+def shapes(tensors: tuple[HbmTensor, ...]) -> list[Any]:
+    """Shapes and types for tracing."""
+    import jax
+
+    return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
+
+
+def _read(source: bytes | str | Path) -> tuple[str, bytes]:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "kernel", bytes(source)
+    try:
+        return str(source), Path(source).read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{source} cannot be read: {error.strerror}") from None
+
+
+def _unpack(data: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+    if len(data) < _HEADER.size:
+        raise ArtifactError(f"{name}: truncated: expected at least {_HEADER.size} bytes, found {len(data)}")
+    magic, version, head, length, crc = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ArtifactError(f"{name}: not a serialized kernel: expected the magic {MAGIC!r}, found {magic!r}")
+    if version != VERSION:
+        age = "newer" if version > VERSION else "older"
+        raise ArtifactError(f"{name}: kernel format {version} is {age} than the format {VERSION} that is read here")
+    payload = data[_HEADER.size:]
+    if len(payload) != length or head > length:
+        raise ArtifactError(f"{name}: truncated or followed by foreign bytes: expected {length} bytes of payload, "
+                            f"found {len(payload)}")
+    if zlib.crc32(payload) != crc:
+        raise ArtifactError(f"{name}: corrupted: expected CRC-32 {crc:#010x}, found {zlib.crc32(payload):#010x}")
+    try:
+        return json.loads(payload[:head]), payload[head:]
+    except ValueError as error:
+        raise ArtifactError(f"{name}: malformed header: {error}") from None
+
+
+def _tensor(t: HbmTensor) -> list[Any]:
+    return [t.name, t.address, list(t.shape), t.dtype]
+
+
+def _tensors(made: list[list[Any]]) -> tuple[HbmTensor, ...]:
+    return tuple(HbmTensor(name, address, tuple(shape), dtype) for name, address, shape, dtype in made)

@@ -1,0 +1,202 @@
+"""An ISA as the writer of a kernel sees it: instructions to call, loops and the decorator."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from oracle.errors import InputError, StreamError, suggest
+from oracle.kernel.buffers import BufferView, RegisterView
+from oracle.kernel.index import Index, Site, caller
+from oracle.kernel.kernel import Kernel
+from oracle.kernel.recording import Call, Recorder, loop, nodes, parallel, recorder, tracing
+from oracle.kernel.tensors import end, tensors
+from oracle.stream import Instr, Stream
+from oracle.taidl import load
+from oracle.taidl.isa import HBM, Instruction, Isa
+
+
+class UnknownName(StreamError, AttributeError):
+    """An ISA has no instruction, buffer, register, parameter or constant of that name."""
+
+
+class Mnemonic:
+    """An instruction to be called in a kernel; attributes by name or in the order of the ISA."""
+
+    def __init__(self, isa: Isa, instruction: Instruction) -> None:
+        self._isa = isa
+        self._name = instruction.name
+        self._attributes = instruction.attributes
+        self.__name__ = instruction.name
+        self.__doc__ = f"{instruction.name}({', '.join(instruction.attributes)}) of ISA {isa.name}"
+
+    def __call__(self, *values: Any, **named: Any) -> None:
+        active = recorder(self._name, self._isa)
+        attributes = self._attributes
+        if len(values) + len(named) != len(attributes) or (values and named):
+            named = self._bind(values, named)
+        elif values:
+            named = dict(zip(attributes, values))
+        try:
+            given = [(k, active.expression(named[k], k)) for k in attributes]
+        except KeyError:
+            raise self._mismatch(named) from None
+        frame = sys._getframe(1)
+        active.add(Call(Instr(self._name, tuple(given)), Site(frame.f_code.co_filename, frame.f_lineno)))
+
+    def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        if len(values) > len(self._attributes):
+            raise self._fault(f"expected at most {len(self._attributes)} attributes ({self._list()}), "
+                              f"found {len(values)}")
+        bound = dict(zip(self._attributes, values))
+        for key, value in named.items():
+            if key in bound:
+                raise self._fault(f"attribute {key!r} is given twice")
+            bound[key] = value
+        if len(bound) != len(self._attributes) or any(k not in bound for k in self._attributes):
+            raise self._mismatch(bound)
+        return bound
+
+    def _mismatch(self, named: dict[str, Any]) -> StreamError:
+        for key in named:
+            if key not in self._attributes:
+                return self._fault(f"unknown attribute {key!r}{suggest(key, list(self._attributes))}")
+        missing = [k for k in self._attributes if k not in named]
+        return self._fault(f"attribute{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))} "
+                           f"{'are' if len(missing) > 1 else 'is'} missing (expected {self._list()})")
+
+    def _list(self) -> str:
+        return ", ".join(self._attributes) or "none"
+
+    def _fault(self, message: str) -> StreamError:
+        return StreamError(f"{caller()}: {self._name}: {message}")
+
+
+class Api:
+    """The instructions of an ISA as attributes: ``isa.api.mvin(...)``."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+
+    def __getattr__(self, name: str) -> Mnemonic:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        instruction = self._isa.instructions.get(name)
+        if instruction is None:
+            raise UnknownName(f"{caller()}: ISA {self._isa.name} has no instruction {name!r}"
+                              f"{suggest(name, list(self._isa.instructions))}")
+        made = Mnemonic(self._isa, instruction)
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return list(self._isa.instructions)
+
+
+class KernelIsa:
+    """An ISA with its parameters, for writing kernels (see :func:`isa`).
+
+    ``api`` has its instructions. Buffers, registers, parameters and constants are attributes: ``amx.tiles[0]`` for
+    :meth:`debug`, ``gemmini.dim`` and ``gemmini.NONE`` as integers; ``buffers`` and ``registers`` hold them by name.
+    """
+
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self.api = Api(isa)
+        every = (*isa.buffers, isa.buffer(HBM))
+        self.buffers = {b.name: BufferView(isa, b) for b in every}
+        self.registers = {r.name: RegisterView(isa, r) for r in isa.registers}
+
+    @property
+    def name(self) -> str:
+        return self.isa.name
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The values of the ISA's parameters."""
+        return dict(self.isa.parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        for table in (self.__dict__.get("buffers", {}), self.__dict__.get("registers", {}), self.isa.scope):
+            if name in table:
+                return table[name]
+        choices = [*self.buffers, *self.registers, *self.isa.scope]
+        hint = suggest(name, choices)
+        if name in self.isa.instructions:
+            hint = f"; did you mean the instruction api.{name}?"
+        raise UnknownName(f"{caller()}: ISA {self.isa.name} has no buffer, register, parameter or constant "
+                          f"{name!r}{hint}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.buffers, *self.registers, *self.isa.scope]
+
+    def __repr__(self) -> str:
+        return f"isa({self.name!r}{''.join(f', {k}={v}' for k, v in self.isa.parameters)})"
+
+    # writing kernels
+
+    def kernel(
+        self, *, size: int | None = None, arg: Iterable[Any] = (), res: Iterable[Any] = (), name: str | None = None
+    ) -> Callable[[Callable[[], Any]], Kernel]:
+        """Decorator: a function without parameters whose instruction calls become a :class:`Kernel`.
+
+        ``size`` is the size of HBM in bytes (addresses are in 0..size-1; by default up to the end of the last tensor).
+        ``arg`` and ``res`` state the tensors in HBM (see :func:`oracle.kernel.tensors.tensors`) in the order of the
+        call. The function runs once, now. Raises StreamError or InputError with the line for what does not fit.
+        """
+        arguments, results = tensors(arg, "arg"), tensors(res, "res")
+        bytes_ = end((*arguments, *results)) if size is None else size
+
+        def decorate(function: Callable[[], Any]) -> Kernel:
+            title = name or function.__name__
+            if inspect.signature(function).parameters:
+                raise InputError(f"{_site(function)}: kernel function {title} has parameters: expected none (let a "
+                                 "function with parameters define and return the kernel)")
+            trace = Recorder(self.isa, title)
+            with tracing(trace):
+                function()
+            sites: list[Site] = []
+            stream = Stream(self.isa.name, self.isa.parameters, arguments, results, bytes_,
+                            nodes(trace.body, sites), title)
+            return Kernel(self.isa, stream, tuple(sites), tuple(trace.body), function)
+
+        return decorate
+
+    def loop(self, *bounds: Any, name: str | None = None) -> AbstractContextManager[Index]:
+        """:func:`oracle.kernel.recording.loop`: ``with isa.loop(n) as i``, ``isa.loop("i", start, stop, step)``."""
+        return loop(*bounds, name=name)
+
+    def parallel(self, extent: int, along: str, name: str | None = None) -> AbstractContextManager[Index]:
+        """:func:`oracle.kernel.recording.parallel`: one iteration on each core along a dimension of the graph."""
+        return parallel(extent, along, name)
+
+    # streams of other origin
+
+    def wrap(self, stream: Stream) -> Kernel:
+        """A stream for this ISA as a kernel: what the mapper emitted, or assembly."""
+        return Kernel(self.isa, stream)
+
+    def load(self, path: str | Path) -> Kernel:
+        """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
+        from oracle.kernel.files import read_stream
+
+        return self.wrap(read_stream(path))
+
+
+def isa(name_or_path: str | Path, **parameters: int) -> KernelIsa:
+    """The ISA of that name, or of a ``.taidl`` file, for writing kernels; parameters by name.
+
+    Raises TaidlError for a description that is not there or faulty, TargetError for a wrong parameter.
+    """
+    return KernelIsa(load(name_or_path, **parameters))
+
+
+def _site(function: Callable[..., Any]) -> Site:
+    code = function.__code__
+    return Site(code.co_filename, code.co_firstlineno)

@@ -1,0 +1,195 @@
+"""A kernel: an instruction stream with everything that is done with one."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError, StreamError
+from oracle.kernel.arrays import show
+from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
+from oracle.kernel.compiled import CompiledKernel
+from oracle.kernel.files import write_stream
+from oracle.kernel.index import Site
+from oracle.resolve import resolve
+from oracle.resolved import ResolvedStream
+from oracle.stream import HbmTensor, Stream
+from oracle.taidl.isa import Isa
+
+if TYPE_CHECKING:
+    from oracle.kernel.recording import Recorded
+    from oracle.xla.oracle import Oracle, OracleReport
+
+
+class Kernel(KernelFunction):
+    """A program of ``isa``'s instructions as a function of its arguments in HBM.
+
+    ``stream`` is the program, ``resolved`` the same with registers known and every assertion and address checked.
+    Call the kernel with one array for each of ``arguments``, of exactly its shape and type: NumPy arrays, JAX arrays
+    (or tracers of ``jit`` and ``vmap``), or PyTorch tensors; results are of the same kind, one array, or a tuple where
+    there are several or none. A kernel is a pure function. It is resolved and compiled when first needed: StreamError
+    with the line of the call for an instruction that breaks a rule of the ISA, InputError for arrays that do not fit.
+    """
+
+    def __init__(
+        self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: "tuple[Recorded, ...]" = (),
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(stream.name, stream.arguments, stream.results)
+        self.isa = isa
+        self.stream = stream
+        self.sites = sites
+        self._recorded = recorded
+        self.__name__ = stream.name
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{t.name}: {show(t)}" for t in self.arguments)
+        results = ", ".join(f"{t.name}: {show(t)}" for t in self.results)
+        return f"<kernel {self.name} of {self.isa.name} ({arguments}) -> ({results})>"
+
+    # the program
+
+    @cached_property
+    def resolved(self) -> ResolvedStream:
+        """The stream with control registers known: what the oracle raises and the timing simulates."""
+        with _Located(self.sites):
+            return resolve(self.stream, self.isa)
+
+    @cached_property
+    def oracle(self) -> "Oracle":
+        """The stream as a JAX function of its arguments."""
+        from oracle.xla.oracle import compile_resolved
+
+        return compile_resolved(self.resolved)
+
+    @property
+    def report(self) -> "OracleReport":
+        """How each result is computed: raised to which operations, or left as loops and why."""
+        return self.oracle.report
+
+    def save(self, path: str | Path) -> None:
+        """Write the stream: in binary form where the name ends in ``.bin``, else as assembly. Debug points stay out."""
+        write_stream(self.stream, path)
+
+    # running
+
+    def compile(self) -> CompiledKernel:
+        """The executable for JAX's default device, with its cost and the times that making it took."""
+        start = time.perf_counter()
+        program = self.program
+        seconds = time.perf_counter() - start
+        return CompiledKernel(self, program, self._origin, seconds)
+
+    def batch(self, size: int) -> "BatchedKernel":
+        """The kernel over ``size`` inputs at once: every argument and result has a first axis of that extent.
+
+        Each row equals a call with that row, bit for bit.
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InputError(f"kernel {self.name}: expected a batch of at least 1, found {size!r}")
+        return BatchedKernel(self, size)
+
+    @cached_property
+    def program(self) -> JaxProgram:
+        """The kernel as a JAX function, jitted."""
+        import jax
+        import jax.numpy as jnp
+
+        oracle = self.oracle
+        bits = (oracle.bits,) if oracle.bits.size else ()
+        if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
+            return JaxProgram(oracle.program.function, oracle.program.jitted, bits)
+        function = _without_derivative(oracle.program.function, self.name)
+        return JaxProgram(function, jax.jit(function), bits)
+
+    @property
+    def _origin(self) -> dict[str, Any]:
+        return {"isa": self.isa.name, "parameters": list(self.isa.parameters)}
+
+    def _prepare(self) -> JaxFunction:
+        return self.program.call()
+
+    def interpret(self, *arrays: Any, poison: int | None = None) -> Any:
+        """The results by the NumPy interpreter, which is the definition of right (and slow).
+
+        HBM and buffers start as zeros; with ``poison``, as random bytes of that seed.
+        """
+        from oracle.interpreter import run
+
+        arrays = self._numpy(arrays)
+        given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
+        with _Located(self.sites):
+            results = run(self.stream, self.isa, given, poison=poison)
+        made = tuple(results[t.name] for t in self.results)
+        return made[0] if self._single else made
+
+
+class BatchedKernel(KernelFunction):
+    """A kernel over many inputs at once (see :meth:`Kernel.batch`)."""
+
+    def __init__(self, kernel: Kernel, size: int) -> None:
+        super().__init__(f"{kernel.name} (batch of {size})", _batched(kernel.arguments, size),
+                         _batched(kernel.results, size))
+        self.kernel = kernel
+        self.size = size
+
+    @cached_property
+    def program(self) -> JaxProgram:
+        """As :attr:`Kernel.program`."""
+        import jax
+
+        if not self.arguments:
+            raise InputError(f"kernel {self.kernel.name} takes no arguments: there is nothing to batch")
+        one = self.kernel.program
+        axes = (0,) * len(self.arguments) + (None,) * len(one.bits)
+        function: JaxFunction = jax.vmap(one.function, in_axes=axes)
+        return JaxProgram(function, jax.jit(function), one.bits)
+
+    def compile(self) -> CompiledKernel:
+        """As :meth:`Kernel.compile`."""
+        start = time.perf_counter()
+        program = self.program
+        seconds = time.perf_counter() - start
+        return CompiledKernel(self, program, self.kernel._origin, seconds)
+
+    def _prepare(self) -> JaxFunction:
+        return self.program.call()
+
+
+def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]:
+    return tuple(HbmTensor(t.name, t.address, (size, *t.shape), t.dtype) for t in tensors)
+
+
+class _Located:
+    """Puts the line of the call before the message of a StreamError about an instruction."""
+
+    def __init__(self, sites: tuple[Site, ...]) -> None:
+        self._sites = sites
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StreamError) and error.instruction is not None and error.instruction < len(self._sites):
+            raise StreamError(f"{self._sites[error.instruction]}: {error}") from None
+
+
+def _without_derivative(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``function``, which refuses to be differentiated."""
+    import jax
+
+    guarded = jax.custom_jvp(function)
+
+    @guarded.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise InputError(f"kernel {name} has no derivative: instructions are executed, not differentiated "
+                         "(jax.lax.stop_gradient of its arguments keeps it out of one)")
+
+    result: Callable[..., Any] = guarded
+    return result
