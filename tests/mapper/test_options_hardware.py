@@ -19,7 +19,7 @@ from uma_targets.gemmini.accelerator import GEMMINI
     ({"dim": "3.5"}, r"option 'dim': expected an integer from 4 to 1024, found '3\.5'"),
     ({"dim": "abc"}, r"option 'dim': expected an integer from 4 to 1024, found 'abc'"),
     ({"dim": True}, r"option 'dim': .* found True"),
-    ({"dim": "257"}, r"option 'dim': .* found '257'"),
+    ({"dim": "1025"}, r"option 'dim': .* found '1025'"),
     ({"dim": None}, r"option 'dim': .* found None"),
     ({"dimm": 16}, r"unknown option 'dimm'; did you mean 'dim'\?"),
     ({"dataflow": "is"}, r"option 'dataflow': expected one of auto, ws, os, found 'is'"),
