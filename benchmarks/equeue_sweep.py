@@ -50,12 +50,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Result:
-    """A simulated point; ``peak_bytes`` a cycle that the memories deliver together, and bytes moved at the peak."""
+    """A simulated point, with the bytes that the memories deliver in cycles at their peaks."""
 
     point: Point
     cycles: int
     folds: int
-    peak_bytes: int
     bytes_at_peak: int
     seconds: float
 
@@ -75,11 +74,8 @@ def simulate(point: Point) -> Result | None:
     machine = machine_of(point.height, PES // point.height, point.dataflow)
     found = machine.run(problem)
     left, top = (found.timing.storage(f"memory.{side}").read for side in ("left", "top"))
-    # sums that stay take vectors from both sides in each step; else the top is read before the left
-    at_once = sum if point.dataflow == "os" else max
     return Result(
         point, found.cycles, problem.folds(machine.design),
-        at_once((left.peak_bytes_per_cycle, top.peak_bytes_per_cycle)),
         sum(port.peak_bytes_per_cycle * port.peak_cycles for port in (left, top)), time.perf_counter() - start,
     )  # fmt: skip
 

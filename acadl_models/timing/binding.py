@@ -8,22 +8,11 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
-from acadl_models.acadl import (
-    DRAM,
-    ArchitectureGraph,
-    Bank,
-    DataStorage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    PipelineStage,
-    RegisterFile,
-)
-from acadl_models.acadl.graph import per_graph
-from acadl_models.acadl.latency import Expression
-from acadl_models.timing.addresses import base_of
-from acadl_models.timing.instances import Table, TooMany, holds_alone, rows, tell_apart
-from acadl_models.timing.program import AccessPlan, StaticInstruction, StaticLoop, StaticNode, word_axes
-from acadl_models.timing.routing import Used, request_latencies, routes, routing, uniform
+from acadl_models.acadl import ArchitectureGraph, FunctionalUnit
+from acadl_models.timing.instances import Table, TooMany, rows, tell_apart
+from acadl_models.timing.placing import places, unknown_names
+from acadl_models.timing.program import AccessPlan, StaticInstruction, StaticLoop, StaticNode
+from acadl_models.timing.routing import Used, routes, routing, uniform
 from acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
 from oracle.accesses import accesses
 from oracle.affine import Affine
@@ -124,7 +113,7 @@ class Binder:
         stages = tuple(takers)
         names = frozenset(name for name, _ in (*node.attributes, *node.registers)) | self.parameters
         storages = tuple(sorted({(bank.storage, plan.is_read) for plan in plans for bank in plan.banks}))
-        for fault in _unknown_names(self.graph, node.mnemonic, stages, storages, names):
+        for fault in unknown_names(self.graph, node.mnemonic, stages, storages, names):
             self._fault(fault)
         static = StaticInstruction(
             len(self.instructions), node, plans, takers, routes(self.graph, stages), fixed
@@ -146,7 +135,7 @@ class Binder:
         if bounds is not None and (place := rows(self.graph, access, buffer)) is not None:
             touched = place.touched(bounds)
             banks = touched if len(touched) == 1 else None
-        found = _place(self.graph, buffer, access.kind == "read", units, banks)
+        found = places(self.graph, buffer, access.kind == "read", units, banks)
         if isinstance(found, str):
             self._fault(f"{node.mnemonic} {access.kind}s {found}")
             return None
@@ -266,114 +255,3 @@ def _index(var: str, indices: Mapping[str, int]) -> int | slice:
 
 def _limits(values: range) -> tuple[int, int]:
     return min(values[0], values[-1]), max(values[0], values[-1])
-
-
-Place: TypeAlias = tuple[bool, tuple[Bank, ...], int, tuple[int, ...], tuple[tuple[str, ...], ...], tuple[int, ...]]
-"""The fields of an :class:`AccessPlan` from ``tracked`` on."""
-
-
-@per_graph
-def _place(
-    graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], touched: tuple[Bank, ...] | None
-) -> Place | str:
-    """Where requests for a buffer go that come from ``units``, or why they can go nowhere."""
-    banks = graph.buffers.get(buffer.name)
-    if not banks:
-        placed = ", ".join(sorted(graph.buffers)) or "none"
-        return f"buffer {buffer.name!r}, which lies in no storage of the graph (its buffers: {placed})"
-    place = graph[banks[0].storage]
-    if isinstance(place, RegisterFile):
-        return _registers(graph, buffer, place, touched or banks, len(banks) > 1)
-    ordered = touched or banks
-    served = _served(graph, buffer, is_read, units, ordered)
-    if isinstance(served, str):
-        return served
-    widths = {s.data_width for s in served}
-    if len(widths) != 1 or word_axes(buffer, served[0].data_width) is None:
-        return _indivisible(buffer, {s.name: s.data_width for s in served})
-    found = tuple(Bank(storage.name, bank.start, bank.stop) for bank, storage in zip(ordered, served))
-    paths = tuple(tuple(place.name for place in graph.path(storage)) for storage in served)
-    bases = tuple(base_of(graph, bank.storage, buffer.name) for bank in ordered)
-    for bank, base, storage in zip(ordered, bases, served):
-        if isinstance(storage, DRAM) and storage.has_bank_state and not _held(storage, bank, base):
-            where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
-            return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
-    return True, found, served[0].data_width, tuple(s.port_width for s in served), paths, bases
-
-
-def _held(memory: DRAM, bank: Bank, base: int) -> bool:
-    """Whether all words of a buffer in a DRAM lie in its banks."""
-    first, end = bank.start + base, (bank.stop or 0) + base
-    return end - first == sum(max(0, min(stop, end) - max(start, first)) for start, stop in memory.banks)
-
-
-def _registers(
-    graph: ArchitectureGraph, buffer: Buffer, first: RegisterFile, banks: tuple[Bank, ...], spread: bool
-) -> Place | str:
-    """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
-    if spread and word_axes(buffer, first.data_width) is None:
-        return _indivisible(buffer, {first.name: first.data_width})
-    return not all(holds_alone(graph, b.storage) for b in banks), (), first.data_width, (), (), ()
-
-
-def _served(
-    graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], banks: tuple[Bank, ...]
-) -> tuple[DataStorage, ...] | str:
-    """For each bank the storage to which the units are attached: the memory, or a cache before it."""
-    tables = routing(graph)
-    found = []
-    for bank in banks:
-        ways = tables.ways.get((bank.storage, is_read), {})
-        over = {way: unit for unit in units for way in ways.get(unit, ())}
-        if len(over) > 1:
-            how = " and ".join(f"over {way} (from {unit})" for way, unit in sorted(over.items()))
-            return f"buffer {buffer.name!r} in {bank.storage}, which it would reach {how}: only one way is allowed"
-        storage = graph[next(iter(over), bank.storage)]
-        assert isinstance(storage, DataStorage)
-        found.append(storage)
-    return tuple(found)
-
-
-def _indivisible(buffer: Buffer, widths: Mapping[str, int]) -> str:
-    words = ", ".join(f"{name}: {width} bits" for name, width in widths.items())
-    shape = "x".join(map(str, buffer.shape))
-    return f"buffer {buffer.name!r} ({shape} {buffer.dtype}), which does not divide into words of {words}"
-
-
-@per_graph
-def _unknown_names(
-    graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
-    known: frozenset[str],
-) -> tuple[str, ...]:
-    """Latencies on the way of an instruction that name what neither it nor the ISA has; ``storages`` with is_read."""
-    expressions: list[tuple[str, Expression, frozenset[str]]] = []
-    for name in takers:
-        for unit in graph.units(_stage(graph, name)):
-            if mnemonic in unit.to_process:
-                expressions.append((f"{unit}: latency", unit.latency_of(mnemonic), known))
-                expressions.append((f"{unit}: operations", unit.operations_of(mnemonic), known))
-                interval = unit.interval_of(mnemonic)
-                if interval is not None:
-                    expressions.append((f"{unit}: interval", interval, known))
-    for name, is_read in storages:
-        storage = graph[name]
-        assert isinstance(storage, DataStorage)
-        found = request_latencies(graph, storage, is_read)
-        expressions += [(where, expression, known | {"words", "bytes"}) for where, expression in found]
-    passed = routes(graph, takers) - set(takers if graph.semantics.stage_latency == "replaced" else ())
-    for name in sorted(passed):
-        stage = _stage(graph, name)
-        if not isinstance(stage, InstructionFetchStage):
-            expressions.append((f"{stage}: latency", stage.latencies()["latency"], known))
-    return tuple(
-        f"{where} {expression.text!r} names {', '.join(sorted(expression.names - names))}, unknown for {mnemonic!r} "
-        f"(known: {', '.join(sorted(names))})"
-        for where, expression, names in expressions
-        if expression.names - names
-    )
-
-
-def _stage(graph: ArchitectureGraph, name: str) -> PipelineStage:
-    stage = graph[name]
-    assert isinstance(stage, PipelineStage)
-    return stage

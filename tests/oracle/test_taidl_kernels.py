@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle.taidl.kernels import KERNELS, numpy_dtype, wrap
 from oracle.taidl.opcodes import DTYPES, OPCODES, Shaped, fault
 
-I8, I32, F32 = np.dtype(np.int8), np.dtype(np.int32), np.dtype(np.float32)
+I8, I32 = np.dtype(np.int8), np.dtype(np.int32)
 
 
 def run(opcode: str, shape: tuple[int, ...], dtype: str, *operands: Any, **attributes: Any) -> np.ndarray:
