@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from oracle.errors import ArchloomError
 from tvm_backend.commands import analysis, asm, build, targets, trace
@@ -23,9 +24,16 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments; its sub-commands are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message} ({self.prog} --help shows what it takes)\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each sets ``run``, a function from its arguments to an :class:`Outcome`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="archloom", description="One description of an accelerator in: compiler, bit-exact execution, cycles out.")
     parser.add_argument("--version", action="version", version=f"archloom {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 def read_onnx(path: Path) -> "onnx.ModelProto":
     """Read and check an ONNX file with its external data."""
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 
     if not path.exists():
         raise ModelError(f"{path}: no such file")
@@ -22,15 +21,24 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
     try:
         proto = onnx.load(path)
-    except DecodeError as error:
+    except _parse_errors() as error:
         size = path.stat().st_size
-        raise ModelError(f"{path}: not an ONNX file, or cut short: {error} ({size} bytes read)") from error
+        what = " ".join(str(error).split())
+        raise ModelError(f"{path}: not an ONNX file, or cut short: {what} ({size} bytes read)") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     except (ValueError, RuntimeError, onnx.checker.ValidationError) as error:
         raise ModelError(f"{path}: its tensor data cannot be read: {error}") from error
     check_onnx(proto, str(path))
     return proto
+
+
+def _parse_errors() -> tuple[type[Exception], ...]:
+    """What onnx raises for a file that does not parse: it takes several forms, chosen by the file's suffix."""
+    import onnx.parser
+    from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped,unused-ignore]
+
+    return message.DecodeError, json_format.Error, text_format.Error, onnx.parser.ParseError, UnicodeDecodeError
 
 
 def check_onnx(proto: "onnx.ModelProto", label: str) -> None:

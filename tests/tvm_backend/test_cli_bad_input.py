@@ -95,6 +95,13 @@ def test_truncated_onnx(fails: Fails, tmp_path: Path, share: float) -> None:
     fails(r"cut\.onnx: ", "estimate", _write(tmp_path / "cut.onnx", whole[: int(share * len(whole))]))
 
 
+@pytest.mark.parametrize("suffix", [".json", ".textproto", ".onnxtxt"])
+@pytest.mark.parametrize("content", [b"{", b"\xfc\x00"])
+def test_broken_text_forms_of_onnx(fails: Fails, tmp_path: Path, suffix: str, content: bytes) -> None:
+    file = _write(tmp_path / f"net{suffix}", content)
+    fails(rf"net{suffix}: not an ONNX file, or cut short: .* \({len(content)} bytes read\)", "estimate", file)
+
+
 def test_directory_as_model(fails: Fails, tmp_path: Path) -> None:
     fails(r"found a directory|Is a directory", "estimate", str(tmp_path))
 
@@ -230,7 +237,8 @@ def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as raised:
             cli.main(words)
         assert raised.value.code == 2
-        assert "usage: archloom" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert error.startswith("archloom") and "--help shows what it takes" in error and error.count("\n") == 1
 
 
 def test_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,10 +63,32 @@ def test_an_operator_is_mapped_first(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "open it in ui.perfetto.dev (1 us is 1 cycle)" in capsys.readouterr().out
 
 
+def test_a_window_may_end_after_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trace", GEMM, *DIM, "--cycles", str(10**30), "-o", str(tmp_path / "t.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to"] < 10_000
+
+
+def test_an_operator_of_a_target_of_floats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (GEMM, "-t", "plasticine")
+    assert cli.main(["estimate", *words, "--json"]) == 0
+    cycles = json.loads(capsys.readouterr().out)["cycles"]
+    assert cli.main(["trace", *words, "-o", str(tmp_path / "t.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to"] == cycles
+
+
+def test_a_window_with_too_many_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acadl_models.timing.engine.window.MOST_STEPS", 100)
+    assert cli.main(["trace", GEMM, *DIM, "-o", str(tmp_path / "t.json")]) == 2
+    assert "has more than 100 steps" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("words", "message"), [
     ((GEMM, "--from", "-1"), "--from: expected a cycle of at least 0, found -1"),
     ((GEMM, "--cycles", "0"), "--cycles: expected at least 1, found 0"),
     ((GEMM, "--from", "99999999"), "the window begins at cycle 99999999, but the last cycle of the run is"),
+    ((GEMM, "--from", str(10**30)), f"begins before cycle {2**62}, not at {10**30}"),
     ((GEMM, "--layer", "conv"), "no layer 'conv'"),
     (("nothing.asm",), "nothing.asm: no such file"),
     ((GEMM, "-t", "gemmin"), "gemmin"),

@@ -120,7 +120,7 @@ def _of_network(
     from tvm_backend.estimate import partition_operator
 
     operator = arguments.operator_of(args)
-    if operator is not None:
+    if operator is not None and backend.numbers == "int8":
         partition = partition_operator(operator, args.target, options)
     else:
         partition = partition_model(arguments.load_model(args), backend, options)

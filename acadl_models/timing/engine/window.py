@@ -29,6 +29,9 @@ _STEPS = (
 )
 """By the kind of a record."""
 
+MOST_STEPS = 4_000_000
+"""Steps that a log may hold. Every step is an object: what is longer fills the memory before anyone can look at it."""
+
 _PHASES = {
     WAITING: (steps.RECEIVED,),
     READING: (steps.STARTED,),
@@ -41,7 +44,8 @@ _PHASES = {
 def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: int, cycles: int) -> RunLog:
     """The log of ``cycles`` cycles from ``begin`` on (fewer where the run ends before), exact to the cycle.
 
-    InputError for a window that is empty or begins where the run has ended; GraphError as for :func:`simulate`.
+    InputError for a window that is empty, begins where the run has ended or has more than ``MOST_STEPS`` steps;
+    GraphError as for :func:`simulate`.
     """
     from acadl_models.timing.engine.lower import lower
     from acadl_models.timing.machine import bind
@@ -50,7 +54,9 @@ def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: in
         raise InputError(f"a window of the run begins at cycle 0 or later, not at {begin}")
     if cycles < 1:
         raise InputError(f"a window of the run has at least 1 cycle, not {cycles}")
-    return _Watcher(lower(bind(graph, resolved)), begin, begin + cycles).log()
+    if begin >= FOREVER:
+        raise InputError(f"a window of the run begins before cycle {FOREVER}, not at {begin}")
+    return _Watcher(lower(bind(graph, resolved)), begin, min(begin + cycles, FOREVER)).log()
 
 
 class _Watcher:
@@ -77,6 +83,11 @@ class _Watcher:
             core.run(self.t, m, nothing)
             raise_faults(self.lowered, m)
             events += self._drain(m)
+            if len(events) > MOST_STEPS:
+                raise InputError(
+                    f"the window from cycle {self.begin} to {self.end} has more than {MOST_STEPS:,} steps, "
+                    f"the first {int(m[M_TIME]) - self.begin:,} cycles alone: look at fewer cycles"
+                )
         cycles = int(m[M_LATEST]) if m[M_STATUS] == DONE else None
         if cycles is not None and cycles <= self.begin:
             raise self._too_late(m)
