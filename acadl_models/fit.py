@@ -175,7 +175,5 @@ def _served_by(
     graph: ArchitectureGraph, unit: FunctionalUnit, buffers: frozenset[str], is_read: bool
 ) -> list[DataStorage]:
     """The storages, memories or the caches before them, over which the unit reaches buffers."""
-    ways = routing(graph).ways
-    places = {bank.storage: None for name in sorted(buffers) for bank in graph.buffers.get(name, ())}
-    names = {way: None for place in places for way in ways.get((place, is_read), {}).get(unit.name, ())}
+    names = routing(graph).serving(unit.name, buffers, is_read)
     return [s for name in names if isinstance(s := graph[name], DataStorage)]

@@ -60,6 +60,10 @@ _QUEUE = 2
 """Patterns that wait before a unit."""
 
 
+_NEIGHBOURS = 4
+"""PCUs beside a PMU."""
+
+
 class PCU(QueuedUnit):
     """A pattern compute unit."""
 
@@ -76,10 +80,10 @@ class PCU(QueuedUnit):
 class PMU(Template):
     """A pattern memory unit: its scratchpad and the link on which its vectors leave and arrive."""
 
-    def __init__(self, name: str, number: int, lanes: int, vectors: int, hop_cycles: int) -> None:
+    def __init__(self, name: str, number: int, lanes: int, vectors: int, hop_cycles: int, users: int) -> None:
         self.scratchpad = SRAM(
             "scratchpad", data_width=WORD_BITS * lanes, port_width=1, shared_port=True, max_concurrent_requests=4,
-            read_write_ports=64, address_ranges=[(number * vectors, (number + 1) * vectors)],
+            read_write_ports=users, address_ranges=[(number * vectors, (number + 1) * vectors)],
         )
         self.link = Link("link", WORD_BITS * lanes // 8, latency=hop_cycles)
 
@@ -88,7 +92,8 @@ class Grid(Template):
     """``rows`` x ``cols`` units in a checkerboard; pair ``(i, c)`` is the PCU and the PMU in columns 2c and 2c + 1."""
 
     def __init__(
-        self, name: str, fetch: Fetch, rows: int, cols: int, lanes: int, stages: int, vectors: int, hop_cycles: int
+        self, name: str, fetch: Fetch, rows: int, cols: int, lanes: int, stages: int, vectors: int, hop_cycles: int,
+        generators: int,
     ) -> None:
         self.units: dict[tuple[int, int], PCU | PMU] = {}
         self.pmus: list[PMU] = []
@@ -97,7 +102,7 @@ class Grid(Template):
                 number = i * (cols // 2) + c
                 left = i % 2
                 pcu = PCU(f"pcu[{i}][{c}]", fetch, lanes, stages)
-                pmu = PMU(f"pmu[{i}][{c}]", number, lanes, vectors, hop_cycles)
+                pmu = PMU(f"pmu[{i}][{c}]", number, lanes, vectors, hop_cycles, _NEIGHBOURS + 2 * generators)
                 self.units[i, 2 * c + left], self.units[i, 2 * c + 1 - left] = pcu, pmu
                 self.pmus.append(pmu)
                 ACADLEdge(pcu.unit, pmu.scratchpad, WRITE_DATA, link=pmu.link)
@@ -152,7 +157,7 @@ def plasticine(
             write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
         )
         fetch = Fetch("fetch", lookahead, _FETCHED)
-        grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles)
+        grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles, generators)
         for i in range(generators):
             AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)
         architecture(

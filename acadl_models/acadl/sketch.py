@@ -53,6 +53,11 @@ class Sketch:
         return id(obj) not in self.faults and (id(obj) in self.known or not obj.faults())
 
 
+_SHOWN = 8
+
+
 def listed(objects: Iterable[ACADLObject]) -> str:
-    """Objects by name and class, or ``nothing``."""
-    return ", ".join(str(o) for o in objects) or "nothing"
+    """Objects by name and class, those after the first few counted; or ``nothing``."""
+    names = [str(o) for o in objects]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return ", ".join([*names[:_SHOWN], *more]) or "nothing"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import TypeAlias
 
 from acadl_models.acadl import (
@@ -40,7 +40,12 @@ class Routing:
                 for mnemonic in unit.to_process:
                     self.processing.setdefault(mnemonic, {})[unit.name] = unit
         self.order = {s.name: k for k, s in enumerate(graph.stages)}
+        self.holds: dict[str, set[str]] = {}
+        for buffer, banks in graph.buffers.items():
+            for bank in banks:
+                self.holds.setdefault(bank.storage, set()).add(buffer)
         self.ways: dict[Need, dict[str, list[str]]] = {}
+        self._reached: dict[tuple[str, bool], dict[str, list[str]]] = {}
         for edge in graph.edges:
             if edge.kind is READ_DATA:
                 self._reach(edge.source.name, edge.target.name, True)
@@ -52,10 +57,20 @@ class Routing:
     def _reach(self, storage: str, unit: str, is_read: bool) -> None:
         """The unit reaches the storage, and over it, if it is a cache, all that lies behind."""
         place = self.graph[storage]
-        self.ways.setdefault((storage, is_read), {}).setdefault(unit, []).append(storage)
+        self._add(storage, unit, is_read, storage)
         while isinstance(place, CacheInterface):
             place = self.graph.backing(place)
-            self.ways.setdefault((place.name, is_read), {}).setdefault(unit, []).append(storage)
+            self._add(place.name, unit, is_read, storage)
+
+    def _add(self, place: str, unit: str, is_read: bool, storage: str) -> None:
+        self.ways.setdefault((place, is_read), {}).setdefault(unit, []).append(storage)
+        self._reached.setdefault((unit, is_read), {}).setdefault(place, []).append(storage)
+
+    def serving(self, unit: str, buffers: Set[str], is_read: bool) -> list[str]:
+        """The storages, memories or the caches before them, over which the unit reaches buffers."""
+        reached = self._reached.get((unit, is_read), {})
+        ways = [w for place, found in reached.items() if not buffers.isdisjoint(self.holds.get(place, ())) for w in found]
+        return list(dict.fromkeys(ways))
 
     def coverage(self, buffer: str, is_read: bool) -> dict[str, int]:
         """How many of the banks of a buffer each unit reaches; units that reach none are left out."""
