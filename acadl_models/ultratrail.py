@@ -81,7 +81,7 @@ def ultratrail(
         load = MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
         array = MemoryAccessUnit(
             "array", {"layer", "mac", "conv", "conv_pool"}, latency={"layer": 1, "*": 0},
-            interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2,
+            interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2, extent=(dim, dim),
         )
         store = MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):

@@ -42,10 +42,11 @@ def to_dot(graph: ArchitectureGraph) -> str:
     """The folded graph in Graphviz's language: forwarding is bold, reads are blue, writes red, both purple."""
     folded = fold(graph)
     head = f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, {si_text(graph.clock_hz, 'Hz')}"
+    facts = [", ".join(f"{k}={v}" for k, v in graph.parameters.items())] if graph.parameters else []
     legend = "bold: forwards   blue: reads   red: writes   purple: reads and writes   dashed: backed by"
     lines = [
         f"digraph {_quote(graph.name)} {{", "  rankdir=LR; ranksep=0.7; nodesep=0.25; newrank=true;",
-        f'  label={_quote(head + chr(10) + legend)}; labelloc=t; fontname="Helvetica"; fontsize=13;',
+        f'  label={_quote(chr(10).join([head, *facts, legend]))}; labelloc=t; fontname="Helvetica"; fontsize=13;',
         '  node [fontname="Helvetica", fontsize=10, style=filled, color="#555555", margin="0.16,0.06"];',
         '  edge [fontname="Helvetica", fontsize=9, arrowsize=0.7];',
     ]
@@ -146,6 +147,8 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
     """What a box says: name, class, and the figures that fit."""
     shown = figures(obj)
     found = [name, type(obj).__name__]
+    if isinstance(obj, FunctionalUnit) and obj.extent:
+        found.append(" × ".join(map(str, obj.extent)))
     mnemonics = shown.get("to_process", [])
     if mnemonics:
         more = [f"+ {len(mnemonics) - _MNEMONICS} more"] if len(mnemonics) > _MNEMONICS else []

@@ -20,6 +20,7 @@ class FunctionalUnit(ACADLObject):
     *Added*: ``interval``, cycles from one start to the next, and ``in_flight``, how many instructions it processes at
     the same time. Without ``interval`` the unit takes the next instruction when it has finished the last. An
     instruction costs ``joules_per_operation`` (*added*) for each of its ``operations`` (*added*, by default 1).
+    ``extent`` (*added*) says what array a unit stands for, as ``(256, 256)``: drawings and listings show it.
     ``latency``, ``interval``, ``operations`` and ``joules_per_operation`` may be mappings with an entry for each
     mnemonic (or for ``"*"``, all others).
     """
@@ -32,6 +33,7 @@ class FunctionalUnit(ACADLObject):
     in_flight: int = 1
     operations: UnitLatency = field(default=1, kw_only=True)
     joules_per_operation: float | Mapping[str, float] | None = field(default=None, kw_only=True)
+    extent: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.to_process, (Set, Sequence)) and all(isinstance(m, str) for m in self.to_process):
@@ -77,6 +79,8 @@ class FunctionalUnit(ACADLObject):
         faults += self._table_faults("latency", self.latency, 0)
         faults += self._table_faults("operations", self.operations, 0)
         faults += self._energy_faults()
+        if not isinstance(self.extent, tuple) or not all(type(n) is int and n > 0 for n in self.extent):
+            faults.append(f"extent must be a tuple of integers of at least 1, not {self.extent!r}")
         if self.interval is not None:
             faults += self._table_faults("interval", self.interval, 1)
         elif self.in_flight != 1:

@@ -27,11 +27,11 @@ class Mover(Template):
 
     def __init__(
         self, name: str, fetch: Fetch, mnemonics: set[str], latency: UnitLatency = 0,
-        interval: UnitLatency | None = None, in_flight: int = 1,
+        interval: UnitLatency | None = None, in_flight: int = 1, extent: tuple[int, ...] = (),
     ) -> None:
         self.stage = ExecuteStage("stage")
         self.unit = MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, extent=extent
         )
         ACADLEdge(fetch.stage, self.stage, FORWARD)
         ACADLEdge(self.stage, self.unit, CONTAINS)

@@ -31,6 +31,7 @@ def build(design: Design) -> ArchitectureGraph:
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
             interval={"drain": drain, "*": 1}, in_flight=4,
+            extent=(design.rows, design.columns),
         )
         array.reads([memories.left, memories.top, stationary, sums])
         array.writes([memories.out, stationary, sums])

