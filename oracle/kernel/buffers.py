@@ -110,6 +110,8 @@ def point(prefix: str, data: Any) -> Point:
         data = data[...]
     elif isinstance(data, RegisterView):
         data = data.whole
-    if data is not None and not isinstance(data, (Part, Registers)):
-        raise fault(f"debug: expected a buffer, a slice of one or a register, found {data!r}")
+    elif isinstance(data, Index):
+        data = recorder("debug").expression(data, "data")
+    if data is not None and not isinstance(data, (Part, Registers, Affine)):
+        raise fault(f"debug: expected a buffer, a slice of one, a register or a loop variable, found {data!r}")
     return Point(prefix, data, caller())

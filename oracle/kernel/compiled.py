@@ -6,18 +6,20 @@ import json
 import struct
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oracle.errors import ArtifactError, InputError
+from oracle.errors import ArtifactError, InputError, suggest
 from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
 from oracle.stream import HbmTensor
 
 MAGIC = b"LOOMKERN"
 VERSION = 1
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _HEADER = struct.Struct("<8sHIII")
 
 
@@ -40,11 +42,13 @@ class CompiledKernel(KernelFunction):
     """
 
     def __init__(
-        self, whole: KernelFunction, program: JaxProgram, origin: dict[str, Any], resolve_seconds: float
+        self, whole: KernelFunction, program: JaxProgram, prepared: Callable[[], JaxFunction], origin: dict[str, Any],
+        resolve_seconds: float,
     ) -> None:
         super().__init__(whole.name, whole.arguments, whole.results)
         self.resolve_seconds = resolve_seconds
         self._program = program
+        self._prepare_whole = prepared
         self._origin = origin
         start = time.perf_counter()
         lowered = program.jitted.lower(*shapes(self.arguments), *program.bits)
@@ -67,20 +71,21 @@ class CompiledKernel(KernelFunction):
                     getattr(memory, "temp_size_in_bytes", None))
 
     def _prepare(self) -> JaxFunction:
-        return self._program.call()
+        return self._prepare_whole()
 
     def serialize(self, platforms: tuple[str, ...] | None = None) -> bytes:
         """The kernel as bytes for :func:`load_kernel`, by ``jax.export``; debug points stay out.
 
-        ``platforms``: for which of JAX's platforms (``"cpu"``, ``"cuda"``, ...), by default for the present one.
+        ``platforms``: for which of :data:`PLATFORMS`, by default for the present one; InputError for others.
         """
         import jax
 
+        for name in platforms or ():
+            if name not in PLATFORMS:
+                raise InputError(f"kernel {self.name} cannot be serialized for platform {name!r}"
+                                 f"{suggest(str(name), list(PLATFORMS))}")
         program = self._program
-        try:
-            made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
-        except ValueError as error:
-            raise InputError(f"kernel {self.name} cannot be exported for {platforms}: {error}") from None
+        made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
         head = json.dumps({
             "name": self.name, **self._origin, "platforms": list(made.platforms), "jax": jax.__version__,
             "arguments": [_tensor(t) for t in self.arguments], "results": [_tensor(t) for t in self.results],
@@ -127,7 +132,7 @@ def load_kernel(source: bytes | str | Path) -> LoadedKernel:
     stated = [[(t.shape, t.dtype) for t in side] for side in (loaded.arguments, loaded.results)]
     if found != [*stated[0], *bits, *stated[1]]:
         raise ArtifactError(f"{name}: the program's arguments and results are not those that its header states")
-    here = "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
+    here = jax.export.default_export_platform()
     if here not in loaded.platforms:
         raise ArtifactError(f"{name}: made for {', '.join(loaded.platforms)}, and JAX runs on {here} here")
     return loaded
@@ -165,9 +170,12 @@ def _unpack(data: bytes, name: str) -> tuple[dict[str, Any], bytes]:
     if zlib.crc32(payload) != crc:
         raise ArtifactError(f"{name}: corrupted: expected CRC-32 {crc:#010x}, found {zlib.crc32(payload):#010x}")
     try:
-        return json.loads(payload[:head]), payload[head:]
+        made = json.loads(payload[:head])
     except ValueError as error:
         raise ArtifactError(f"{name}: malformed header: {error}") from None
+    if not isinstance(made, dict):
+        raise ArtifactError(f"{name}: malformed header: expected a mapping, found {type(made).__name__}")
+    return made, payload[head:]
 
 
 def _tensor(t: HbmTensor) -> list[Any]:

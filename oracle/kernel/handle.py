@@ -1,4 +1,4 @@
-"""An ISA as the writer of a kernel sees it: instructions to call, loops and the decorator."""
+"""An ISA as the writer of a kernel sees it: instructions to call, loops, debug points and the decorator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.errors import InputError, StreamError, suggest
-from oracle.kernel.buffers import BufferView, RegisterView
+from oracle.kernel.buffers import BufferView, RegisterView, point
 from oracle.kernel.index import Index, Site, caller
 from oracle.kernel.kernel import Kernel
 from oracle.kernel.recording import Call, Recorder, loop, nodes, parallel, recorder, tracing
@@ -175,6 +175,13 @@ class KernelIsa:
     def parallel(self, extent: int, along: str, name: str | None = None) -> AbstractContextManager[Index]:
         """:func:`oracle.kernel.recording.parallel`: one iteration on each core along a dimension of the graph."""
         return parallel(extent, along, name)
+
+    def debug(self, prefix: str = "", data: Any = None) -> None:
+        """Print ``prefix`` and ``data`` whenever the kernel passes here: a slice of a buffer, or a register.
+
+        Changes no result; a kernel without debug points is the same program as if there were no such call.
+        """
+        recorder("debug", self.isa).add(point(prefix, data))
 
     # streams of other origin
 

@@ -13,6 +13,7 @@ from oracle.errors import InputError, StreamError
 from oracle.kernel.arrays import show
 from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
 from oracle.kernel.compiled import CompiledKernel
+from oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from oracle.kernel.files import write_stream
 from oracle.kernel.index import Site
 from oracle.resolve import resolve
@@ -84,7 +85,7 @@ class Kernel(KernelFunction):
         start = time.perf_counter()
         program = self.program
         seconds = time.perf_counter() - start
-        return CompiledKernel(self, program, self._origin, seconds)
+        return CompiledKernel(self, program, self._prepared, self._origin, seconds)
 
     def batch(self, size: int) -> "BatchedKernel":
         """The kernel over ``size`` inputs at once: every argument and result has a first axis of that extent.
@@ -97,23 +98,37 @@ class Kernel(KernelFunction):
 
     @cached_property
     def program(self) -> JaxProgram:
-        """The kernel as a JAX function, jitted."""
+        """The kernel as a JAX function, jitted; without its debug points."""
+        return self._program(self.oracle)
+
+    def _program(self, oracle: "Oracle") -> JaxProgram:
         import jax
         import jax.numpy as jnp
 
-        oracle = self.oracle
         bits = (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
             return JaxProgram(oracle.program.function, oracle.program.jitted, bits)
         function = _without_derivative(oracle.program.function, self.name)
         return JaxProgram(function, jax.jit(function), bits)
 
+    @cached_property
+    def debugged(self) -> Debugged | None:
+        """The kernel with its debug points as instructions, if it has any."""
+        return debugged(self.isa, self.stream, self._recorded)
+
     @property
     def _origin(self) -> dict[str, Any]:
         return {"isa": self.isa.name, "parameters": list(self.isa.parameters)}
 
     def _prepare(self) -> JaxFunction:
-        return self.program.call()
+        if self.debugged is None:
+            return self.program.call()
+        from oracle.xla.oracle import compile_resolved
+
+        _ = self.resolved  # faults are those of the kernel alone
+        with _Located(self.debugged.sites):
+            resolved = self.debugged.resolved
+        return observed(self._program(compile_resolved(resolved)).call(), self.debugged)
 
     def interpret(self, *arrays: Any, poison: int | None = None) -> Any:
         """The results by the NumPy interpreter, which is the definition of right (and slow).
@@ -124,8 +139,11 @@ class Kernel(KernelFunction):
 
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
-        with _Located(self.sites):
-            results = run(self.stream, self.isa, given, poison=poison)
+        executed = self.debugged or self
+        with _Located(executed.sites):
+            results = run(executed.stream, executed.isa, given, poison=poison)
+        if self.debugged is not None:
+            print_logs(self.debugged, [results[t.name] for t in self.debugged.logs])
         made = tuple(results[t.name] for t in self.results)
         return made[0] if self._single else made
 
@@ -156,10 +174,21 @@ class BatchedKernel(KernelFunction):
         start = time.perf_counter()
         program = self.program
         seconds = time.perf_counter() - start
-        return CompiledKernel(self, program, self.kernel._origin, seconds)
+        return CompiledKernel(self, program, self._prepared, self.kernel._origin, seconds)
 
     def _prepare(self) -> JaxFunction:
-        return self.program.call()
+        if self.kernel.debugged is None:
+            return self.program.call()
+        import jax
+
+        every: JaxFunction = jax.vmap(self.kernel._prepared())
+
+        def call(*arrays: Any) -> tuple[Any, ...]:
+            results = every(*arrays)
+            jax.effects_barrier()
+            return results
+
+        return call
 
 
 def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]:

@@ -31,7 +31,8 @@ class Registers:
     single: bool
 
 
-Data: TypeAlias = Union[Part, Registers]
+Data: TypeAlias = Union[Part, Registers, Affine]
+"""What a point shows: a part of a buffer, registers, or an expression over loop variables."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,8 @@ def test_calls_become_the_streams_instructions(matmul: Kernel) -> None:
     assert nest.body[0] == Instr.make("mvin", dram=Affine.variable("i") * 16 + 64, local=0, cols=4, rows=4)
     assert matmul.stream.arguments[2] == HbmTensor("D", 128, (12, 4), "int8")
     assert matmul.name == matmul.__name__ == "matmul"
+    assert repr(matmul) == ("<kernel matmul of gemmini (A: int8[12, 4], B: int8[4, 4], D: int8[12, 4]) -> "
+                            "(C: int8[12, 4])>")
 
 
 def test_python_loops_are_unrolled(matmul: Kernel) -> None:

@@ -1,0 +1,337 @@
+"""Debug points at work: the kernel that also records what they show, and the lines that are printed of it.
+
+A debug point becomes an instruction of its own that copies its part of a buffer to HBM behind that of the kernel,
+to one place for each iteration of the loops around it. Those places are further results. So everything that executes
+streams executes debug points, raised or not, and what they show is printed after the kernel, in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.affine import Affine
+from oracle.errors import InputError
+from oracle.kernel.index import Site
+from oracle.kernel.points import Part, Point, Registers
+from oracle.kernel.recording import Call, Nest, Recorded, with_body
+from oracle.resolve import resolve
+from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
+from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from oracle.taidl.isa import HBM, Instruction, Isa
+from oracle.taidl.kernels import numpy_dtype
+from oracle.taidl.parser import parse
+
+MAX_BYTES = 1 << 28
+"""How much the debug points of one kernel may record in one run."""
+
+MAX_LINES = 1 << 20
+"""How many times the debug points of one kernel may print in one run."""
+
+_ALIGNMENT = 64
+_BYTE_BY_VALUE = ("i1", "i2", "i4", "u2", "u4")
+
+Values: TypeAlias = Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Debugged:
+    """A kernel with its debug points as instructions: a stream of ``isa``, whose last results are ``logs``.
+
+    ``sites`` are the lines of its instructions, ``places`` the number of the log of each point that has one.
+    """
+
+    isa: Isa
+    stream: Stream
+    sites: tuple[Site, ...]
+    recorded: tuple[Recorded, ...]
+    logs: tuple[HbmTensor, ...]
+    places: Mapping[Point, int]
+
+    @cached_property
+    def resolved(self) -> ResolvedStream:
+        return resolve(self.stream, self.isa)
+
+    @cached_property
+    def registers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
+        """What registers hold at debug points, by the number of the instruction and of the visit."""
+        keys = {str(self.places[p]): p.data.keys for p in self.places if isinstance(p.data, Registers)}
+        found: dict[tuple[int, int], tuple[int, ...]] = {}
+        _collect(self.resolved.body, {}, keys, found)
+        return found
+
+    def lines(self, logs: Sequence[np.ndarray]) -> Iterator[str]:
+        """What is printed of the logs of one run, in program order."""
+        visits: dict[Point, int] = {}
+        for point, loops in _events(self.recorded, {}):
+            visit = visits.get(point, 0)
+            visits[point] = visit + 1
+            where = f"[{', '.join(f'{k} = {v}' for k, v in loops.items())}] " if loops else ""
+            yield _line(f"{where}{point.prefix}", self._shown(point, visit, logs, loops))
+
+    def _shown(self, point: Point, visit: int, logs: Sequence[np.ndarray], loops: Values) -> Any:
+        data = point.data
+        if isinstance(data, Part):
+            value = _from_bytes(logs[self.places[point]][visit], data, self.isa.buffer(data.buffer).dtype)
+            return value[tuple(slice(None) if kept else 0 for kept in data.kept)]
+        if isinstance(data, Registers):
+            values = self.registers[self.places[point], visit]
+            return values[0] if data.single else ", ".join(f"{k} = {v}" for k, v in zip(data.keys, values))
+        return None if data is None else data.evaluate(loops)
+
+
+def _from_bytes(raw: np.ndarray, part: Part, dtype: str) -> np.ndarray:
+    """The elements of a part as a debug instruction wrote them."""
+    made = numpy_dtype(dtype)
+    if dtype in _BYTE_BY_VALUE:
+        return raw.astype(made)
+    return np.ascontiguousarray(raw).view(made).reshape(part.extents)
+
+
+def debugged(isa: Isa, stream: Stream, recorded: tuple[Recorded, ...]) -> Debugged | None:
+    """The kernel with its debug points; None where it has none. InputError where they would show too much."""
+    events = _points(recorded, 1)
+    if not events:
+        return None
+    return _Maker(isa, stream).make(recorded, events)
+
+
+def _points(recorded: Sequence[Recorded], times: int) -> dict[Point, int]:
+    """How often each point is passed, in textual order."""
+    found: dict[Point, int] = {}
+    for node in recorded:
+        if isinstance(node, Point):
+            found[node] = times
+        elif isinstance(node, Nest):
+            found |= _points(node.body, times * node.loop.extent)
+    return {p: n for p, n in found.items() if n}
+
+
+def _events(recorded: Sequence[Recorded], loops: dict[str, int]) -> Iterator[tuple[Point, Values]]:
+    """Every visit of a point in program order, with the values of the loops around it."""
+    for node in recorded:
+        if isinstance(node, Point):
+            yield node, loops
+        elif isinstance(node, Nest) and isinstance(node.loop, Loop) and _points(node.body, 1):
+            for value in range(node.loop.start, node.loop.stop, node.loop.step):
+                yield from _events(node.body, {**loops, node.loop.var: value})
+
+
+def _line(prefix: str, value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return prefix + np.array2string(value, prefix=prefix.rpartition("\n")[2])
+    return prefix if value is None else f"{prefix}{value}"
+
+
+# --- the instructions -----------------------------------------------------------------------------------------------
+
+
+class _Maker:
+    def __init__(self, isa: Isa, stream: Stream) -> None:
+        self.isa = isa
+        self.stream = stream
+        self.end = stream.hbm_bytes
+        self.kinds: dict[str, str] = {}
+        """The names of debug instructions by their text (without the name)."""
+        self.logs: list[HbmTensor] = []
+        self.places: dict[Point, int] = {}
+        self.registers = 0
+        self.sites: list[Site] = []
+
+    def make(self, recorded: tuple[Recorded, ...], points: Mapping[Point, int]) -> Debugged:
+        self._place(points)
+        body = self._nodes(recorded, Affine(0), points)
+        text = "".join(f"[{name}]{body_}\n" for body_, name in self.kinds.items())
+        made = parse(f"isa {self.isa.name};\n{text}", "<debug>").instructions
+        isa = replace(
+            self.isa,
+            definition=replace(self.isa.definition, source="",
+                               instructions=(*self.isa.definition.instructions, *made)),
+            instructions={**self.isa.instructions, **{i.name: Instruction(i.name, i.attributes, i.body) for i in made}},
+        )
+        stream = replace(self.stream, hbm_bytes=self.end, results=(*self.stream.results, *self.logs), body=body)
+        return Debugged(isa, stream, tuple(self.sites), recorded, tuple(self.logs), self.places)
+
+    def _place(self, points: Mapping[Point, int]) -> None:
+        """Logs for the parts of buffers, numbers for the registers."""
+        if sum(points.values()) > MAX_LINES:
+            most = max(points, key=lambda p: points[p])
+            raise InputError(f"{most.site}: debug points of kernel {self.stream.name} would print "
+                             f"{sum(points.values())} times, expected at most {MAX_LINES}")
+        for point, times in points.items():
+            if isinstance(point.data, Registers):
+                self.places[point] = -1 - self.registers
+                self.registers += 1
+            elif isinstance(point.data, Part):
+                self.places[point] = len(self.logs)
+                self._log(point, point.data, times)
+
+    def _log(self, point: Point, part: Part, times: int) -> None:
+        start = -(-self.end // _ALIGNMENT) * _ALIGNMENT
+        log = HbmTensor(f"debug {len(self.logs)}", start, (times, *self._bytes(part)), "int8")
+        self.end = start + int(np.prod(log.shape))
+        if self.end - self.stream.hbm_bytes > MAX_BYTES:
+            raise InputError(f"{point.site}: debug points of kernel {self.stream.name} would record more than "
+                             f"{MAX_BYTES} bytes: name a smaller part of {part.buffer}, or fewer iterations")
+        self.logs.append(log)
+
+    def _nodes(self, recorded: Sequence[Recorded], visit: Affine, points: Mapping[Point, int]) -> tuple[Node, ...]:
+        """The stream's nodes; ``visit`` counts the iterations of the loops around."""
+        made: list[Node] = []
+        for node in recorded:
+            if isinstance(node, Call):
+                self.sites.append(node.site)
+                made.append(node.instr)
+            elif isinstance(node, Nest):
+                body = self._nodes(node.body, _inner(visit, node), points)
+                if body:
+                    made.append(with_body(node.loop, body))
+            elif isinstance(node.data, (Part, Registers)) and node in points:
+                self.sites.append(node.site)
+                made.append(self._instr(node, node.data, visit))
+        return tuple(made)
+
+    def _instr(self, point: Point, data: Part | Registers, visit: Affine) -> Instr:
+        if isinstance(data, Registers):
+            name = self._kind(_register_text(data))
+            return Instr.make(name, number=self.places[point], visit=visit)
+        log = self.logs[self.places[point]]
+        size = int(np.prod(log.shape[1:]))
+        name = self._kind(_part_text(data, self.isa.buffer(data.buffer).dtype, self.stream.hbm_bytes))
+        starts = {f"o{n}": start for n, start in enumerate(data.starts)}
+        return Instr.make(name, at=visit * size + log.address, **starts)
+
+    def _bytes(self, part: Part) -> tuple[int, ...]:
+        width = numpy_dtype(self.isa.buffer(part.buffer).dtype).itemsize
+        return (*part.extents, width) if width > 1 else part.extents
+
+    def _kind(self, text: str) -> str:
+        if text not in self.kinds:
+            name = f"debug_{len(self.kinds)}"
+            while name in self.isa.instructions:
+                name += "_"
+            self.kinds[text] = name
+        return self.kinds[text]
+
+
+def _inner(visit: Affine, nest: Nest) -> Affine:
+    loop = nest.loop
+    variable = Affine.variable(loop.var)
+    if not isinstance(loop, Loop):
+        return visit * loop.extent + variable
+    passed = (variable - loop.start) // loop.step if loop.step > 0 else (loop.start - variable) // -loop.step
+    return visit * loop.extent + passed
+
+
+def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
+    """An instruction that copies a part of a buffer to HBM."""
+    names = [f"o{n}" for n in range(len(part.starts))]
+    shape = "".join(f"{{{n}}}x" for n in part.extents)
+    windows = [f"{o} + {{{n} : {s}}}" for o, n, s in zip(names, part.extents, part.strides)]
+    width = numpy_dtype(dtype).itemsize
+    extents = [*part.extents, *([width] if width > 1 else [])]
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(extents):
+        strides.insert(0, step)
+        step *= extent
+    target = ", ".join(f"{n} : {s}" for n, s in zip(extents, strides))
+    inside = f"assert(0 <= o0 && o0 + {(part.extents[0] - 1) * part.strides[0]} < {hbm_bytes});" \
+        if part.buffer == HBM else ""
+    if dtype == "i8":
+        copied, written = "", "%X"
+    else:
+        opcode = "convert" if dtype in _BYTE_BY_VALUE else "bitcast_convert"
+        copied, written = f"%B:{shape}{f'{{{width}}}x' if width > 1 else ''}i8 = {opcode}(%X);", "%B"
+    return (f"({', '.join(['at', *names])}) {{ {inside} %X:{shape}{dtype} <- ${part.buffer}[{', '.join(windows)}]; "
+            f"{copied} {written} -> $hbm[at + {{{target}}}]; }}")
+
+
+def _register_text(registers: Registers) -> str:
+    """An instruction that reads registers, so that their values are known where it stands."""
+    reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(registers.keys))
+    return f"(number, visit) {{ {reads} }}"
+
+
+def _collect(
+    nodes: Sequence[ResolvedNode], loops: dict[str, int], keys: Mapping[str, tuple[str, ...]],
+    found: dict[tuple[int, int], tuple[int, ...]],
+) -> None:
+    """The values of registers at each visit of the debug instructions that read them."""
+    for node in nodes:
+        if not isinstance(node, ResolvedInstr):
+            if _reads_registers(node.body):
+                for value in range(node.start, node.stop, node.step):
+                    _collect(node.body, {**loops, node.var: value}, keys, found)
+            continue
+        if _is_register_point(node):
+            given, held = dict(node.attributes), dict(node.registers)
+            number = given["number"].evaluate(loops)
+            found[number, given["visit"].evaluate(loops)] = tuple(
+                held[k].evaluate(loops) for k in keys[str(number)])
+
+
+def _is_register_point(instr: ResolvedInstr) -> bool:
+    return instr.mnemonic.startswith("debug_") and [k for k, _ in instr.attributes] == ["number", "visit"]
+
+
+def _reads_registers(nodes: Sequence[ResolvedNode]) -> bool:
+    return any(_is_register_point(n) if isinstance(n, ResolvedInstr) else _reads_registers(n.body) for n in nodes)
+
+
+# --- printing -------------------------------------------------------------------------------------------------------
+
+
+def observed(function: Callable[..., tuple[Any, ...]], kernel: Debugged) -> Callable[..., tuple[Any, ...]]:
+    """``function``, whose last results are logs, without them: they are printed when it has run.
+
+    Where it is traced, printing is an ordered callback of the program, one for all elements of a batch.
+    """
+    own = len(kernel.stream.results) - len(kernel.logs)
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        import jax
+
+        every = function(*arrays)
+        results, logs = every[:own], every[own:]
+        if not any(isinstance(x, jax.core.Tracer) for x in every):
+            print_logs(kernel, logs)
+            return results
+        passed: tuple[Any, ...] = _callback(kernel, own)(*results, *logs)
+        return passed
+
+    return call
+
+
+def print_logs(kernel: Debugged, logs: Sequence[Any], batch: bool = False) -> None:
+    """Print what the logs of one run hold; with ``batch``, of each of its elements."""
+    arrays = [np.asarray(log) for log in logs]
+    if not batch:
+        for line in kernel.lines(arrays):
+            print(line)
+        return
+    for n in range(len(arrays[0])):
+        for line in kernel.lines([a[n] for a in arrays]):
+            print(f"[batch {n}] {line}")
+
+
+def _callback(kernel: Debugged, own: int) -> Any:
+    """A function that gives back its first ``own`` arguments, and prints the logs that follow."""
+    import jax
+
+    @jax.custom_batching.custom_vmap
+    def emit(*arrays: Any) -> tuple[Any, ...]:
+        jax.debug.callback(lambda *logs: print_logs(kernel, logs), *arrays[own:], ordered=True)
+        return arrays[:own]
+
+    @emit.def_vmap
+    def emit_batch(size: int, batched: Sequence[bool], *arrays: Any) -> tuple[Any, Any]:
+        logs = [x if b else jax.numpy.broadcast_to(x, (size, *x.shape)) for x, b in zip(arrays[own:], batched[own:])]
+        jax.debug.callback(lambda *held: print_logs(kernel, held, batch=True), *logs, ordered=True)
+        return arrays[:own], tuple(batched[:own])
+
+    return emit
