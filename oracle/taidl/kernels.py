@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from oracle.taidl.fused import fma
 from oracle.taidl.opcodes import DTYPES
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -148,6 +149,8 @@ _LARGE_DOT = 1 << 16
 def _dot_general(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
     left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
     right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
+    if a.get("rounding") == "fused":
+        return _fused(left, right, flush=a["subnormals"] == "flush").reshape(shape)
     return _matmul(left, right, dtype).reshape(shape)
 
 
@@ -178,6 +181,15 @@ def _ordered(left: Any, right: Any) -> Any:
     total = left[..., :1] * right[..., :1, :]
     for i in range(1, left.shape[-1]):
         total = total + left[..., i:i + 1] * right[..., i:i + 1, :]
+    return total
+
+
+def _fused(left: Any, right: Any, *, flush: bool) -> Any:
+    """In the order of the contracted axis, from zero on, one rounding for each product that is added."""
+    left, right = left.astype(np.float32), right.astype(np.float32)
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), np.float32)
+    for i in range(left.shape[-1]):
+        total = fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
     return total
 
 
@@ -232,6 +244,7 @@ KERNELS: dict[str, Kernel] = {
     "shift_right_arithmetic": _shift(np.right_shift, logical=False, fill=True),
     "clamp": _clamp,
     "compare": _compare,
+    "fma": lambda shape, dtype, x, a: fma(*x, flush=a["subnormals"] == "flush"),
     "select": lambda shape, dtype, x, a: np.where(*x),
     "dot_general": _dot_general,
     "reduce": _reduce,

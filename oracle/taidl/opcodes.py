@@ -230,7 +230,17 @@ def _dot_general(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
         left, right = extents["lhs_" + part], extents["rhs_" + part]
         if _shapes_differ(left, right):
             return f"the {part} axes of {x} and {y} have the extents {_show(left)} and {_show(right)}"
+    if (a["rounding"], a["subnormals"]) != ("each", "keep") and result.dtype != "f32":
+        return f"rounding and subnormals of {{}} are for sums in f32, not in {result.dtype}"
+    if (a["rounding"], a["subnormals"]) == ("each", "flush"):
+        return "subnormals=flush of {} goes with rounding=fused"
     return _wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
+
+
+def _fused(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    if operands[0].dtype != "f32":
+        return f"{{}} is not defined for {operands[0].dtype}"
+    return _elementwise("float")(result, operands, a)
 
 
 def _reduce(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -293,6 +303,7 @@ def _show(dims: Sequence[Dim]) -> str:
 # --- the table ----------------------------------------------------------------------------------------------------
 
 _KINDS = ("add", "max", "min")
+_SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")
 _NUMBERS = ("int", "uint", "float")
 _INTS = ("int", "uint")
 _BITS = ("int", "uint", "bool")
@@ -327,8 +338,10 @@ OPCODES: dict[str, Opcode] = {
         Opcode("clamp", 3, _clamp),
         Opcode("compare", 2, _compare, (Attribute("direction", "word", ("eq", "ne", "lt", "le", "gt", "ge")),)),
         Opcode("select", 3, _select),
+        Opcode("fma", 3, _fused, (_SUBNORMALS,)),
         Opcode("dot_general", 2, _dot_general, (
-            _ints("lhs_contracting"), _ints("rhs_contracting"), _ints("lhs_batch", ()), _ints("rhs_batch", ()))),
+            _ints("lhs_contracting"), _ints("rhs_contracting"), _ints("lhs_batch", ()), _ints("rhs_batch", ()),
+            Attribute("rounding", "word", ("each", "fused"), "each"), _SUBNORMALS)),
         Opcode("reduce", 1, _reduce, (_ints("dim"), Attribute("kind", "word", _KINDS))),
         Opcode("reduce_window", 1, _reduce_window, (Attribute("kind", "word", _KINDS), _ints("size"), _ints("stride"))),
     ]

@@ -14,10 +14,12 @@ from itertools import count
 from oracle.affine import Affine
 from oracle.xla.expr import (
     ByteOf,
+    Carry,
     Const,
     Constraint,
     Expr,
     Extreme,
+    Fold,
     FromBytes,
     Guarded,
     Index,
@@ -53,7 +55,7 @@ def fresh() -> str:
 
 def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
-    if isinstance(e, Const):
+    if isinstance(e, (Const, Carry)):
         return e
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=_form(e.index, mapping, ranges))
@@ -73,6 +75,8 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     inner = {**ranges, **bound_ranges(e)}
     if isinstance(e, Sum):
         return sum_of(e.variables, substitute(e.body, mapping, inner), ranges)
+    if isinstance(e, Fold):
+        return fold_of(e.variables, substitute(e.start, mapping, ranges), substitute(e.body, mapping, inner), ranges)
     if isinstance(e, Extreme):
         return replace(e, body=substitute(e.body, mapping, inner))
     assert isinstance(e, FromBytes)
@@ -288,6 +292,31 @@ def extreme_of(kind: str, variables: tuple[tuple[str, int], ...], body: Expr, ra
     """Maximum or minimum with canonical names."""
     new, names, inner = _canonical(variables, body, ranges)
     return Extreme(kind, new, substitute(body, names, inner), body.dtype)
+
+
+def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ranges: Ranges) -> Expr:
+    """A chain with canonical names; variables of one value are put in place."""
+    ones = {name: Affine(0) for name, extent in variables if extent == 1}
+    inner = {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
+    if ones:
+        body = substitute(body, ones, inner)
+        variables = tuple(v for v in variables if v[1] != 1)
+    if not variables:
+        return plug(body, start)
+    depth = max(level(body), level(start))
+    new = tuple((f"%{depth}_{i}", extent) for i, (_, extent) in enumerate(variables))
+    names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
+    within = {**ranges, **{name: (0, extent - 1) for name, extent in new}}
+    return Fold(new, start, substitute(body, names, within), body.dtype)
+
+
+def plug(body: Expr, start: Expr) -> Expr:
+    """The body of a chain with ``start`` for the carried value."""
+    if isinstance(body, Carry):
+        return start
+    if not isinstance(body, Map):
+        return body
+    return map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
 
 
 def _canonical(

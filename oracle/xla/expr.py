@@ -99,6 +99,27 @@ class Sum(Expr):
 
 
 @_node
+class Carry(Expr):
+    """What the innermost :class:`Fold` around has computed so far."""
+
+    dtype: str
+
+
+@_node
+class Fold(Expr):
+    """A chain of operations in the order of ``variables`` (name, extent; the last runs fastest).
+
+    It begins with ``start``; ``body``, in which :class:`Carry` occurs only under element-wise operations, makes the
+    next value of the one before.
+    """
+
+    variables: tuple[tuple[str, int], ...]
+    start: Expr
+    body: Expr
+    dtype: str
+
+
+@_node
 class Extreme(Expr):
     """Maximum (or minimum) of ``body`` over ``variables``."""
 
@@ -190,7 +211,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
         return tuple(body for _, _, body in e.cases)
     if isinstance(e, (Sum, Extreme, Guarded, Let, ByteOf, FromBytes)):
         return (e.body,)
-    return ()
+    return (e.start, e.body) if isinstance(e, Fold) else ()
 
 
 def forms(e: Expr) -> tuple[Affine, ...]:
@@ -207,15 +228,15 @@ def forms(e: Expr) -> tuple[Affine, ...]:
 
 
 def bound(e: Expr) -> tuple[str, ...]:
-    """The variables that this node binds in its body."""
-    if isinstance(e, (Sum, Extreme, Let)):
+    """The variables that this node binds in its body (no others of its sub-expressions have these names)."""
+    if isinstance(e, (Sum, Fold, Extreme, Let)):
         return tuple(v[0] for v in e.variables)
     return (e.variable,) if isinstance(e, FromBytes) else ()
 
 
 def bound_ranges(e: Expr) -> dict[str, Range]:
     """The ranges of the bound variables of a node (those of a :class:`Let` follow from their forms)."""
-    if isinstance(e, (Sum, Extreme)):
+    if isinstance(e, (Sum, Fold, Extreme)):
         return {name: (0, extent - 1) for name, extent in e.variables}
     return {e.variable: (0, width(e.dtype) - 1)} if isinstance(e, FromBytes) else {}
 
@@ -236,6 +257,8 @@ def remake(e: Expr, own: Sequence[Affine], parts: Sequence[Expr]) -> Expr:
         return replace(e, body=parts[0], variables=variables)
     if isinstance(e, ByteOf):
         return replace(e, body=parts[0], byte=own[0])
+    if isinstance(e, Fold):
+        return replace(e, start=parts[0], body=parts[1])
     return replace(e, body=parts[0]) if isinstance(e, (Sum, Extreme, FromBytes)) else e
 
 
@@ -279,8 +302,16 @@ def level(e: Expr) -> int:
 
 @lru_cache(maxsize=65536)
 def is_heavy(e: Expr) -> bool:
-    """Whether computing an element takes a sum."""
-    return isinstance(e, Sum) or any(is_heavy(c) for c in children(e))
+    """Whether computing an element takes a sum or a chain."""
+    return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in children(e))
+
+
+@lru_cache(maxsize=65536)
+def carries(e: Expr) -> bool:
+    """Whether the value depends on what a :class:`Fold` around has computed so far."""
+    if isinstance(e, Fold):
+        return carries(e.start)
+    return isinstance(e, Carry) or any(carries(c) for c in children(e))
 
 
 @lru_cache(maxsize=65536)

@@ -15,6 +15,7 @@ from oracle.xla.expr import (
     Const,
     Expr,
     Extreme,
+    Fold,
     FromBytes,
     Guarded,
     Index,
@@ -32,6 +33,7 @@ from oracle.xla.expr import (
     walk,
     width,
 )
+from oracle.xla.folds import fold
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import bitcast, elementwise, jax_dtype, uncontracted
 from oracle.xla.views import Spread, extent, grid, overlapping, view
@@ -93,6 +95,8 @@ class Lowering:
             return self._guarded(e, ranges)
         if isinstance(e, Sum):
             return self._sum(e, ranges)
+        if isinstance(e, Fold):
+            return fold(self, e, ranges)
         if isinstance(e, Extreme):
             return self._extreme(e, ranges)
         if isinstance(e, Let):
@@ -303,7 +307,7 @@ def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
 
 def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
     """``e`` with ``axis`` for ``form`` wherever its variables occur; None where they occur in another way."""
-    if isinstance(e, (Sum, Extreme, Let, FromBytes)):
+    if isinstance(e, (Sum, Fold, Extreme, Let, FromBytes)):
         return e if free(e).isdisjoint(form.variables()) else None
     own = []
     for f in forms(e):

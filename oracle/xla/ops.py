@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.xla.fused import fma
 from oracle.xla.match import Unraisable
 
 NUMPY = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
@@ -101,6 +102,7 @@ ELEMENTWISE: dict[str, Callable[..., Any] | None] = {
     "convert": None,
     "bitcast_convert": None,
     "compare": None,
+    "fma": None,
     "add": _numpy("add"), "subtract": _numpy("subtract"), "multiply": _numpy("multiply"),
     "maximum": _numpy("maximum"), "minimum": _numpy("minimum"),
     "and": _numpy("bitwise_and"), "or": _numpy("bitwise_or"), "xor": _numpy("bitwise_xor"),
@@ -123,6 +125,8 @@ def elementwise(opcode: str, operands: list[Any], attributes: tuple[tuple[str, o
         return convert(operands[0], dtype)
     if opcode == "bitcast_convert":
         return bitcast(operands[0], dtype)
+    if opcode == "fma":
+        return fma(*operands, flush=dict(attributes)["subnormals"] == "flush")
     if opcode == "compare":
         return _compare(operands[0], operands[1], str(dict(attributes)["direction"]))
     if opcode in ("add", "subtract") and dtype == "f32":

@@ -17,6 +17,7 @@ from oracle.xla.build import (
     add_of,
     byte_of,
     extreme_of,
+    fold_of,
     fresh,
     from_bytes,
     let_of,
@@ -26,7 +27,7 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import Cursor, Dataflow, Query
-from oracle.xla.expr import Const, Expr, Index, Range, Ranges, is_integer, width
+from oracle.xla.expr import Carry, Const, Expr, Index, Range, Ranges, is_integer, width
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
@@ -108,7 +109,7 @@ class Raiser:
         if s.opcode not in ELEMENTWISE:
             raise Unraisable(f"{s.opcode} has no index notation")
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
-        kept = tuple((k, v) for k, v in s.attributes if k == "direction")
+        kept = tuple((k, v) for k, v in s.attributes if k in ("direction", "subnormals"))
         if s.opcode == "add":
             return axes, add_of(values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
@@ -243,6 +244,9 @@ def _dot_general(m: Move) -> Expr:
             for axis in range(len(kind.shape))
         ]
         factors.append(map_of("convert", (m.element(tuple(index), inner, number),), (), m.op.type.dtype))
+    if m.op.attribute("rounding", "each") == "fused":
+        step = map_of("fma", (*factors, Carry("f32")), (("subnormals", m.op.attribute("subnormals", "keep")),), "f32")
+        return fold_of(tuple(bound), Const(0, "f32"), step, m.ranges)
     return sum_of(tuple(bound), map_of("multiply", tuple(factors), (), m.op.type.dtype), m.ranges)
 
 
