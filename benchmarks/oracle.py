@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
 
 from oracle_suites.case import Case
 
-SUITES = ("tiled", "exo")
+SUITES = ("tiled", "exo", "onednn")
 COMPILATIONS = 5
 WARMUPS = 3
 RUNS_S = (0.4, 6.0)

@@ -26,7 +26,7 @@ from golden_runner import Runner, difference
 
 from oracle.errors import ArchloomError
 
-MODULES = ("golden_gemmini",)
+MODULES = ("golden_gemmini", "golden_amx")
 RECORDED = ROOT.parent / "shared" / "reference" / "taidl" / "golden"
 SHIPPED = ROOT / "tests" / "data" / "taidl"
 

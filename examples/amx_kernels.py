@@ -9,8 +9,14 @@ both in one loop. Blocks are a loop, so that a stream has one size whatever thei
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
 
 from oracle.affine import Affine
 from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
@@ -204,3 +210,29 @@ KERNELS: dict[str, Callable[[int], Stream]] = {
     f.__name__: f for f in (cnn_inference_amx, rnn_inference_amx, sgemm_avx, mem_format_prop_avx, cnn_inference_mix)
 }
 """Each kernel as a function of its number of blocks."""
+
+
+def random_arguments(stream: Stream, seed: int) -> dict[str, np.ndarray]:
+    """Bytes of the whole range and normal floats."""
+    rng = np.random.default_rng(seed)
+    return {t.name: rng.integers(-128, 128, t.shape, dtype=np.int8) if t.dtype == "int8"
+            else rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments}
+
+
+def main() -> None:
+    from oracle import interpreter, taidl
+    from oracle.xla import compile_stream
+
+    isa = taidl.load("amx")
+    for name, kernel in KERNELS.items():
+        stream = kernel(8)
+        arguments = random_arguments(stream, 1)
+        right, oracle = interpreter.run(stream, isa, arguments), compile_stream(stream, isa)
+        same = all(np.array_equal(np.asarray(x), right[t.name])
+                   for t, x in zip(stream.results, oracle(*arguments.values()), strict=True))
+        print(f"{name}: {stream.count()} instructions, {'equal' if same else 'NOT EQUAL'}")
+        print(oracle.report)
+
+
+if __name__ == "__main__":
+    main()

@@ -132,13 +132,13 @@ PRODUCTS: dict[str, Callable[[Tile, Tile, Tile], None]] = {
 
 def maximum(a: float, b: float) -> float:
     """MAX of MAXPS: the second where both are zeros or one is no number."""
-    if a == 0 and b == 0 or math.isnan(a) or math.isnan(b):
+    if (a == 0 and b == 0) or math.isnan(a) or math.isnan(b):
         return b
     return a if a > b else b
 
 
 def minimum(a: float, b: float) -> float:
-    if a == 0 and b == 0 or math.isnan(a) or math.isnan(b):
+    if (a == 0 and b == 0) or math.isnan(a) or math.isnan(b):
         return b
     return a if a < b else b
 

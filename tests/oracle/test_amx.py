@@ -36,7 +36,7 @@ def products(m: int, k: int, n: int, mnemonics: tuple[str, ...] = tuple(PRODUCTS
 
 
 def operands(m: int, k: int, n: int, seed: int, special: bool) -> dict[str, np.ndarray]:
-    """Full-range bytes; as bf16 and f32 of magnitudes that round, underflow and cancel, unless ``special``: any bits."""
+    """Full-range bytes if ``special``, else floats of magnitudes that round, underflow and cancel."""
     rng = np.random.default_rng(seed)
     if special:
         made = {name: rng.integers(0, 256, shape).astype(np.uint8)

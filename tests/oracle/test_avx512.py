@@ -15,8 +15,8 @@ from tests.oracle.intel import bits_of, float_of, fma32, maximum, minimum, to_i3
 
 AMX = taidl.load("amx")
 make = Instr.make
-SPECIAL = np.array([0x0, 0x80000000, 0x1, 0x80000001, 0x7FFFFF, 0x800000, 0x80800001, 0x3F800000, 0x7F7FFFFF, 0x7F800000,
-                    0xFF800000, 0x7FC00000, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x40200000], np.uint32)
+SPECIAL = np.array([0x0, 0x80000000, 0x1, 0x80000001, 0x7FFFFF, 0x800000, 0x80800001, 0x3F800000, 0x7F7FFFFF,
+                    0x7F800000, 0xFF800000, 0x7FC00000, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x40200000], np.uint32)
 
 LANES: dict[str, Callable[[float, float, float], int]] = {
     "vaddps": lambda d, x, y: bits_of(fma32(x, 1.0, y)),
