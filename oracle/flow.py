@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from oracle.taidl import ast
 from oracle.taidl.evaluate import register_key
+from oracle.taidl.isa import Instruction
 
 
 def _expressions(s: ast.Statement) -> Iterator[ast.Expr | None]:
@@ -101,3 +102,14 @@ class Flow:
         if name not in self.keys:
             return set()
         return set(self.keys[name]) if index == -1 else {register_key(name, None if index is None else int(index))}
+
+
+def flow_of(instruction: Instruction, keys: Mapping[str, tuple[str, ...]]) -> Flow:
+    """The flow of an instruction's body with registers of these ``keys``; ISAs that share it work it out once."""
+    key = "flow", *keys.items()
+    if key not in instruction.derived:
+        flow = instruction.derived[key] = Flow(keys)
+        flow.block(instruction.body)
+    flow = instruction.derived[key]
+    assert isinstance(flow, Flow)
+    return flow

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from oracle.affine import Affine, Bounds
 from oracle.errors import SourceError, StreamError
-from oracle.flow import Flow, names_in
+from oracle.flow import flow_of, names_in
 from oracle.resolved import Op, Read, Statement, TensorType, Window, WindowDim, Write
 from oracle.symbolic import Evaluator, Ranges, Undecided
 from oracle.taidl import ast
@@ -360,8 +360,7 @@ class Specializer:
     kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        flow = Flow({r.name: r.keys for r in self.isa.registers})
-        flow.block(self.instruction.body)
+        flow = flow_of(self.instruction, {r.name: r.keys for r in self.isa.registers})
         registers = [k for r in self.isa.registers for k in r.keys]
         self.inputs = (*self.instruction.attributes, *(k for k in registers if k in flow.read))
         self.written, self.live = frozenset(flow.written), frozenset(flow.live)
@@ -425,16 +424,28 @@ class Specializer:
         return tuple(key), symbols, ranges
 
 
-def specializers(isa: Isa) -> dict[str, Specializer]:
+class Specializers(dict[str, Specializer]):
+    """The specializers of an ISA by mnemonic, each made when it is first asked for."""
+
+    def __init__(self, isa: Isa) -> None:
+        super().__init__()
+        self.isa = isa
+
+    def __missing__(self, mnemonic: str) -> Specializer:
+        made = self[mnemonic] = Specializer(self.isa, self.isa.instructions[mnemonic])
+        return made
+
+
+def specializers(isa: Isa) -> Specializers:
     """The specializers of ``isa`` by mnemonic; those of the ISAs used last are kept."""
     known = _TABLES.get(id(isa))
     if known is None:
         if len(_TABLES) >= 32:
             _TABLES.clear()
         # the entry keeps the ISA alive, so that its id stays its own
-        known = _TABLES[id(isa)] = isa, {m: Specializer(isa, i) for m, i in isa.instructions.items()}
+        known = _TABLES[id(isa)] = isa, Specializers(isa)
     return known[1]
 
 
-_TABLES: dict[int, tuple[Isa, dict[str, Specializer]]] = {}
+_TABLES: dict[int, tuple[Isa, Specializers]] = {}
 

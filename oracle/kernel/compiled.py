@@ -16,6 +16,7 @@ import numpy as np
 from oracle.errors import ArtifactError, InputError, suggest
 from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
 from oracle.stream import HbmTensor
+from oracle.xla.oracle import compiler_options
 
 MAGIC = b"LOOMKERN"
 VERSION = 1
@@ -54,7 +55,7 @@ class CompiledKernel(KernelFunction):
         lowered = program.jitted.lower(*shapes(self.arguments), *program.bits)
         self.lower_seconds = time.perf_counter() - start
         start = time.perf_counter()
-        self.executable = lowered.compile()
+        self.executable = lowered.compile(compiler_options=compiler_options())
         self.xla_seconds = time.perf_counter() - start
 
     @property

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from oracle.errors import StreamError, TaidlError, TargetError, suggest
 from oracle.resolved import Buffer
@@ -40,6 +41,11 @@ class Instruction:
     name: str
     attributes: tuple[str, ...]
     body: tuple[ast.Statement, ...]
+
+    @cached_property
+    def derived(self) -> dict[object, Any]:
+        """What others work out from the text alone and keep here, by keys of their own."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from oracle.affine import Affine
 from oracle.resolved import Window
 from oracle.xla.expr import Range, Ranges
+
+_LARGEST = 1 << 62
+"""Larger values are not counted out in int64."""
 
 
 class Unraisable(Exception):
@@ -222,5 +228,7 @@ def exact_range(form: Affine, ranges: Ranges) -> Range:
     first, last = ranges[name]
     if last - first > 4096:
         return low, high
-    values = [form.evaluate({name: x}) for x in range(first, last + 1)]
-    return min(values), max(values)
+    if max(-low, high) > _LARGEST:
+        return low, high
+    values: Any = form.evaluate({name: np.arange(first, last + 1)})  # type: ignore[dict-item]
+    return int(values.min()), int(values.max())
