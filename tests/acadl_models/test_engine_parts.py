@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-import numba
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acadl_models.acadl.latency import Num, parse
 from acadl_models.timing.engine import conflicts
-from acadl_models.timing.engine.jit import pointer
+from acadl_models.timing.engine.jit import entry, pointer
 from acadl_models.timing.engine.latencies import arguments, simplify
 from acadl_models.timing.engine.layout import M_SIZE, M_WORK, MAX_DIMS
 from acadl_models.timing.engine.periods import Periods
@@ -43,7 +42,7 @@ def test_patterns_have_the_runs_of_their_values(dims: tuple[tuple[int, int], ...
     assert beats(found, port) == sum(-(-n // port) for _, n in runs(found))
 
 
-@numba.njit
+@entry
 def meets(tables, machine, p, q, target):  # type: ignore[no-untyped-def]
     return conflicts.is_sum(pointer(tables), pointer(machine), p, q, target)
 

@@ -10,9 +10,12 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
+from acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+
 jit = numba.njit(
-    nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
-)
+    nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False,
+    pipeline_class=PartCompiler,
+)  # fmt: skip
 """For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
 
 
@@ -22,7 +25,7 @@ def entry(function: Callable[..., Any]) -> Any:
     Numba's cache looks at the file of the function alone; here the newest file of this folder counts, because all of
     its functions are compiled into the entry point.
     """
-    dispatcher = numba.njit(nogil=True, error_model="numpy", boundscheck=False)(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", boundscheck=False, pipeline_class=WholeCompiler)(function)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
