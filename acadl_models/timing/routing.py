@@ -69,8 +69,8 @@ class Routing:
     def serving(self, unit: str, buffers: Set[str], is_read: bool) -> list[str]:
         """The storages, memories or the caches before them, over which the unit reaches buffers."""
         reached = self._reached.get((unit, is_read), {})
-        ways = [w for place, found in reached.items() if not buffers.isdisjoint(self.holds.get(place, ())) for w in found]
-        return list(dict.fromkeys(ways))
+        held = [place for place in reached if not buffers.isdisjoint(self.holds.get(place, ()))]
+        return list(dict.fromkeys(way for place in held for way in reached[place]))
 
     def coverage(self, buffer: str, is_read: bool) -> dict[str, int]:
         """How many of the banks of a buffer each unit reaches; units that reach none are left out."""
