@@ -18,7 +18,7 @@ from tvm_backend.uma.backend import Lowered, UMABackend, UMAPhase, Verdict
 from tvm_backend.uma.match import QuantizedOp
 from uma_targets.gemmini.accelerator import GEMMINI
 from uma_targets.gemmini.patterns import conv2d_plain
-from uma_targets.gemmini.strategies import conv2d
+from uma_targets.kit.strategies import conv2d
 
 
 class Adder(UMABackend):

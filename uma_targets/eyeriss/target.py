@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tvm_backend.uma.backend import UMABackend
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.gemmini import strategies as channels_last
 from uma_targets.kit import rules, strategies
+from uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
-    from tvm_backend.compat import DFPattern
 
 
 def equal_strides(op: QuantizedOp) -> str | None:
@@ -33,30 +31,18 @@ class Eyeriss(UMABackend):
     def __init__(self) -> None:
         super().__init__()
         for name, predicate, strategy in (
-            ("conv2d_activation", CONVOLUTIONS, channels_last.conv2d),
+            ("conv2d_activation", CONVOLUTIONS, strategies.conv2d),
             ("matmul_activation", PRODUCTS, strategies.matmul),
-            ("conv2d_plain", CONVOLUTIONS, channels_last.conv2d),
+            ("conv2d_plain", CONVOLUTIONS, strategies.conv2d),
             ("matmul_plain", PRODUCTS, strategies.matmul),
         ):
-            self._register_pattern(name, _pattern(name), predicate)
+            self._register_pattern(name, lazy_pattern(name), predicate)
             self._register_operator_strategy(name, strategy)
         self._register_codegen("stream", _accelerator)
 
     @property
     def target_name(self) -> str:
         return "eyeriss"
-
-
-def _pattern(name: str) -> "Callable[[], DFPattern]":
-    """A function that makes the pattern: TVM is not needed before the first partitioning."""
-
-    def make() -> "DFPattern":
-        from uma_targets.kit import patterns
-
-        made: DFPattern = getattr(patterns, name)()
-        return made
-
-    return make
 
 
 def _accelerator() -> "Accelerator":

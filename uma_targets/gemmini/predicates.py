@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.match import QuantizedOp, Stage
+from tvm_backend.uma.match import QuantizedOp
 from uma_targets.kit.rules import (
     QUANTIZATION,
     AllOf,
@@ -25,6 +25,7 @@ from uma_targets.kit.rules import (
     per_tensor_scales,
     plain_convolution,
     plain_matmul,
+    pool_stage,
     requantization_scale,
     scalar,
 )
@@ -104,7 +105,3 @@ CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pool_i
 CONV2D_SIZED: tuple[SizedRule, ...] = (pool_without_recomputation,)
 MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)
-
-
-def pool_stage(op: QuantizedOp) -> Stage | None:
-    return next((stage for stage in op.stages if stage.kind == "max_pool2d"), None)

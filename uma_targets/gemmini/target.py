@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tvm_backend.uma.backend import UMABackend
-from uma_targets.gemmini import predicates, strategies
+from uma_targets.gemmini import predicates
+from uma_targets.kit import strategies
+from uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
-    from tvm_backend.compat import DFPattern
 
 
 class Gemmini(UMABackend):
@@ -29,24 +30,13 @@ class Gemmini(UMABackend):
             ("matmul_plain", matmul, strategies.matmul),
             ("add_plain", add, strategies.add),
         ):
-            self._register_pattern(name, _pattern(name), predicate)
+            self._register_pattern(name, lazy_pattern(name, "uma_targets.gemmini.patterns"), predicate)
             self._register_operator_strategy(name, strategy)
         self._register_codegen("stream", _accelerator)
 
     @property
     def target_name(self) -> str:
         return "gemmini"
-
-
-def _pattern(name: str) -> "type[None] | object":
-    """A function that makes the pattern: TVM is not needed before the first partitioning."""
-
-    def make() -> "DFPattern":
-        from uma_targets.gemmini import patterns
-
-        return getattr(patterns, name)()
-
-    return make
 
 
 def _accelerator() -> "Accelerator":

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_backend.compiled import OptionValue
 from tvm_backend.uma.backend import Verdict
-from tvm_backend.uma.match import QuantizedOp
+from tvm_backend.uma.match import QuantizedOp, Stage
 
 Rule: TypeAlias = Callable[[QuantizedOp], str | None]
 SizedRule: TypeAlias = Callable[[QuantizedOp, Mapping[str, OptionValue]], str | None]
@@ -235,7 +235,13 @@ def result_scale(op: QuantizedOp) -> np.float32:
     return scalar(last.scale)
 
 
+def pool_stage(op: QuantizedOp) -> Stage | None:
+    """The max-pooling that is fused to the operator, if any."""
+    return next((stage for stage in op.stages if stage.kind == "max_pool2d"), None)
+
+
 def has_relu(op: QuantizedOp) -> bool:
+    """Whether an activation is fused to the operator."""
     return any(stage.kind in ("relu", "clip") for stage in op.stages)
 
 

@@ -1,4 +1,4 @@
-"""How matrix products and 1 x 1 convolutions become ``gemm`` workloads, with their constants in its layout."""
+"""How operators become workloads: shapes, constants in the workload's layout, the epilogue."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from mapper import workload as wl
+from tvm_backend.compiled import Layout
 from tvm_backend.uma.backend import Lowered
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import has_relu, requantization_scale
+from uma_targets.kit.rules import has_relu, pool_stage, requantization_scale
 
 
 def matmul(op: QuantizedOp) -> Lowered:
@@ -42,11 +43,42 @@ def pointwise(op: QuantizedOp) -> Lowered:
     return Lowered(work, label("conv2d", op), (("A", 0),), constants, "nhwc")
 
 
+def conv2d(op: QuantizedOp) -> Lowered:
+    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o]."""
+    data, kernel = op.operands
+    n, c, h, w = data.shape
+    o, _, kh, kw = kernel.shape
+    sh, sw = op.attrs["strides"]
+    top, left, bottom, right = op.attrs["padding"]
+    assert kernel.array is not None
+    work = wl.conv2d(
+        n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right), epilogue=epilogue(op), name=op.name
+    )
+    constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
+    return Lowered(work, label("conv2d", op), (("X", 0),), constants, "nhwc")
+
+
+def add(op: QuantizedOp) -> Lowered:
+    """Element by element, whatever the shape."""
+    shape = op.operands[0].shape
+    work = wl.add(math.prod(shape), epilogue=epilogue(op), name=op.name)
+    layout: Layout = "nhwc" if len(shape) == 4 else "row-major"
+    return Lowered(work, label("add", op), (("A", 0), ("B", 1)), {}, layout)
+
+
 def epilogue(op: QuantizedOp) -> wl.Epilogue:
-    """Bias, factor and activation of the operator; the type of its result."""
+    """Bias, factor, activation and pooling of the operator; the type of its result."""
     if op.operands[0].dtype == "float32":
         return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32")
-    return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8")
+    return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
+
+
+def _pool(op: QuantizedOp) -> wl.Pool | None:
+    stage = pool_stage(op)
+    if stage is None:
+        return None
+    top, left, bottom, right = stage.attrs["padding"]
+    return wl.Pool(stage.attrs["pool_size"][0], stage.attrs["strides"][0], (top, left, bottom, right))
 
 
 def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
@@ -63,4 +95,6 @@ def label(base: str, op: QuantizedOp) -> str:
         parts.append("bias")
     if has_relu(op):
         parts.append("relu")
+    if pool_stage(op) is not None:
+        parts.append("max_pool")
     return "+".join(parts)

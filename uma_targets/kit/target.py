@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,7 +99,7 @@ class KitTarget(UMABackend):
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
-        self._register_pattern(name, _pattern(pattern), predicate)
+        self._register_pattern(name, lazy_pattern(pattern), predicate)
         self._register_operator_strategy(name, strategy)
 
     @property
@@ -125,13 +126,11 @@ def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
     return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
 
 
-def _pattern(name: str) -> "Callable[[], DFPattern]":
-    """A function that makes the pattern: TVM is not needed before the first partitioning."""
+def lazy_pattern(name: str, module: str = "uma_targets.kit.patterns") -> "Callable[[], DFPattern]":
+    """A function that makes the pattern of a module: TVM is not needed before the first partitioning."""
 
     def make() -> "DFPattern":
-        from uma_targets.kit import patterns
-
-        made: DFPattern = getattr(patterns, name)()
+        made: DFPattern = getattr(import_module(module), name)()
         return made
 
     return make
