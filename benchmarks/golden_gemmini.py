@@ -9,17 +9,13 @@ import numpy as np
 from golden_runner import Arrays, Runner
 
 from examples.gemmini_kernels import exo_matmul, tiled_matmul
-from oracle.stream import Stream
+from oracle.kernel import Kernel
 
 
-def computed(stream: Stream, arrays: Arrays) -> Arrays:
-    """The stream's results by name, by the XLA oracle."""
-    from oracle.taidl import load
-    from oracle.xla import compile_stream
-
-    oracle = compile_stream(stream, load(stream.isa, **dict(stream.parameters)))
-    results = oracle(*(arrays[t.name] for t in oracle.arguments))
-    return {t.name: np.asarray(x) for t, x in zip(oracle.results, results, strict=True)}
+def computed(kernel: Kernel, arrays: Arrays) -> Arrays:
+    """The kernel's results by name."""
+    results = kernel.function(*(arrays[t.name] for t in kernel.arguments))
+    return {t.name: np.asarray(x) for t, x in zip(kernel.results, results, strict=True)}
 
 
 def tiled(match: re.Match[str], arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
