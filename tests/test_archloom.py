@@ -32,7 +32,7 @@ def test_targets() -> None:
     (gemmini,) = [target for target in archloom.targets() if target.name == "gemmini"]
     assert gemmini.description
     options = {option.name: option for option in gemmini.options}
-    assert options["dim"].default == 16 and (options["dim"].low, options["dim"].high) == (4, 256)
+    assert options["dim"].default == 16 and (options["dim"].low, options["dim"].high) == (4, 1024)
 
 
 def test_errors_have_one_base() -> None:
