@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "bench"
@@ -38,6 +38,12 @@ def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
             print(f"{key:36} {value}")
     if args.json:
         print(json.dumps(result))
+
+
+def refuse(message: str) -> NoReturn:
+    """End the benchmark because of its data: one line on stderr, exit status 2."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
 
 
 def interleaved(runs: Sequence[Callable[[], object]], rounds: int = 9) -> list[float]:

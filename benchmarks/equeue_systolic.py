@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, arguments, finish
+from common import ROOT, arguments, finish, refuse
 
 sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
 
@@ -27,8 +27,16 @@ def recorded(directory: Path) -> Iterator[tuple[str, str, int, int, Any, int]]:
     """Name, dataflow, rows, columns, product and cycles of every row."""
     path = directory / "equeue_reference.json"
     if not path.is_file():
-        raise SystemExit(f"{path}: no such file; --data names a directory with equeue_reference.json")
-    data = json.loads(path.read_text(encoding="utf-8"))["systolic"]
+        refuse(f"{path}: no such file; --data names a directory with equeue_reference.json")
+    try:
+        yield from _rows(json.loads(path.read_text(encoding="utf-8"))["systolic"])
+    except json.JSONDecodeError as error:
+        refuse(f"{path}:{error.lineno}: {error.msg}")
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        refuse(f"{path}: not of the form of equeue_reference.json: {type(error).__name__} {error}")
+
+
+def _rows(data: Any) -> Iterator[tuple[str, str, int, int, Any, int]]:
     for r in data["closed_forms"]["verified_rows"]:
         yield r["id"], r["dataflow"], r["Ah"], r["Aw"], convolution(*(r[k] for k in "HFCN")), r["cycles_repo"]
     comparison = data["scale_sim_comparison"]["authors_repository"]
@@ -56,7 +64,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def main() -> int:
     args = arguments(__doc__ or "", options)
     rows, equal = 0, 0
-    for name, dataflow, height, width, problem, cycles in recorded(args.data):
+    for name, dataflow, height, width, problem, cycles in list(recorded(args.data)):
         found = machine_of(height, width, dataflow).run(problem).cycles
         rows, equal = rows + 1, equal + (found == cycles)
         if found != cycles:

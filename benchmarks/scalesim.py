@@ -62,11 +62,8 @@ def differences(found: Any, record: Any) -> list[str]:
     ]
 
 
-def compare(directory: Path) -> dict[str, Any]:
-    """All rows of a directory."""
-    from scalesim_data import layers
-
-    rows = layers(directory)
+def compare(rows: list[Any]) -> dict[str, Any]:
+    """All rows of a table."""
     for r in rows:
         machine_of(r.rows, r.columns, r.dataflow).prepare()
     start = time.perf_counter()
@@ -90,7 +87,7 @@ def compare(directory: Path) -> dict[str, Any]:
         "simulated": len(found),
         "seconds": round(seconds, 3),
         "scale_sim_seconds": round(recorded, 1),
-        "speed_up": round(recorded / seconds),
+        "speed_up": round(recorded / seconds, 1),
         "instructions": sum(m.timing.instructions for m in found.values()),
         "stepped_instructions": sum(m.timing.stepped_instructions for m in found.values()),
     }
@@ -128,10 +125,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     args = arguments(__doc__ or "", options)
-    from scalesim_data import networks
+    from scalesim_data import layers, networks
 
     from acadl_models.timing.engine import warmup
 
+    rows = layers(args.data)
     warmup()
     tables = args.data / "topologies"
     found = list(networks(tables if tables.is_dir() else DATA / "topologies"))
@@ -139,7 +137,7 @@ def main() -> int:
     machine_of(3, 5, "os").run(found[0][1][0])
     machine_of(3, 5, "ws").run(found[0][1][0])
     whole = whole_networks(found)
-    result = compare(args.data)
+    result = compare(rows)
     finish(args, {**result, "networks": whole})
     for name, row in whole.items():
         print(f"{name:16} {row}", file=sys.stderr)
