@@ -30,16 +30,20 @@ def pooled(value: DFPattern) -> DFPattern:
 
 
 def add() -> DFPattern:
+    """An addition of dequantized operands."""
     return is_op("relax.add")(dequantized(), dequantized())
 
 
 def conv2d_pool() -> DFPattern:
+    """A convolution with activation and max-pooling."""
     return pooled(activated(conv2d()))
 
 
 def add_activation() -> DFPattern:
+    """An addition with activation, quantized."""
     return quantized(activated(add()))
 
 
 def add_plain() -> DFPattern:
+    """An addition without activation, quantized."""
     return quantized(add())

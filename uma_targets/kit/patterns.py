@@ -11,10 +11,12 @@ from tvm_backend.compat import DFPattern, is_const, is_op, wildcard
 
 
 def dequantized() -> DFPattern:
+    """A dequantized operand."""
     return is_op("relax.dequantize")(wildcard(), is_const(), is_const())
 
 
 def quantized(value: DFPattern) -> DFPattern:
+    """``value``, quantized to the type of the result."""
     return is_op("relax.quantize")(value, is_const(), is_const())
 
 
@@ -24,6 +26,7 @@ def requantized(value: DFPattern) -> DFPattern:
 
 
 def activated(value: DFPattern) -> DFPattern:
+    """ReLU or clip of ``value``."""
     through = requantized(value)
     return is_op("relax.nn.relu")(through) | is_op("relax.clip")(through, wildcard(), wildcard())
 
@@ -36,6 +39,7 @@ def biased(value: DFPattern) -> DFPattern:
 
 
 def conv2d() -> DFPattern:
+    """A convolution of dequantized operands, with or without bias."""
     return biased(is_op("relax.nn.conv2d")(dequantized(), dequantized()))
 
 
@@ -49,18 +53,22 @@ def matmul() -> DFPattern:
 
 
 def conv2d_activation() -> DFPattern:
+    """A convolution with activation, quantized."""
     return quantized(activated(conv2d()))
 
 
 def conv2d_plain() -> DFPattern:
+    """A convolution without activation, quantized."""
     return quantized(conv2d())
 
 
 def matmul_activation() -> DFPattern:
+    """A matrix product with activation, quantized."""
     return quantized(activated(matmul()))
 
 
 def matmul_plain() -> DFPattern:
+    """A matrix product without activation, quantized."""
     return quantized(matmul())
 
 
@@ -73,6 +81,8 @@ def float_biased(value: DFPattern) -> DFPattern:
 
 
 def float_matmul() -> DFPattern:
+    """Dense and batched matmul, with or without bias."""
+
     def operand() -> DFPattern:
         return is_op("relax.permute_dims")(wildcard()) | wildcard()
 
@@ -80,6 +90,7 @@ def float_matmul() -> DFPattern:
 
 
 def float_conv2d() -> DFPattern:
+    """A convolution with a constant kernel, with or without bias."""
     return float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const()))
 
 
@@ -88,16 +99,20 @@ def _float_activated(value: DFPattern) -> DFPattern:
 
 
 def float_matmul_activation() -> DFPattern:
+    """A float matrix product with activation."""
     return _float_activated(float_matmul())
 
 
 def float_matmul_plain() -> DFPattern:
+    """A float matrix product without activation."""
     return float_matmul()
 
 
 def float_conv2d_activation() -> DFPattern:
+    """A float convolution with activation."""
     return _float_activated(float_conv2d())
 
 
 def float_conv2d_plain() -> DFPattern:
+    """A float convolution without activation."""
     return float_conv2d()

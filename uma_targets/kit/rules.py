@@ -225,6 +225,7 @@ def all_of(anchor: str, rules: tuple[Rule, ...], sized: tuple[SizedRule, ...] = 
 
 
 def scalar(scale: np.ndarray) -> np.float32:
+    """The single value of a scale."""
     return np.float32(scale.reshape(-1)[0])
 
 
