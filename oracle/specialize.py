@@ -357,6 +357,7 @@ class Specializer:
     live: frozenset[str] = frozenset()
     assigned: frozenset[str] = frozenset()
     concrete: set[str] = field(default_factory=set)
+    """Inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text."""
     kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -365,6 +366,7 @@ class Specializer:
         self.inputs = (*self.instruction.attributes, *(k for k in registers if k in flow.read))
         self.written, self.live = frozenset(flow.written), frozenset(flow.live)
         self.assigned = frozenset(flow.assigned)
+        self.concrete = self.instruction.derived.setdefault("concrete", set())
 
     def specialize(
         self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge
