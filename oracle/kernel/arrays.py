@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -43,10 +44,9 @@ def check(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> N
         if shape is None or dtype is None:
             raise InputError(f"argument {tensor.name} of kernel {kernel} must be an array of {show(tensor)}, "
                              f"found {type(value).__name__}")
-        found = str(dtype).removeprefix("torch.")
-        if tuple(shape) != tensor.shape or found != tensor.dtype:
+        if tuple(shape) != tensor.shape or str(dtype) != tensor.dtype:
             raise InputError(f"argument {tensor.name} of kernel {kernel} must be {show(tensor)}, "
-                             f"found {found}[{', '.join(map(str, shape))}]")
+                             f"found {dtype}[{', '.join(map(str, shape))}]")
 
 
 def check_count(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
@@ -68,12 +68,21 @@ def numpy_array(array: Any) -> Any:
 
 
 def from_torch(tensor: Any) -> Any:
-    """A PyTorch tensor as a JAX array, without a copy where the memory allows it."""
-    import jax
-
+    """A PyTorch tensor as a NumPy array (on the CPU) or a JAX array, without a copy where the memory allows it."""
     if tensor.requires_grad:
         raise InputError("kernels have no derivatives: expected a tensor that requires no gradient (tensor.detach())")
+    if _in_numpy(tensor.dtype) and tensor.device.type == "cpu":
+        return tensor.numpy()
+    import jax
+
     return jax.dlpack.from_dlpack(tensor.contiguous())
+
+
+@cache
+def _in_numpy(dtype: Any) -> bool:
+    """Whether NumPy has a type of PyTorch itself."""
+    name = str(dtype).removeprefix("torch.")
+    return name == "bool" or name.rstrip("0123456789") in ("int", "uint", "float")
 
 
 def to_torch(array: Any) -> Any:

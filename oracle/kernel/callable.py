@@ -92,7 +92,7 @@ class KernelFunction(ABC):
         if len(arrays) != len(self._spec):
             check_count(self.name, self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
-            if getattr(array, "shape", None) != shape or array.dtype != dtype:
+            if getattr(array, "shape", None) != shape or getattr(array, "dtype", None) != dtype:
                 check(self.name, self.arguments, arrays)
         return call(*arrays)
 
@@ -103,6 +103,5 @@ class KernelFunction(ABC):
         return arrays
 
     def _torch(self, arrays: tuple[Any, ...]) -> Any:
-        check(self.name, self.arguments, arrays)
-        results = self.function(*(from_torch(a) if kind(a) == "torch" else a for a in arrays))
+        results = self.function(*[from_torch(a) if kind(a) == "torch" else a for a in arrays])
         return to_torch(results[0]) if self._single else tuple(to_torch(r) for r in results)
