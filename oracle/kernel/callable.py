@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,25 +18,42 @@ JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class JaxProgram:
-    """A JAX function of the arguments and of ``bits``, as it is and under ``jax.jit``.
+    """A JAX function of the arguments and of ``bits``: as it is, under ``jax.jit``, and so with XLA's options.
 
-    ``bits`` are the bit patterns of the stream, if it has any: as an argument, they are no constants that XLA could
-    fold, and streams that differ in them alone share one program.
+    JAX takes options only for the outermost function, so that ``jitted`` is for calls within traces. ``bits`` are the
+    bit patterns of the stream, if it has any: as an argument, they are no constants that XLA could fold, and streams
+    that differ in them alone share one program.
     """
 
     function: JaxFunction
     jitted: Any
+    outermost: Any
     bits: tuple[np.ndarray, ...]
 
-    def call(self) -> JaxFunction:
-        """The jitted function of the arguments alone."""
-        jitted: JaxFunction = self.jitted
+    @staticmethod
+    def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
+        """The program of a function."""
+        import jax
+
+        from oracle.xla.oracle import compiler_options
+
+        return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
+
+    def call(self) -> "Call":
+        """The function of the arguments alone, for arrays and for tracers."""
         if not self.bits:
-            return jitted
+            return Call(self.outermost, self.jitted)
         import jax.numpy as jnp
 
-        held = tuple(jnp.asarray(b) for b in self.bits)
-        return lambda *arrays: jitted(*arrays, *held)
+        jitted, outermost, held = self.jitted, self.outermost, tuple(jnp.asarray(b) for b in self.bits)
+        return Call(lambda *arrays: outermost(*arrays, *held), lambda *arrays: jitted(*arrays, *held))
+
+
+class Call(NamedTuple):
+    """What executes, without checks: for ``arrays``, and for ``tracers`` of another function."""
+
+    arrays: JaxFunction
+    tracers: JaxFunction
 
 
 class KernelFunction(ABC):
@@ -48,17 +65,19 @@ class KernelFunction(ABC):
         self.results = results
         self._spec = [(t.shape, np.dtype(t.dtype)) for t in arguments]
         self._single = len(results) == 1
-        self._call: JaxFunction | None = None
+        self._call: Call | None = None
+        self._run: JaxFunction | None = None
         self._lock = threading.RLock()
 
     @abstractmethod
-    def _prepare(self) -> JaxFunction:
-        """What executes: jitted, without checks."""
+    def _prepare(self) -> Call:
+        """What executes."""
 
-    def _prepared(self) -> JaxFunction:
+    def _prepared(self) -> Call:
         with self._lock:
             if self._call is None:
                 self._call = self._prepare()
+                self._run = self._call.arrays
             return self._call
 
     def run(self, *arrays: Any) -> Any:
@@ -66,7 +85,7 @@ class KernelFunction(ABC):
 
         InputError for arrays of another number, shape or type than ``arguments``.
         """
-        call = self._call or self._prepared()
+        call = self._run or self._prepared().arrays
         if len(arrays) != len(self._spec):
             check_count(self.name, self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
@@ -88,12 +107,16 @@ class KernelFunction(ABC):
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """The results as a tuple of JAX arrays, for JAX or NumPy arrays: the kernel as a JAX function."""
-        call = self._call or self._prepared()
+        from jax.core import Tracer
+
+        call = self._run or self._prepared().arrays
         if len(arrays) != len(self._spec):
             check_count(self.name, self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
             if getattr(array, "shape", None) != shape or getattr(array, "dtype", None) != dtype:
                 check(self.name, self.arguments, arrays)
+            if isinstance(array, Tracer):
+                call = self._prepared().tracers
         return call(*arrays)
 
     def _numpy(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:

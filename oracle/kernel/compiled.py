@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oracle.errors import ArtifactError, InputError, suggest
-from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
+from oracle.kernel.callable import Call, JaxProgram, KernelFunction
 from oracle.stream import HbmTensor
 from oracle.xla.oracle import compiler_options
 
@@ -43,7 +43,7 @@ class CompiledKernel(KernelFunction):
     """
 
     def __init__(
-        self, whole: KernelFunction, program: JaxProgram, prepared: Callable[[], JaxFunction], origin: dict[str, Any],
+        self, whole: KernelFunction, program: JaxProgram, prepared: Callable[[], Call], origin: dict[str, Any],
         resolve_seconds: float,
     ) -> None:
         super().__init__(whole.name, whole.arguments, whole.results)
@@ -52,7 +52,7 @@ class CompiledKernel(KernelFunction):
         self._prepare_whole = prepared
         self._origin = origin
         start = time.perf_counter()
-        lowered = program.jitted.lower(*shapes(self.arguments), *program.bits)
+        lowered = program.outermost.lower(*shapes(self.arguments), *program.bits)
         self.lower_seconds = time.perf_counter() - start
         start = time.perf_counter()
         self.executable = lowered.compile(compiler_options=compiler_options())
@@ -71,7 +71,7 @@ class CompiledKernel(KernelFunction):
                     getattr(memory, "argument_size_in_bytes", None), getattr(memory, "output_size_in_bytes", None),
                     getattr(memory, "temp_size_in_bytes", None))
 
-    def _prepare(self) -> JaxFunction:
+    def _prepare(self) -> Call:
         return self._prepare_whole()
 
     def serialize(self, platforms: tuple[str, ...] | None = None) -> bytes:
@@ -107,10 +107,8 @@ class LoadedKernel(KernelFunction):
         self._bits = tuple(np.array(b, np.uint32) for b in head["bits"])
         self._exported = exported
 
-    def _prepare(self) -> JaxFunction:
-        import jax
-
-        return JaxProgram(self._exported.call, jax.jit(self._exported.call), self._bits).call()
+    def _prepare(self) -> Call:
+        return JaxProgram.of(self._exported.call, self._bits).call()
 
 
 def load_kernel(source: bytes | str | Path) -> LoadedKernel:

@@ -7,7 +7,7 @@ streams executes debug points, raised or not, and what they show is printed afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -16,9 +16,10 @@ import numpy as np
 
 from oracle.affine import Affine
 from oracle.errors import InputError
+from oracle.kernel.callable import Call
 from oracle.kernel.index import Site
 from oracle.kernel.points import Part, Point, Registers
-from oracle.kernel.recording import Call, Nest, Recorded, with_body
+from oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
 from oracle.resolve import resolve
 from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
@@ -183,7 +184,7 @@ class _Maker:
         """The stream's nodes; ``visit`` counts the iterations of the loops around."""
         made: list[Node] = []
         for node in recorded:
-            if isinstance(node, Call):
+            if isinstance(node, InstrCall):
                 self.sites.append(node.site)
                 made.append(node.instr)
             elif isinstance(node, Nest):
@@ -286,25 +287,23 @@ def _reads_registers(nodes: Sequence[ResolvedNode]) -> bool:
 # --- printing -------------------------------------------------------------------------------------------------------
 
 
-def observed(function: Callable[..., tuple[Any, ...]], kernel: Debugged) -> Callable[..., tuple[Any, ...]]:
-    """``function``, whose last results are logs, without them: they are printed when it has run.
+def observed(call: Call, kernel: Debugged) -> Call:
+    """``call``, whose last results are logs, without them: they are printed when it has run.
 
     Where it is traced, printing is an ordered callback of the program, one for all elements of a batch.
     """
     own = len(kernel.stream.results) - len(kernel.logs)
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        import jax
+    def of_arrays(*arrays: Any) -> tuple[Any, ...]:
+        every = call.arrays(*arrays)
+        print_logs(kernel, every[own:])
+        return every[:own]
 
-        every = function(*arrays)
-        results, logs = every[:own], every[own:]
-        if not any(isinstance(x, jax.core.Tracer) for x in every):
-            print_logs(kernel, logs)
-            return results
-        passed: tuple[Any, ...] = _callback(kernel, own)(*results, *logs)
+    def of_tracers(*arrays: Any) -> tuple[Any, ...]:
+        passed: tuple[Any, ...] = _callback(kernel, own)(*call.tracers(*arrays))
         return passed
 
-    return call
+    return Call(of_arrays, of_tracers)
 
 
 def print_logs(kernel: Debugged, logs: Sequence[Any], batch: bool = False) -> None:

@@ -13,7 +13,7 @@ from oracle.errors import InputError, StreamError, suggest
 from oracle.kernel.buffers import BufferView, RegisterView, point
 from oracle.kernel.index import Index, Site, caller
 from oracle.kernel.kernel import Kernel
-from oracle.kernel.recording import Call, Recorder, loop, nodes, parallel, recorder, tracing
+from oracle.kernel.recording import InstrCall, Recorder, loop, nodes, parallel, recorder, tracing
 from oracle.kernel.tensors import end, tensors
 from oracle.stream import Instr, Stream
 from oracle.taidl import load
@@ -46,7 +46,7 @@ class Mnemonic:
         except KeyError:
             raise self._mismatch(named) from None
         frame = sys._getframe(1)
-        active.add(Call(Instr(self._name, tuple(given)), Site(frame.f_code.co_filename, frame.f_lineno)))
+        active.add(InstrCall(Instr(self._name, tuple(given)), Site(frame.f_code.co_filename, frame.f_lineno)))
 
     def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         if len(values) > len(self._attributes):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.errors import InputError, StreamError
 from oracle.kernel.arrays import show
-from oracle.kernel.callable import JaxFunction, JaxProgram, KernelFunction
+from oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
 from oracle.kernel.compiled import CompiledKernel
 from oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from oracle.kernel.files import write_stream
@@ -102,14 +102,12 @@ class Kernel(KernelFunction):
         return self._program(self.oracle)
 
     def _program(self, oracle: "Oracle") -> JaxProgram:
-        import jax
         import jax.numpy as jnp
 
-        bits = (oracle.bits,) if oracle.bits.size else ()
+        program, bits = oracle.program, (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
-            return JaxProgram(oracle.program.function, oracle.program.jitted, bits)
-        function = _without_derivative(oracle.program.function, self.name)
-        return JaxProgram(function, jax.jit(function), bits)
+            return JaxProgram(program.function, program.jitted, program.outermost, bits)
+        return JaxProgram.of(_without_derivative(program.function, self.name), bits)
 
     @cached_property
     def debugged(self) -> Debugged | None:
@@ -120,7 +118,7 @@ class Kernel(KernelFunction):
     def _origin(self) -> dict[str, Any]:
         return {"isa": self.isa.name, "parameters": list(self.isa.parameters)}
 
-    def _prepare(self) -> JaxFunction:
+    def _prepare(self) -> Call:
         if self.debugged is None:
             return self.program.call()
         from oracle.xla.oracle import compile_resolved
@@ -167,7 +165,7 @@ class BatchedKernel(KernelFunction):
         one = self.kernel.program
         axes = (0,) * len(self.arguments) + (None,) * len(one.bits)
         function: JaxFunction = jax.vmap(one.function, in_axes=axes)
-        return JaxProgram(function, jax.jit(function), one.bits)
+        return JaxProgram.of(function, one.bits)
 
     def compile(self) -> CompiledKernel:
         """As :meth:`Kernel.compile`."""
@@ -176,19 +174,19 @@ class BatchedKernel(KernelFunction):
         seconds = time.perf_counter() - start
         return CompiledKernel(self, program, self._prepared, self.kernel._origin, seconds)
 
-    def _prepare(self) -> JaxFunction:
+    def _prepare(self) -> Call:
         if self.kernel.debugged is None:
             return self.program.call()
         import jax
 
-        every: JaxFunction = jax.vmap(self.kernel._prepared())
+        every: JaxFunction = jax.vmap(self.kernel._prepared().tracers)
 
         def call(*arrays: Any) -> tuple[Any, ...]:
             results = every(*arrays)
             jax.effects_barrier()
             return results
 
-        return call
+        return Call(call, every)
 
 
 def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]:

@@ -22,7 +22,7 @@ _LETTERS = "ijklmn"
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class InstrCall:
     """An instruction with the line that called it."""
 
     instr: Instr
@@ -37,7 +37,7 @@ class Nest:
     body: list["Recorded"]
 
 
-Recorded: TypeAlias = Union[Call, Nest, Point]
+Recorded: TypeAlias = Union[InstrCall, Nest, Point]
 
 
 @dataclass(eq=False)
@@ -130,7 +130,7 @@ def nodes(recorded: list[Recorded], sites: list[Site]) -> tuple[Node, ...]:
     """The stream's nodes without debug points and empty loops; appends the line of each instruction to ``sites``."""
     made: list[Node] = []
     for node in recorded:
-        if isinstance(node, Call):
+        if isinstance(node, InstrCall):
             sites.append(node.site)
             made.append(node.instr)
         elif isinstance(node, Nest):

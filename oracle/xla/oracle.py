@@ -87,6 +87,7 @@ class Program:
     reassociate: bool
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _jitted: Any = field(default=None, repr=False)
+    _outermost: Any = field(default=None, repr=False)
     _executable: Any = field(default=None, repr=False)
     _operations: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
 
@@ -114,12 +115,22 @@ class Program:
                 self._jitted = jax.jit(self.function)
         return self._jitted
 
+    @property
+    def outermost(self) -> Any:
+        """:attr:`jitted` with :func:`compiler_options`, which JAX takes only where no other function is traced."""
+        import jax
+
+        with self._lock:
+            if self._outermost is None:
+                self._outermost = jax.jit(self.function, compiler_options=compiler_options())
+        return self._outermost
+
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""
-        jitted = self.jitted
+        jitted = self.outermost
         with self._lock:
             if self._executable is None:
-                self._executable = jitted.lower(*self._shapes()).compile(compiler_options=compiler_options())
+                self._executable = jitted.lower(*self._shapes()).compile()
         return self._executable
 
     def operations(self) -> tuple[tuple[str, ...], ...]:
