@@ -74,6 +74,11 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… Exo's GEMMs over native XLA, worst", lambda r: most(r, "exo", "over_native"), *at_most(1.5)),
         Figure("… compile time over TAIDL's, worst", lambda r: r["worst_compile_over_taidl"], *at_most(1)),
     ),
+    "kernel_call.py": (
+        Figure("call of a tiny kernel, NumPy in and out, µs", lambda r: r["numpy_us"], *at_most(25)),
+        Figure("… with arrays on the device, µs", lambda r: r["jax_us"], *at_most(28)),
+        Figure("… JAX's own part of it, µs", lambda r: r["jax_alone_us"], *RECORDED),
+    ),
     "timing_engine.py": (
         Figure("Gemmini, stepped without skipping, instructions/s", lambda r: r["engine_ips"], *at_least(5e6),
                shown="{:,.0f}"),

@@ -1,0 +1,33 @@
+"""The page on kernels and the example of two accelerators run, and print what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax")
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "kernels.md"
+
+
+def test_the_page_prints_what_it_shows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    scope: dict[str, object] = {"__name__": "page"}
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    for block, shown in blocks:
+        exec(compile(block, str(PAGE), "exec"), scope)
+        assert capsys.readouterr().out == shown, block
+
+
+def test_the_example_of_two_accelerators_runs() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "two_accelerators.py")], capture_output=True,
+                          text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[:3] == [
+        "NumPy: AMX and Gemmini agree on 256 elements", "JAX: both in one compiled function",
+        "PyTorch: Tensor in, Tensor out"]
+    assert done.stdout.count("raised to dot 16x16x64 int8 x int8 -> i32") == 2
