@@ -11,16 +11,17 @@ import numpy as np
 from oracle.errors import InputError
 from oracle.stream import HbmTensor
 
-Kind: TypeAlias = Literal["numpy", "jax", "torch", "other"]
+Kind: TypeAlias = Literal["numpy", "jax", "tracer", "torch", "other"]
 
-_kinds: dict[type, Kind] = {np.ndarray: "numpy"}
+kinds: dict[type, Kind] = {np.ndarray: "numpy"}
+"""The kinds of the types seen so far, see :func:`kind`."""
 
 
 def kind(array: Any) -> Kind:
     """Whose array it is, looked up by its type; neither JAX nor PyTorch is imported for it."""
-    found = _kinds.get(type(array))
+    found = kinds.get(type(array))
     if found is None:
-        found = _kinds[type(array)] = _kind(type(array))
+        found = kinds[type(array)] = _kind(type(array))
     return found
 
 
@@ -30,7 +31,7 @@ def _kind(type_: type) -> Kind:
         if module == "numpy":
             return "numpy"
         if module in ("jax", "jaxlib"):
-            return "jax"
+            return "tracer" if any(b.__name__ == "Tracer" for b in type_.__mro__) else "jax"
         if module == "torch":
             return "torch"
     return "other"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oracle.kernel.arrays import check, check_count, from_torch, kind, numpy_array, to_torch
+from oracle.kernel.arrays import Kind, check, check_count, from_torch, kind, kinds, numpy_array, to_torch
 from oracle.stream import HbmTensor
 
 JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
@@ -97,25 +97,27 @@ class KernelFunction(ABC):
 
     def __call__(self, *arrays: Any) -> Any:
         """The results as arrays of the arguments' kind: PyTorch's if one is, else JAX's if one is, else NumPy's."""
-        kinds = {kind(a) for a in arrays}
-        if "torch" in kinds:
-            return self._torch(arrays)
-        if "jax" not in kinds:
+        found: Kind = "numpy"
+        for array in arrays:
+            its = kinds.get(type(array)) or kind(array)
+            if its == "torch":
+                return self._torch(arrays)
+            if its == "jax" or its == "tracer":
+                found = its
+        if found == "numpy":
             return self.run(*arrays)
         results = self.function(*arrays)
         return results[0] if self._single else results
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """The results as a tuple of JAX arrays, for JAX or NumPy arrays: the kernel as a JAX function."""
-        from jax.core import Tracer
-
         call = self._run or self._prepared().arrays
         if len(arrays) != len(self._spec):
             check_count(self.name, self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
             if getattr(array, "shape", None) != shape or getattr(array, "dtype", None) != dtype:
                 check(self.name, self.arguments, arrays)
-            if isinstance(array, Tracer):
+            if (kinds.get(type(array)) or kind(array)) == "tracer":
                 call = self._prepared().tracers
         return call(*arrays)
 

@@ -221,6 +221,18 @@ def test_numpy_in_numpy_out(matmul: Kernel) -> None:
     assert "res" not in str(matmul.report) and matmul.report.raised
 
 
+def test_results_share_no_memory_with_arguments() -> None:
+    torch = pytest.importorskip("torch")
+    copy = GEMMINI.kernel(arg={"start": 16, "shape": (4, 4, np.int8)}, res={"start": 16, "shape": (4, 4, np.int8)})(
+        lambda: GEMMINI.api.fence())
+    x = np.zeros((4, 4), np.int8)
+    result, on_device, tensor = copy.run(x), copy.function(x)[0], copy(torch.from_numpy(x))
+    x += 1
+    assert not result.any() and not on_device.any() and not tensor.any()
+    tensor += 2
+    assert (x == 1).all()
+
+
 def test_jax_in_jax_out(matmul: Kernel) -> None:
     given = arguments(matmul)
     on_device = [jax.numpy.asarray(x) for x in given]
