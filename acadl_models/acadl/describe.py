@@ -66,8 +66,9 @@ def _head(graph: ArchitectureGraph) -> Iterator[str]:
     if changed := graph.semantics.changed():
         yield "semantics: " + ", ".join(f"{k}={v}" for k, v in changed.items())
     area, watts = _total(graph, "area_mm2"), _total(graph, "leakage_watts")
-    if area is not None or watts is not None:
-        known = [f"{area:.6g} mm²"] * (area is not None) + [f"{si_text(watts or 0, 'W')} leakage"] * (watts is not None)
+    known = [] if area is None else [f"{area:.6g} mm²"]
+    known += [] if watts is None else [f"{si_text(watts, 'W')} leakage"]
+    if known:
         yield "physical: " + ", ".join(known)
 
 

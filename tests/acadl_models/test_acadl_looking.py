@@ -204,3 +204,23 @@ def test_the_drawing_of_an_array_says_its_extent() -> None:
 def test_an_extent_that_is_none(extent: Any) -> None:
     found = FunctionalUnit("unit", {"mac"}, extent=extent).faults()
     assert found == [f"extent must be a tuple of integers of at least 1, not {extent!r}"]
+
+
+@pytest.mark.parametrize(("figures", "line"), [
+    ({"area_mm2": 2.5}, "physical: 2.5 mm²"),
+    ({"leakage_watts": 0.004}, "physical: 4 mW leakage"),
+    ({"leakage_watts": 0.0, "area_mm2": 1.0}, "physical: 1 mm², 0 W leakage"),
+])
+def test_physical_figures_one_by_one(figures: dict[str, float], line: str) -> None:
+    @generate
+    def memory() -> None:
+        unit, stage = InstructionMemoryAccessUnit("unit"), InstructionFetchStage("fetch", issue_buffer_size=1)
+        storage = SRAM("memory", data_width=32, port_width=1, address_ranges=[(0, 64)], **figures)
+        ACADLEdge(stage, unit, CONTAINS)
+        ACADLEdge(storage, unit, READ_DATA)
+        work, mac = ExecuteStage("work"), FunctionalUnit("mac", {"mac"})
+        ACADLEdge(stage, work, FORWARD)
+        ACADLEdge(work, mac, CONTAINS)
+        architecture("memory")
+
+    assert line in describe(create_ag(memory())).splitlines()
