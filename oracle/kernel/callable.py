@@ -35,7 +35,7 @@ class JaxProgram:
         """The program of a function."""
         import jax
 
-        from oracle.xla.oracle import compiler_options
+        from oracle.xla.options import compiler_options
 
         return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
 

@@ -16,7 +16,6 @@ import numpy as np
 from oracle.errors import ArtifactError, InputError, suggest
 from oracle.kernel.callable import Call, JaxProgram, KernelFunction
 from oracle.stream import HbmTensor
-from oracle.xla.oracle import compiler_options
 
 MAGIC = b"LOOMKERN"
 VERSION = 1
@@ -55,7 +54,7 @@ class CompiledKernel(KernelFunction):
         lowered = program.outermost.lower(*shapes(self.arguments), *program.bits)
         self.lower_seconds = time.perf_counter() - start
         start = time.perf_counter()
-        self.executable = lowered.compile(compiler_options=compiler_options())
+        self.executable = lowered.compile()
         self.xla_seconds = time.perf_counter() - start
 
     @property

@@ -22,6 +22,7 @@ from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import NUMPY
+from oracle.xla.options import compiler_options
 from oracle.xla.raising import Raised, raise_stream
 from oracle.xla.scalars import take_out
 
@@ -30,17 +31,6 @@ CACHED = 256
 
 CONTRACTIONS = 64
 """Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
-
-
-_CPU_OPTIONS = {"xla_backend_optimization_level": 2}
-"""LLVM's third level takes a quarter more of XLA's time, and makes some element-wise loops twice as slow."""
-
-
-def compiler_options() -> dict[str, Any] | None:
-    """XLA's options for programs that are compiled ahead of time for JAX's default device."""
-    import jax
-
-    return _CPU_OPTIONS if jax.default_backend() == "cpu" else None
 
 
 @dataclass(frozen=True)
@@ -122,7 +112,7 @@ class Program:
 
         with self._lock:
             if self._outermost is None:
-                self._outermost = jax.jit(self.function, compiler_options=compiler_options())
+                self._outermost = jax.jit(self.function, compiler_options=compiler_options(self.stream))
         return self._outermost
 
     def executable(self) -> Any:
