@@ -1,8 +1,8 @@
 """Microseconds that a call of a tiny kernel takes: what is around the work, for each kind of arrays.
 
-The kernel is one tile on Gemmini with a 4 x 4 array. TAIDL's own oracles take 28 µs for their smallest kernels, where an
-executable is called with JAX arrays (``benchmarks/oracle.py`` compares whole kernels). Beside each way of calling stands
-``jax.jit`` of the same function with the same arrays, called directly: JAX's own part.
+The kernel is one tile on Gemmini with a 4 x 4 array. TAIDL's own oracles take 28 µs for their smallest kernels, where
+an executable is called with JAX arrays (``benchmarks/oracle.py`` compares whole kernels). Beside each way of calling
+stands ``jax.jit`` of the same function with the same arrays, called directly: JAX's own part.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from oracle.affine import Affine
 from oracle.errors import InputError
 from oracle.kernel.callable import Call
 from oracle.kernel.index import Site
+from oracle.kernel.located import resolve_rolled
 from oracle.kernel.points import Part, Point, Registers
 from oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
-from oracle.resolve import resolve
 from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from oracle.taidl.isa import HBM, Instruction, Isa
@@ -55,7 +55,7 @@ class Debugged:
 
     @cached_property
     def resolved(self) -> ResolvedStream:
-        return resolve(self.stream, self.isa)
+        return resolve_rolled(self.isa, self.stream, self.sites)
 
     @cached_property
     def registers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:

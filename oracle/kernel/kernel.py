@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError, StreamError
+from oracle.errors import InputError
 from oracle.kernel.arrays import show
 from oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
 from oracle.kernel.compiled import CompiledKernel
 from oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from oracle.kernel.files import write_stream
 from oracle.kernel.index import Site
-from oracle.resolve import resolve
+from oracle.kernel.located import Located, resolve_rolled
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
@@ -58,9 +58,11 @@ class Kernel(KernelFunction):
 
     @cached_property
     def resolved(self) -> ResolvedStream:
-        """The stream with control registers known: what the oracle raises and the timing simulates."""
-        with _Located(self.sites):
-            return resolve(self.stream, self.isa)
+        """The stream with control registers known: what the oracle raises and the timing simulates.
+
+        Unrolled repetitions are loops in it (:mod:`oracle.rolling`).
+        """
+        return resolve_rolled(self.isa, self.stream, self.sites)
 
     @cached_property
     def oracle(self) -> "Oracle":
@@ -124,9 +126,7 @@ class Kernel(KernelFunction):
         from oracle.xla.oracle import compile_resolved
 
         _ = self.resolved  # faults are those of the kernel alone
-        with _Located(self.debugged.sites):
-            resolved = self.debugged.resolved
-        return observed(self._program(compile_resolved(resolved)).call(), self.debugged)
+        return observed(self._program(compile_resolved(self.debugged.resolved)).call(), self.debugged)
 
     def interpret(self, *arrays: Any, poison: int | None = None) -> Any:
         """The results by the NumPy interpreter, which is the definition of right (and slow).
@@ -138,7 +138,7 @@ class Kernel(KernelFunction):
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
         executed = self.debugged or self
-        with _Located(executed.sites):
+        with Located(executed.sites):
             results = run(executed.stream, executed.isa, given, poison=poison)
         if self.debugged is not None:
             print_logs(self.debugged, [results[t.name] for t in self.debugged.logs])
@@ -191,20 +191,6 @@ class BatchedKernel(KernelFunction):
 
 def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]:
     return tuple(HbmTensor(t.name, t.address, (size, *t.shape), t.dtype) for t in tensors)
-
-
-class _Located:
-    """Puts the line of the call before the message of a StreamError about an instruction."""
-
-    def __init__(self, sites: tuple[Site, ...]) -> None:
-        self._sites = sites
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StreamError) and error.instruction is not None and error.instruction < len(self._sites):
-            raise StreamError(f"{self._sites[error.instruction]}: {error}") from None
 
 
 def _without_derivative(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -47,6 +47,24 @@ def test_python_loops_are_unrolled(matmul: Kernel) -> None:
     assert np.array_equal(flat.run(*given), matmul.run(*given))
 
 
+def test_unrolled_loops_are_raised_as_loops_are() -> None:
+    flat = tiled_matmul(4, 1000, loops=False)
+    assert len(flat.stream.body) == 5004 and len(flat.resolved.body) == 5
+    assert "raised to dot 4000x4x4 int8 x int8 -> i32" in str(flat.report)
+    given = arguments(flat)
+    assert np.array_equal(flat.run(*given), matmul_reference(*given))
+
+
+def test_long_kernels_without_repetition_are_resolved() -> None:
+    @GEMMINI.kernel(arg={"start": 64, "shape": (64, 4, np.int8)}, res={"start": 320, "shape": (64, 4, np.int8)})
+    def shuffled() -> None:
+        GEMMINI.api.config_ld(0, 4, GEMMINI.ONE, 0, 4)
+        for n in range(5000):
+            GEMMINI.api.mvin(64 + 4 * (n * n % 61), n * n % 59, 4, 1)
+
+    assert shuffled.stream.count() == 5001 and len(shuffled.resolved.body) > 4096
+
+
 def test_loops_take_bounds_names_and_steps() -> None:
     @GEMMINI.kernel(size=4096)
     def nest() -> None:
@@ -202,6 +220,16 @@ def test_rules_of_the_isa_name_the_line_the_iteration_and_the_values() -> None:
         made.compile()
     with pytest.raises(StreamError, match=rf"{line}instruction 92, mvin\(.*\) at i = 45: .*hbm"):
         made.interpret()
+
+
+def test_a_fault_in_an_unrolled_loop_names_the_instruction_as_it_is_written() -> None:
+    def far() -> None:
+        GEMMINI.api.config_ld(0, 4, GEMMINI.ONE, 0, 4)
+        for n in range(50):
+            GEMMINI.api.mvin(64 + 4 * n, 0, 4, 4)
+
+    with pytest.raises(StreamError, match=f"test_kernel.py:{far.__code__.co_firstlineno + 3}: instr 46 mvin: reads"):
+        GEMMINI.kernel(size=256)(far).compile()
 
 
 def test_assertions_name_the_line_and_the_values() -> None:
