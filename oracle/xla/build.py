@@ -141,6 +141,15 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
                 return b
     if opcode == "multiply" and is_integer(dtype) and Const(0, dtype) in operands:
         return Const(0, dtype)
+    if opcode in ("xor", "subtract") and is_integer(dtype) and operands[0] == operands[1]:
+        return Const(0, dtype)
+    if opcode == "bitcast_convert":
+        (x,) = operands
+        if isinstance(x, Const) and x.value == 0 and width(x.dtype) == width(dtype):
+            return Const(0, dtype)
+        if isinstance(x, Map) and x.opcode == "bitcast_convert":
+            x = x.operands[0]
+            return x if x.dtype == dtype else Map(opcode, (x,), (), dtype)
     return Map(opcode, operands, attributes, dtype)
 
 
@@ -264,7 +273,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
     used = tuple(v for v in variables if v[0] in free(body))
     cases = switched(body)
     simple = {v: f for v, f in used if f.is_constant or v not in cases or is_axis(f)}
-    if is_heavy(body) and _repeats(used, ranges):
+    if is_heavy(body) and _repeats(used, body, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
         rest = tuple(v for v in used if v[0] not in simple)
@@ -277,11 +286,14 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 
 
-def _repeats(variables: tuple[tuple[str, Affine], ...], ranges: Ranges) -> bool:
-    """Whether the forms take equal values at different indices."""
+def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> bool:
+    """Whether the forms take equal values at indices for which the body is the same otherwise, too."""
     points = values = 1
-    for name in frozenset().union(*(form.variables() for _, form in variables)):
+    others = free(body) - {v for v, _ in variables}
+    for name in others.union(*(form.variables() for _, form in variables)):
         points *= ranges[name][1] - ranges[name][0] + 1
+    for name in others:
+        values *= ranges[name][1] - ranges[name][0] + 1
     for _, form in variables:
         low, high = form.range(ranges)
         values *= high - low + 1

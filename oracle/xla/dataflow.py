@@ -17,10 +17,22 @@ from itertools import count
 
 from oracle.affine import Affine, Div, Mod
 from oracle.resolved import ResolvedStream
-from oracle.xla.build import add_of, byte_of, fresh, let_of, substitute, sum_of, switch_of
+from oracle.xla.build import (
+    add_of,
+    byte_of,
+    fold_of,
+    fresh,
+    from_bytes,
+    let_of,
+    plug,
+    substitute,
+    sum_of,
+    switch_of,
+)
 from oracle.xla.expr import Const, Expr, Leaf, Ranges, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
+from oracle.xla.updates import Update
 
 STEPS = 60_000
 """How many items of the program are looked at in all before raising is given up (some seconds)."""
@@ -37,6 +49,9 @@ class Query:
     address: tuple[Affine, ...]
     ranges: Ranges
 
+
+Hit = tuple[WriteItem, tuple[LoopItem, ...], Match]
+"""A write, the loops around it and how it hits the elements of a query."""
 
 Find = Callable[[Query, Mapping[str, Affine]], Expr]
 """The value of part of a query; the mapping says how variables that the part has no more are written now."""
@@ -73,6 +88,7 @@ class Dataflow:
 
     program: Program
     value_of: Value
+    update_of: Callable[[WriteItem], Update | None]
     reassociate: bool
     _steps: Iterator[int] = field(default_factory=count)
 
@@ -146,7 +162,7 @@ class Dataflow:
 
     def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
         """A loop before the cursor, all of whose iterations are over."""
-        hits = []
+        hits: list[Hit] = []
         for item, around in writes(loop, q.buffer):
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
             found = match(item.window, at.known, unknown, q.address, q.ranges)
@@ -158,13 +174,18 @@ class Dataflow:
         if partial:
             best = min(partial, key=Constraint.rank)
             return self.split(q, best, lambda part, names: self.find(part, at.renamed(names)))
-        if all(item.write.kind == "accumulate" for item, _, _ in hits):
-            if len(hits) > 1 and not self.reassociate and not is_integer(hits[0][0].write.type.dtype):
-                raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
+        sums = self.reassociate or is_integer(hits[0][0].write.type.dtype)
+        if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
             for item, around, found in hits:
                 summands.append(self._accumulated(item, around, found, at, q))
             return at.back()
         places = [found.digits.get(loop.var) for _, _, found in hits]
+        if all(place is None for place in places):
+            updated = self._updated(q, at, hits)
+            if updated is not None:
+                return updated
+        if any(item.write.kind == "accumulate" for item, _, _ in hits):
+            raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
         end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
         if all(place is None for place in places):
             last = {**at.known, loop.var: Affine(loop.extent - 1)}
@@ -172,6 +193,64 @@ class Dataflow:
         if places[0] is None or any(place != places[0] for place in places):
             raise Unraisable(f"several iterations of loop {loop.var} write the same elements of {q.buffer}")
         return replace(end, known={**at.known, loop.var: places[0]})
+
+    def _updated(self, q: Query, at: Cursor, hits: list[Hit]) -> Expr | None:
+        """What a loop makes of elements of which each of its iterations makes new values of old ones."""
+        found = [self.update_of(item) for item, _, _ in hits]
+        updates = [u for u in found if u is not None]
+        kinds = {(u.word, u.body.dtype) for u in updates}
+        if len(updates) != len(hits) or len(kinds) != 1:
+            return None
+        ((word, dtype),) = kinds
+        adds = all(u.addend is not None for u in updates)
+        loops = {tuple(loop.var for loop in around if loop.var not in match.digits) for _, around, match in hits}
+        if not adds and (len(loops) != 1 or len({id(item.parent) for item, _, _ in hits}) != 1):
+            return None
+        if word == 1:
+            return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})
+        # elements of words: one more variable for the word, and one for the byte in it
+        number, axis = len(hits[0][0].window.dims) - 1, hits[0][0].window.dims[-1].axis
+        digits = {match.digits[axis_name(number)].simplify(q.ranges) for _, _, match in hits}
+        if len(digits) != 1 or any(item.window.dims[-1] != hits[0][0].window.dims[-1] for item, _, _ in hits):
+            return None
+        (digit,) = digits
+        place, byte = fresh(), fresh()
+        form = (digit // word).simplify(q.ranges)
+        ranges = {**q.ranges, place: form.range(q.ranges), byte: (0, word - 1)}
+        start = q.address[axis] - digit + Affine.variable(place) * word
+        address = tuple(start + Affine.variable(byte) if n == axis else a for n, a in enumerate(q.address))
+        old = self.find(Query(q.buffer, tuple(a.simplify(ranges) for a in address), ranges), at.back())
+        inner = {k: v for k, v in ranges.items() if k != byte}
+        value = self._chained(replace(q, ranges=inner), at, list(zip(hits, updates, strict=True)), adds,
+                              {axis_name(number): Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
+        return byte_of(let_of(((place, form),), value, q.ranges), (digit % word).simplify(q.ranges))
+
+    def _chained(
+        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Mapping[str, Affine],
+        start: Expr | None = None,
+    ) -> Expr:
+        """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
+        value = self.find(q, at.back()) if start is None else start
+        body: Expr | None = None
+        variables: tuple[tuple[str, int], ...] = ()
+        for ((item, around, match), update) in parts:
+            free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in match.digits}
+            if not adds and body is not None:
+                names = (name for name, _ in variables)
+                free = {var: (name, extent) for (var, (_, extent)), name in zip(free.items(), names, strict=True)}
+            digits = {**match.digits, **places}
+            mapping = {**at.known, **{k: v for k, v in digits.items() if not k.startswith("@")}}
+            mapping.update({var: Affine.variable(name) for var, (name, _) in free.items()})
+            mapping.update({axis: digits[axis_name(n)] for n, axis in enumerate(update.axes)})
+            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in free.values()}}
+            variables = tuple(free.values())
+            if adds:
+                assert update.addend is not None
+                value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
+            else:
+                step = substitute(update.body, mapping, ranges)
+                body = step if body is None else plug(step, body)
+        return value if body is None else fold_of(variables, value, body, q.ranges)
 
     def _accumulated(
         self, item: WriteItem, around: tuple[LoopItem, ...], found: Match, at: Cursor, q: Query

@@ -87,10 +87,14 @@ def match(
             return Match(digits, bound)
         for name in [n for n in free if n in digits]:
             rest = (rest - digits[name] * free.pop(name)[0]).simplify(ranges)
-        found = _digits(rest, free, ranges)
+        falling = {n: last for n, (c, last) in free.items() if c < 0}
+        for name, last in falling.items():
+            stride = free[name][0]
+            rest, free[name] = rest - stride * last, (-stride, last)
+        found = _digits(rest.simplify(ranges), free, ranges)
         if found is None:
             return None
-        digits.update(found[0])
+        digits.update({n: Affine(falling[n]) - d if n in falling else d for n, d in found[0].items()})
         constraints += found[1]
     for number, dim in enumerate(window.dims):
         if dim.extent == 1:

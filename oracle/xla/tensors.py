@@ -7,6 +7,7 @@ axes; contractions and reductions bind variables; all others are element-wise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -27,10 +28,11 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import Cursor, Dataflow, Query
-from oracle.xla.expr import Carry, Const, Expr, Index, Range, Ranges, is_integer, width
+from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, is_integer, width
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
+from oracle.xla.updates import OLD, Update, flat, old_contents, update
 
 Tensor = tuple[tuple[str, ...], Expr]
 """Axis variables (an axis of extent 1 has one too) and the value over them."""
@@ -42,11 +44,31 @@ class Raiser:
 
     program: Program
     reassociate: bool = False
-    _values: dict[tuple[int, str], Tensor] = field(default_factory=dict)
-    _pending: set[tuple[int, str]] = field(default_factory=set)
+    _values: dict[tuple[int, str, bool], Tensor] = field(default_factory=dict)
+    _pending: set[tuple[int, str, bool]] = field(default_factory=set)
+    _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
+    _hole: tuple[int, int] | None = None
+    """Owner and statement of the read that stands for itself: what an update makes new values of."""
 
     def __post_init__(self) -> None:
-        self.dataflow = Dataflow(self.program, self.value_of, self.reassociate)
+        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate)
+
+    def update_of(self, item: WriteItem) -> Update | None:
+        """What the write makes of the window's old contents; None where it does not keep to their places."""
+        key = (id(item.owner), item.statement)
+        if key not in self._updates:
+            found = old_contents(item)
+            self._updates[key] = None
+            if found is not None:
+                owner, number, _ = found
+                outer, self._hole = self._hole, (id(owner), number)
+                try:
+                    axes, value = self.tensor(owner, item.write.src)
+                finally:
+                    self._hole = outer
+                shape = dict(zip(axes, ((0, n - 1) for n in item.window.shape), strict=True))
+                self._updates[key] = update(axes, value, item.window, {**self.program.ranges, **shape})
+        return self._updates[key]
 
     def value_of(self, item: WriteItem) -> Tensor:
         """The value written; of an accumulating write, what it adds to the old contents."""
@@ -68,7 +90,8 @@ class Raiser:
 
     def tensor(self, owner: InstrItem, name: str) -> Tensor:
         """The tensor ``name`` of an instruction."""
-        key = (id(owner), name)
+        hollow = self._hole is not None and self._hole[0] == id(owner)
+        key = (id(owner), name, hollow)
         if key in self._values:
             return self._values[key]
         if key in self._pending:
@@ -86,6 +109,9 @@ class Raiser:
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
         item = self.program.reads[id(owner), number]
+        if self._hole == (id(owner), number):
+            axes, ranges = self._axes(item.window.shape)
+            return axes, Leaf(OLD, flat(axes, item.window).simplify(ranges), s.type.dtype)
         axes, ranges = self._axes(item.window.shape)
         address = list(item.window.offsets)
         for axis, dim in zip(axes, item.window.dims, strict=True):
@@ -93,7 +119,12 @@ class Raiser:
                 address[dim.axis] = address[dim.axis] + Affine.variable(axis) * dim.stride
         simplified = tuple(a.simplify(ranges) for a in address)
         at = Cursor(item.parent, item.position, {})
-        return axes, self.dataflow.find(Query(item.window.buffer, simplified, ranges), at)
+        # whatever is read is not in the update that is being looked at
+        outer, self._hole = self._hole, None
+        try:
+            return axes, self.dataflow.find(Query(item.window.buffer, simplified, ranges), at)
+        finally:
+            self._hole = outer
 
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
         axes = tuple(fresh() for _ in shape)
@@ -122,6 +153,10 @@ class Raiser:
             if not value.is_constant:
                 return Index(value, s.type.dtype)
             value = int(value)
+        if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
+            # equal to 0.0, but not the same
+            bits = 8 * width(s.type.dtype)
+            return map_of("bitcast_convert", (Const(1 << (bits - 1), f"u{bits}"),), (), s.type.dtype)
         return Const(cast("int | float", value), s.type.dtype)
 
     @staticmethod
