@@ -60,7 +60,7 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=_form(e.index, mapping, ranges))
     if isinstance(e, Map):
-        return map_of(e.opcode, tuple(substitute(o, mapping, ranges) for o in e.operands), e.attributes, e.dtype)
+        return _substitute_map(e, mapping, ranges, {})
     if isinstance(e, Switch):
         return _substitute_switch(e, mapping, ranges)
     if isinstance(e, ByteOf):
@@ -81,6 +81,17 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
         return replace(e, body=substitute(e.body, mapping, inner))
     assert isinstance(e, FromBytes)
     return from_bytes(e.variable, substitute(e.body, mapping, inner), e.dtype, ranges)
+
+
+def _substitute_map(e: Map, mapping: Mapping[str, Affine], ranges: Ranges, made: dict[int, Expr]) -> Expr:
+    """Operations share operands: each is substituted once, or deep ones would take for ever."""
+    operands = []
+    for o in e.operands:
+        if id(o) not in made:
+            made[id(o)] = (_substitute_map(o, mapping, ranges, made) if isinstance(o, Map)
+                           else substitute(o, mapping, ranges))
+        operands.append(made[id(o)])
+    return map_of(e.opcode, tuple(operands), e.attributes, e.dtype)
 
 
 def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine:

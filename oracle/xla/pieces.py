@@ -7,7 +7,7 @@ the absolute index. A candidate for that function counts only if its restriction
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from oracle.affine import Affine
 from oracle.xla.build import conjunction, narrow, substitute, within
@@ -62,8 +62,16 @@ class _Join:
     variable: str
     in_a: Ranges
     in_b: Ranges
+    made: dict[tuple[int, int], Expr | None] = field(default_factory=dict)
+    """By the identity of two expressions: operations share operands."""
 
     def join(self, a: Expr, b: Expr) -> Expr | None:
+        key = (id(a), id(b))
+        if key not in self.made:
+            self.made[key] = self._join(a, b)
+        return self.made[key]
+
+    def _join(self, a: Expr, b: Expr) -> Expr | None:
         if a == b:
             return a
         if isinstance(a, Guarded) or isinstance(b, Guarded):
@@ -71,18 +79,37 @@ class _Join:
         if isinstance(a, Sum) and isinstance(b, Sum) and a.variables != b.variables:
             refined = _refine(a, b)
             return refined and self.join(*refined)
+        if isinstance(a, Switch) and isinstance(b, Switch):
+            return self._cases(a, b)
         if isinstance(a, Switch) or not same_kind(a, b):
             return None
         own = [self._form(f, g) for f, g in zip(forms(a), forms(b), strict=True)]
         if None in own:
             return None
-        inner = replace(self, in_a=_inside(a, self.in_a), in_b=_inside(b, self.in_b))
+        inner = self.inside(_inside(a, self.in_a), _inside(b, self.in_b))
         parts = [inner.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
         return None if None in parts else remake(a, [f for f in own if f], [p for p in parts if p is not None])
 
+    def inside(self, in_a: Ranges, in_b: Ranges) -> "_Join":
+        """The same under other ranges."""
+        return self if in_a is self.in_a and in_b is self.in_b else _Join(self.variable, in_a, in_b)
+
+    def _cases(self, a: Switch, b: Switch) -> Expr | None:
+        """Distinctions of the same cases of the same form."""
+        if a.form != b.form or self.variable in a.form.variables() or len(a.cases) != len(b.cases):
+            return None
+        cases = []
+        for (low, high, x), (first, last, y) in zip(a.cases, b.cases, strict=True):
+            inner = self.inside(narrow(a.form, low, high, self.in_a), narrow(a.form, low, high, self.in_b))
+            joined = inner.join(x, y)
+            if joined is None or (low, high) != (first, last):
+                return None
+            cases.append((low, high, joined))
+        return replace(a, cases=tuple(cases))
+
     def _form(self, f: Affine, g: Affine) -> Affine | None:
         """A form that is ``f`` in a's range and ``g`` in b's; the variable is missing where it has one value."""
-        for one in (f, g, self._line(f, g), self._extended(f, g), self._extended(g, f)):
+        for one in (f, g, self._line(f, g), self._extended(f, g), self._extended(g, f), self._strip(f, g)):
             if one.simplify(self.in_a) == f.simplify(self.in_a) and one.simplify(self.in_b) == g.simplify(self.in_b):
                 return one
         return None
@@ -95,6 +122,18 @@ class _Join:
             return f
         return f + (Affine.variable(self.variable) - low) * step
 
+    def _strip(self, f: Affine, g: Affine) -> Affine:
+        """``f`` again and again, each time moved by as much as ``g`` is, where b is as long as a."""
+        (low, high), (first, last) = self.in_a[self.variable], self.in_b[self.variable]
+        size = high - low + 1
+        if size == 1 or first != high + 1 or last - first + 1 != size or low % size:
+            return f
+        x = Affine.variable(self.variable)
+        step = g.substitute({self.variable: x + size}) - f
+        if not step.is_constant:
+            return f
+        return f.substitute({self.variable: x % size + low}) + (x // size - low // size) * step
+
     def _extended(self, f: Affine, g: Affine) -> Affine:
         """``f`` plus the variable's term in ``g``, adjusted to vanish at the variable's only value."""
         for at in (self.in_a[self.variable], self.in_b[self.variable]):
@@ -106,7 +145,7 @@ class _Join:
         """Both guards around the joined cores: a constraint that one piece lacks holds in all of it."""
         in_a = within(a.constraints, self.in_a) if isinstance(a, Guarded) else self.in_a
         in_b = within(b.constraints, self.in_b) if isinstance(b, Guarded) else self.in_b
-        core = replace(self, in_a=in_a, in_b=in_b).join(
+        core = self.inside(in_a, in_b).join(
             a.body if isinstance(a, Guarded) else a, b.body if isinstance(b, Guarded) else b)
         fills = {e.fill for e in (a, b) if isinstance(e, Guarded)}
         if core is None or len(fills) != 1:

@@ -8,6 +8,7 @@ integers, a sum.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from oracle.affine import Affine
 from oracle.resolved import Read, Window
@@ -21,8 +22,8 @@ from oracle.xla.expr import (
     Map,
     Ranges,
     carries,
+    children,
     is_integer,
-    walk,
     width,
 )
 from oracle.xla.program import InstrItem, WriteItem
@@ -118,7 +119,9 @@ def _words(e: Expr, first: Affine, size: int, ranges: Ranges) -> Expr | None:
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
 
 
+@lru_cache(maxsize=65536)
 def _mentions(e: Expr) -> bool:
-    return any(isinstance(node, Leaf) and node.name == OLD for node in walk(e))
+    """Whether the old contents occur."""
+    return (isinstance(e, Leaf) and e.name == OLD) or any(_mentions(c) for c in children(e))
 
 
