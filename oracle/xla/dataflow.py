@@ -233,12 +233,12 @@ class Dataflow:
         value = self.find(q, at.back()) if start is None else start
         body: Expr | None = None
         variables: tuple[tuple[str, int], ...] = ()
-        for ((item, around, match), update) in parts:
-            free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in match.digits}
+        for (_, around, hit), update in parts:
+            free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
             if not adds and body is not None:
                 names = (name for name, _ in variables)
                 free = {var: (name, extent) for (var, (_, extent)), name in zip(free.items(), names, strict=True)}
-            digits = {**match.digits, **places}
+            digits = {**hit.digits, **places}
             mapping = {**at.known, **{k: v for k, v in digits.items() if not k.startswith("@")}}
             mapping.update({var: Affine.variable(name) for var, (name, _) in free.items()})
             mapping.update({axis: digits[axis_name(n)] for n, axis in enumerate(update.axes)})

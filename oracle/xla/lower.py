@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 from oracle.affine import Affine
-from oracle.xla.build import reach, substitute
+from oracle.xla.build import fresh, reach, substitute
+from oracle.xla.digits import Digits, digits
 from oracle.xla.expr import (
     ByteOf,
     Const,
@@ -78,6 +79,11 @@ class Lowering:
     def _lower(self, e: Expr, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
+        if isinstance(e, (Sum, Fold)):
+            parts = digits(e, ranges)
+            if parts is not None:
+                return self._by_digits(e, parts, ranges)
+
         if isinstance(e, Const):
             return Spread(jnp.asarray(_wrapped(e), jax_dtype(e.dtype)), ())
         if isinstance(e, Index):
@@ -112,6 +118,24 @@ class Lowering:
         array = self.spread(e.body, inner).expand(axes)
         array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
         return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
+
+    def _by_digits(self, e: Expr, parts: Digits, ranges: Ranges) -> Spread:
+        """A variable of which only quotient and remainder matter as two axes, so that each is one."""
+        import jax.numpy as jnp
+
+        name, divisor = parts
+        t, y = fresh(), fresh()
+        low, high = ranges[name]
+        inner: dict[str, tuple[int, int]] = {}
+        for n, r in ranges.items():  # the order of axes stays
+            inner.update({t: (low // divisor, high // divisor), y: (0, divisor - 1)} if n == name else {n: r})
+        form = Affine.variable(t) * divisor + Affine.variable(y)
+        found = self.spread(substitute(e, {name: form}, inner), inner)
+        names = tuple(n for n in found.names if n not in (t, y))
+        array = found.expand((*names, t, y))
+        shape = array.shape[:len(names)]
+        array = jnp.broadcast_to(array, (*shape, extent(inner[t]), divisor))
+        return Spread(array.reshape(*shape, high - low + 1), (*names, name))
 
     def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
         """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
@@ -276,9 +300,34 @@ class Lowering:
         self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
         if dtype == "f32" and not self.reassociate:
             return _ordered(left.astype("float32"), right.astype("float32"))
-        return lax.dot_general(
-            left, right, (((d + 1,), (d,)), (lead, lead)), precision=lax.Precision.HIGHEST,
-            preferred_element_type=jax_dtype(dtype))
+
+        def multiply(a: Any, b: Any) -> Any:
+            return lax.dot_general(
+                a, b, (((d + 1,), (d,)), (lead, lead)), precision=lax.Precision.HIGHEST,
+                preferred_element_type=jax_dtype(dtype))
+
+        return _signed_product(left, right, multiply) if "uint8" in (left.dtype, right.dtype) else multiply(left, right)
+
+
+def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
+    """A product of which a side is of unsigned bytes, by one of signed bytes, for which machines have instructions.
+
+    An unsigned byte is a signed one and 128; what the 128 add is the sum of the other side.
+    """
+    import jax.numpy as jnp
+
+    def signed(x: Any) -> Any:
+        return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
+
+    def sums(x: Any, axis: int) -> Any:
+        return jnp.sum(x, axis=axis, dtype=jnp.int32, keepdims=True) * jnp.int32(128)
+
+    total = multiply(signed(left), signed(right))
+    if left.dtype == jnp.uint8:
+        total = total + sums(right, -2)
+    if right.dtype == jnp.uint8:
+        total = total + sums(signed(left), -1)
+    return total
 
 
 def _ordered(left: Any, right: Any) -> Any:
@@ -323,8 +372,9 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
 
 
 def _narrow(e: Expr) -> bool:
-    """Whether the value is an i8 that was only widened."""
-    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype == "i8" and e.dtype == "i32"
+    """Whether the value is a byte that was only widened."""
+    return (isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8")
+            and e.dtype == "i32")
 
 
 def _stride(e: Expr, name: str) -> int:

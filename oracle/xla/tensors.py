@@ -28,7 +28,7 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import Cursor, Dataflow, Query
-from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, is_integer, width
+from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer, width
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
@@ -139,6 +139,10 @@ class Raiser:
             return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
         if s.opcode not in ELEMENTWISE:
             raise Unraisable(f"{s.opcode} has no index notation")
+        own = [value for value, kind in operands if kind.shape]
+        if own:  # with the axes of an operand, those that share something go on sharing it
+            axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
+            ranges = {**self.program.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
         kept = tuple((k, v) for k, v in s.attributes if k in ("direction", "subnormals"))
         if s.opcode == "add":
@@ -167,6 +171,8 @@ class Raiser:
 def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
     """The element of a tensor at ``index`` (one variable or form for each axis)."""
     axes, e = value
+    if tuple(index) == axes:
+        return e
     return substitute(e, {a: Affine.of(i) for a, i in zip(axes, index, strict=True)}, ranges)
 
 

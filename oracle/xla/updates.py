@@ -1,8 +1,8 @@
 """Writes that make an element's new value of its old one: accumulations of every kind.
 
-``new = f(old, others)`` element by element, or, in a buffer of bytes, word by word: the tiles of a matrix unit are bytes,
-and its sums are words in them. Such a write in a loop is a chain (:class:`oracle.xla.expr.Fold`), or, where ``f`` adds
-integers, a sum.
+``new = f(old, others)`` element by element, or, in a buffer of bytes, word by word: the tiles of a matrix unit are
+bytes, and its sums are words in them. Such a write in a loop is a chain (:class:`oracle.xla.expr.Fold`), or, where
+``f`` adds integers, a sum.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     at = flat(axes, window).simplify(ranges)
     if not isinstance(e, ByteOf):
         body = _carried(e, Leaf(OLD, at, e.dtype))
-        return body and Update(axes, 1, body)
+        return None if body is None else Update(axes, 1, body)
     size, last, extent = width(e.body.dtype), axes[-1], window.shape[-1]
     dim = window.dims[-1]
     byte = (Affine.variable(last) % size).simplify(ranges)
@@ -91,7 +91,7 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     if substitute(body, {word: Affine.variable(last) // size}, ranges) != e.body:
         return None
     made = _words(body, (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner), size, inner)
-    return made and Update((*axes[:-1], word), size, made)
+    return None if made is None else Update((*axes[:-1], word), size, made)
 
 
 def _carried(e: Expr, old: Leaf) -> Expr | None:

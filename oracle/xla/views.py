@@ -74,7 +74,7 @@ def view(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
     for form in forms:
         short = overlapping(form, ranges)
         if short is not None:
-            return _unroll(array, forms, short, ranges)
+            return _shifted(array, forms, form, short, ranges) or _unroll(array, forms, short, ranges)
     names_in_order: list[str] = []
     axis = 0
     for form in forms:
@@ -95,14 +95,25 @@ def _inside(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> bool:
 
 
 def overlapping(form: Affine, ranges: Ranges) -> str | None:
-    """The shortest variable of a linear form two of whose strides overlap, or None."""
+    """The shortest variable of a linear form without which no two strides overlap, or None where none do.
+
+    Where it takes several, the shortest of all is the first.
+    """
     terms = sorted(((c, extent(ranges[str(n)]), str(n)) for n, c in form.terms))
+    if not _overlap(terms):
+        return None
+    alone = [t for t in terms if not _overlap([other for other in terms if other is not t])]
+    return min(alone or terms, key=lambda t: (t[1], t[0]))[2]
+
+
+def _overlap(terms: list[tuple[int, int, str]]) -> bool:
+    """Whether two strides of ascending ``terms`` (stride, count, variable) overlap."""
     span = 0
     for stride, count, _ in terms:
         if stride <= span:
-            return min(terms, key=lambda t: (t[1], t[0]))[2]
+            return True
         span += stride * (count - 1)
-    return None
+    return False
 
 
 def _axes(
@@ -126,6 +137,35 @@ def _axes(
     array = array.reshape(*array.shape[:axis], count, stride, *array.shape[axis + 1:])
     array, rest = _axes(array, axis + 1, 0, terms[1:], ranges)
     return array, [name, *rest]
+
+
+FEW = 8
+"""Up to how many views of overlapping parts are made one by one: XLA takes some 20 ms to compile each."""
+
+
+def _shifted(array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ranges: Ranges) -> Spread | None:
+    """A view in which ``name`` moves along as another variable does: ``x[u + v]``, a Hankel matrix.
+
+    With all of ``x[w]`` once for each u, the rows of that, made longer by one, are the matrix: row u begins u later.
+    """
+    import jax.numpy as jnp
+
+    stride, many = form.coefficient(name), extent(ranges[name])
+    other = next((str(n) for n, c in form.terms if c == stride and n != name), None)
+    if other is None or many <= FEW:
+        return None
+    both = fresh()
+    (a, b), (c, d) = ranges[name], ranges[other]
+    inner = {**ranges, both: (a + c, b + d)}
+    along = Affine.variable(both) - Affine.variable(name)
+    found = view(array, tuple(f.substitute({other: along}).simplify(inner) for f in forms), inner)
+    at, shape = found.names.index(both), found.array.shape
+    lead, size, rest = shape[:at], shape[at], shape[at + 1:]
+    rows = jnp.broadcast_to(jnp.expand_dims(found.array, at), (*lead, many, size, *rest))
+    rows = jnp.pad(rows.reshape(*lead, many * size, *rest), [(0, many * (i == at)) for i in range(len(shape))])
+    rows = rows.reshape(*lead, many, size + 1, *rest)
+    made = rows[(*(slice(None),) * (at + 1), slice(0, d - c + 1))]
+    return Spread(made, (*found.names[:at], name, other, *found.names[at + 1:]))
 
 
 def _unroll(array: Any, forms: tuple[Affine, ...], name: str, ranges: Ranges) -> Spread:
