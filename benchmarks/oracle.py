@@ -9,7 +9,8 @@ and wait, which is how TAIDL's times were taken. Those were recorded on another 
 ``--suite`` picks suites; with ``--json``, the last line is one object whose ``kernels`` are the rows:
 ``oracle_ms`` and ``native_ms`` are least times, ``compile_ms`` the least of several compilations from the stream to the
 executable, ``taidl_ms`` the smaller of TAIDL's two run times; ``over_native`` compares medians. ``met`` tells whether
-the kernel meets what is required of it: see ``missed`` for what it does not.
+the kernel meets what is required of it: see ``missed`` for what it does not. ``gemm_512_ms`` beside
+``recorded_gemm_512_ms`` tells how far this machine, as busy as it is, is from the one where TAIDL's times come from.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from common import ROOT, arguments, finish
 
 sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
 
-from oracle_suites.case import Case
+from oracle_suites.case import Case, int8
 
 SUITES = ("tiled", "exo", "onednn")
 COMPILATIONS = 5
 WARMUPS = 3
-RUNS_S = (0.4, 6.0)
+RUNS_S = (1.0, 6.0)
 """A kernel runs for the first of these at least, for the second at most (but three rounds), and else for its rounds."""
 
 
@@ -141,6 +142,24 @@ HEADER = (f"{'kernel':34} {'oracle':>9} {'native':>9} {'ratio':>6} {'TAIDL':>9} 
           f"{'TAIDL':>7}  ms")
 
 
+RECORDED_GEMM_MS = 0.43
+"""What an int8 GEMM of 512³ took in XLA on the machine where TAIDL's times were recorded (its README)."""
+
+
+def gemm_ms() -> float:
+    """What it takes here and now, at least: how busy, or how slow, the machine is."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def gemm(a: Any, b: Any) -> Any:
+        return lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=jnp.int32)
+
+    given = [jax.device_put(x) for x in int8([(512, 512)] * 2)(np.random.default_rng(0))]
+    run = jax.jit(gemm).lower(*given).compile()
+    return min(timed([lambda: jax.block_until_ready(run(*given))], 100)[0]) * 1e3
+
+
 def line(row: dict[str, Any]) -> str:
     faster = row["faster_than_taidl"]
     return (f"{row['name']:34} {number(row['oracle_ms']):>9} {number(row['native_ms']):>9} {row['over_native']:6.2f} "
@@ -164,7 +183,9 @@ def main() -> None:
 
     # what the first compilation of a process costs is not the stream's
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
-    print(f"on {jax.devices()[0].device_kind}\n{HEADER}")
+    speed = gemm_ms()
+    print(f"on {jax.devices()[0].device_kind}: an int8 GEMM of 512³ takes {speed:.2f} ms, and took "
+          f"{RECORDED_GEMM_MS} ms where TAIDL's times were recorded\n{HEADER}")
     rows = []
     for suite in chosen:
         for case in importlib.import_module(f"oracle_suites.{suite}").cases():
@@ -173,7 +194,8 @@ def main() -> None:
                 print(line(rows[-1]), flush=True)
     recorded = [r for r in rows if r["taidl_ms"]]
     finish(args, {
-        "device": jax.devices()[0].device_kind, "count": len(rows), "met": sum(r["met"] for r in rows),
+        "device": jax.devices()[0].device_kind, "gemm_512_ms": speed, "recorded_gemm_512_ms": RECORDED_GEMM_MS,
+        "count": len(rows), "met": sum(r["met"] for r in rows),
         "slowest_over_native": max((r["over_native"] for r in rows), default=None),
         "least_faster_than_taidl": min((r["faster_than_taidl"] for r in recorded), default=None),
         "worst_compile_over_taidl": max((r["compile_ms"] / r["taidl_compile_ms"] for r in recorded), default=None),
