@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import shutil
 import sqlite3
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +13,7 @@ from chrome_trace import read
 from engine_strategies import random_graph, random_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from perfetto_processor import trace_processor
 from timing_builders import after, front, instr, stream
 
 from acadl_models.acadl import FORWARD, ACADLEdge, FunctionalUnit, PipelineStage, create_ag, generate
@@ -137,19 +135,27 @@ def test_a_trace_is_the_same_each_time_and_says_what_it_shows() -> None:
     }
 
 
-def test_perfettos_trace_processor_reads_it(tmp_path: Path) -> None:
-    """With Perfetto's own engine where its binary is at hand: its package would download it."""
-    processor = os.environ.get("TRACE_PROCESSOR") or shutil.which("trace_processor_shell")
-    if processor is None:
-        pytest.skip("no trace_processor_shell: set TRACE_PROCESSOR to its path")
-    perfetto = pytest.importorskip("perfetto.trace_processor")
+def test_perfettos_trace_processor_reads_it() -> None:
     graph, program = billions()
-    path = tmp_path / "trace.json"
-    path.write_bytes(trace_bytes(log_window(graph, program, 7_000, 400), compressed=False))
-    expected = read(path.read_bytes())
-    config = perfetto.TraceProcessorConfig(bin_path=processor)
-    with perfetto.TraceProcessor(trace=str(path), config=config) as opened:
-        found = {(row.ts, row.dur, row.name, row.depth) for row in opened.query("select * from slice")}
-        errors = list(opened.query("select * from stats where severity = 'error' and value > 0"))
-    rows = expected.execute("select ts * 1000, dur * 1000, name, depth from slice")
-    assert found == set(rows) and not errors
+    data = trace_bytes(log_window(graph, program, 7_000, 400), compressed=False)
+    expected = read(data)
+    with trace_processor(data) as processor:
+        slices = {(row.ts, row.dur, row.name, row.category, row.depth) for row in processor.query(
+            "select ts, dur, name, category, depth from slice")}
+        counters = {(row.ts, row.value, row.name) for row in processor.query(
+            "select c.ts, c.value, t.name from counter c join counter_track t on c.track_id = t.id")}
+        tracks = {(row.name, row.n) for row in processor.query(
+            "select thread.name, count(*) as n from slice join thread_track on slice.track_id = thread_track.id "
+            "join thread using (utid) group by utid")}
+        faults = [(row.name, row.value) for row in processor.query(
+            "select name, value from stats where severity in ('error', 'data_loss') and value > 0")]
+    assert not faults
+    assert slices == set(expected.execute("select ts * 1000, dur * 1000, name, cat, depth from slice"))
+    assert counters == set(expected.execute("select ts * 1000, value, name || ' value' from counter"))
+    assert tracks == set(expected.execute(
+        "select thread.name, count(*) from slice join thread using (tid) group by tid"))
+
+
+def test_perfettos_trace_processor_refuses_what_is_no_trace() -> None:
+    with pytest.raises(AssertionError), trace_processor(b"no trace at all"):
+        pass
