@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, carries, free
+from oracle.affine import Affine
+from oracle.xla.build import Cases
+from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, Switch, carries, children, free, same_kind
 from oracle.xla.ops import elementwise
 from oracle.xla.views import Spread, extent
 
@@ -45,6 +49,39 @@ def fold(lowering: "Lowering", e: Fold, ranges: Ranges) -> Spread:
             start = body(i, start)
         return Spread(start, names)
     return Spread(lax.fori_loop(0, steps, body, start), names)
+
+
+def one_chain(e: Switch) -> Expr | None:
+    """The cases as one chain of operations on distinctions, where they are chains of the same operations."""
+    if not all(_chained(body) for _, _, body in e.cases):
+        return None
+    found = _alike(e.form, e.cases)
+    return None if isinstance(found, Switch) else found
+
+
+@lru_cache(maxsize=65536)
+def _chained(e: Expr) -> bool:
+    return isinstance(e, Fold) or (isinstance(e, Map) and any(_chained(o) for o in e.operands))
+
+
+def _alike(form: Affine, cases: Cases) -> Expr | None:
+    """The same operations on what is different; None where the carried value is used in different ways."""
+    bodies = [body for _, _, body in cases]
+    first = bodies[0]
+    if all(body == first for body in bodies):
+        return first
+    if isinstance(first, Fold):
+        if any(not isinstance(b, Fold) or b.variables != first.variables for b in bodies):
+            return Switch(form, cases, first.dtype)
+        start, body = (_alike(form, tuple((low, high, getattr(b, part)) for low, high, b in cases))
+                       for part in ("start", "body"))
+        return None if start is None or body is None else replace(first, start=start, body=body)
+    if (isinstance(first, Map) and any(carries(b) or _chained(b) for b in bodies)
+            and all(same_kind(b, replace(first, operands=children(b))) for b in bodies)):
+        parts = [_alike(form, tuple((low, high, children(b)[i]) for low, high, b in cases))
+                 for i in range(len(first.operands))]
+        return None if None in parts else replace(first, operands=tuple(p for p in parts if p is not None))
+    return None if any(carries(b) for b in bodies) else Switch(form, cases, first.dtype)
 
 
 def _step(lowering: "Lowering", e: Fold, body: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:

@@ -34,7 +34,7 @@ from oracle.xla.expr import (
     walk,
     width,
 )
-from oracle.xla.folds import fold
+from oracle.xla.folds import fold, one_chain
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import bitcast, elementwise, jax_dtype, uncontracted
 from oracle.xla.views import Spread, extent, grid, overlapping, view
@@ -157,6 +157,9 @@ class Lowering:
     def _switch(self, e: Switch, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
+        alike = one_chain(e) if is_axis(e.form) else None
+        if alike is not None:
+            return self.spread(alike, ranges)
         names = _names(e, ranges)
         shape = {n: extent(ranges[n]) for n in names}
         if is_axis(e.form):
