@@ -7,25 +7,29 @@ from typing import Any
 
 from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 
-SMALL = 1 << 14
-"""Up to how many elements of results a program counts as small: it runs in less time than LLVM takes to start."""
+SMALL = 1 << 12
+"""Up to how many elements of arguments and results a program counts as small: it runs in microseconds."""
 
 
 def compiler_options(stream: ResolvedStream | None = None) -> dict[str, Any] | None:
     """The options for a program of ``stream`` (or any) on JAX's default device; None for XLA's own.
 
     On the CPU, LLVM's third level takes a quarter more of XLA's time than its second and makes some element-wise loops
-    twice as slow. Small programs of integers go by XLA's older emitter of fusions, which takes half the time and gives
-    the same integers; bits of floats could differ between the two.
+    twice as slow. Small programs of integers go by XLA's older emitter of fusions, which takes half the time, gives the
+    same integers and slower loops; bits of floats could differ between the two.
     """
     import jax
 
     if jax.default_backend() != "cpu":
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
-    if stream and sum(math.prod(t.shape) for t in stream.results) <= SMALL and not has_floats(stream):
+    if stream and _elements(stream) <= SMALL and not has_floats(stream):
         options["xla_cpu_use_fusion_emitters"] = False
     return options
+
+
+def _elements(stream: ResolvedStream) -> int:
+    return sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
 
 
 def has_floats(stream: ResolvedStream) -> bool:
