@@ -76,7 +76,11 @@ def from_torch(tensor: Any) -> Any:
         return tensor.numpy()
     import jax
 
-    return jax.dlpack.from_dlpack(tensor.contiguous())
+    try:
+        return jax.dlpack.from_dlpack(tensor.contiguous())
+    except Exception as error:  # JAX and PyTorch raise various types here
+        raise InputError(f"a PyTorch tensor of {tensor.dtype} on {tensor.device} cannot be taken over by JAX, which "
+                         f"runs on {jax.default_backend()}: {error}") from None
 
 
 @cache

@@ -13,7 +13,7 @@ from oracle.errors import InputError, StreamError, suggest
 from oracle.kernel.buffers import BufferView, RegisterView, point
 from oracle.kernel.index import Index, Site, caller
 from oracle.kernel.kernel import Kernel
-from oracle.kernel.recording import InstrCall, Recorder, loop, nodes, parallel, recorder, tracing
+from oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
 from oracle.kernel.tensors import end, tensors
 from oracle.stream import Instr, Stream
 from oracle.taidl import load
@@ -42,7 +42,7 @@ class Mnemonic:
         elif values:
             named = dict(zip(attributes, values))
         try:
-            given = [(k, active.expression(named[k], k)) for k in attributes]
+            given = [(k, literal(v) if type(v := named[k]) is int else active.expression(v, k)) for k in attributes]
         except KeyError:
             raise self._mismatch(named) from None
         frame = sys._getframe(1)
@@ -142,13 +142,16 @@ class KernelIsa:
     # writing kernels
 
     def kernel(
-        self, *, size: int | None = None, arg: Iterable[Any] = (), res: Iterable[Any] = (), name: str | None = None
+        self, *, size: int | None = None, arg: Iterable[Any] = (), res: Iterable[Any] = (), name: str | None = None,
+        reassociate: bool = False, raising: bool = True,
     ) -> Callable[[Callable[[], Any]], Kernel]:
         """Decorator: a function without parameters whose instruction calls become a :class:`Kernel`.
 
         ``size`` is the size of HBM in bytes (addresses are in 0..size-1; by default up to the end of the last tensor).
         ``arg`` and ``res`` state the tensors in HBM (see :func:`oracle.kernel.tensors.tensors`) in the order of the
-        call. The function runs once, now. Raises StreamError or InputError with the line for what does not fit.
+        call. ``reassociate`` allows floating-point sums in another order than the kernel's; without ``raising`` it runs
+        as loops over buffers. The function runs once, now. Raises StreamError or InputError with the line for what does
+        not fit.
         """
         arguments, results = tensors(arg, "arg"), tensors(res, "res")
         bytes_ = end((*arguments, *results)) if size is None else size
@@ -164,7 +167,8 @@ class KernelIsa:
             sites: list[Site] = []
             stream = Stream(self.isa.name, self.isa.parameters, arguments, results, bytes_,
                             nodes(trace.body, sites), title)
-            return Kernel(self.isa, stream, tuple(sites), tuple(trace.body), function)
+            return Kernel(self.isa, stream, tuple(sites), tuple(trace.body), function,
+                          reassociate=reassociate, raising=raising)
 
         return decorate
 
@@ -185,9 +189,9 @@ class KernelIsa:
 
     # streams of other origin
 
-    def wrap(self, stream: Stream) -> Kernel:
-        """A stream for this ISA as a kernel: what the mapper emitted, or assembly."""
-        return Kernel(self.isa, stream)
+    def wrap(self, stream: Stream, *, reassociate: bool = False, raising: bool = True) -> Kernel:
+        """A stream for this ISA as a kernel: what the mapper emitted, or assembly; options as of :meth:`kernel`."""
+        return Kernel(self.isa, stream, reassociate=reassociate, raising=raising)
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""

@@ -38,13 +38,14 @@ class Kernel(KernelFunction):
 
     def __init__(
         self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: "tuple[Recorded, ...]" = (),
-        function: Callable[..., Any] | None = None,
+        function: Callable[..., Any] | None = None, *, reassociate: bool = False, raising: bool = True,
     ) -> None:
         super().__init__(stream.name, stream.arguments, stream.results)
         self.isa = isa
         self.stream = stream
         self.sites = sites
         self._recorded = recorded
+        self._options = {"reassociate": reassociate, "raising": raising}
         self.__name__ = stream.name
         if function is not None:
             functools.update_wrapper(self, function)
@@ -69,7 +70,7 @@ class Kernel(KernelFunction):
         """The stream as a JAX function of its arguments."""
         from oracle.xla.oracle import compile_resolved
 
-        return compile_resolved(self.resolved)
+        return compile_resolved(self.resolved, **self._options)
 
     @property
     def report(self) -> "OracleReport":
@@ -126,7 +127,7 @@ class Kernel(KernelFunction):
         from oracle.xla.oracle import compile_resolved
 
         _ = self.resolved  # faults are those of the kernel alone
-        return observed(self._program(compile_resolved(self.debugged.resolved)).call(), self.debugged)
+        return observed(self._program(compile_resolved(self.debugged.resolved, **self._options)).call(), self.debugged)
 
     def interpret(self, *arrays: Any, poison: int | None = None) -> Any:
         """The results by the NumPy interpreter, which is the definition of right (and slow).

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias, Union
 
 from oracle.affine import Affine
@@ -85,13 +86,17 @@ class Recorder:
 
     def expression(self, value: Any, what: str) -> Affine:
         """An integer or an expression over open loops as the stream's; StreamError, naming ``what`` it is for."""
-        if type(value) is int:
-            return Affine(value)
         if isinstance(value, Index):
             if not value.loops <= set(self._open):
                 raise fault(f"{what} = {value} names a loop variable outside of its loop")
             return value.expression
-        return Affine(constant(value, what))
+        return literal(constant(value, what))
+
+
+@lru_cache(maxsize=1 << 16)
+def literal(value: int) -> Affine:
+    """A number as an expression."""
+    return Affine(value)
 
 
 _local = threading.local()

@@ -288,6 +288,40 @@ def test_torch_in_torch_out(matmul: Kernel) -> None:
         matmul(tensors[0].float(), *tensors[1:])
 
 
+def test_torch_tensors_that_cannot_be_taken(matmul: Kernel) -> None:
+    torch = pytest.importorskip("torch")
+    given = [torch.from_numpy(x) for x in arguments(matmul)]
+    with pytest.raises(InputError, match="a PyTorch tensor of torch.int8 on meta cannot be taken over by JAX"):
+        matmul(given[0].to("meta"), *given[1:])
+
+
+def test_torch_has_bfloat16(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    machine = floats(tmp_path)
+    tensor = {"start": 0, "shape": (8,), "dtype": "bfloat16"}
+    same = machine.kernel(arg=tensor, res=tensor)(lambda: machine.api.set(1))
+    x = torch.arange(8).to(torch.bfloat16)
+    assert same(x).dtype == torch.bfloat16 and torch.equal(same(x), x)
+    assert str(same.run(x).dtype) == "bfloat16" == str(same.interpret(x).dtype)
+
+
+def test_types_that_jax_lacks_are_refused() -> None:
+    wide = GEMMINI.kernel(arg={"start": 0, "shape": (2, np.int64)})(lambda: GEMMINI.api.fence())
+    with pytest.raises(InputError, match="tensor arg0 of <lambda> is int64, which JAX does not compute with"):
+        wide.run(np.zeros(2, np.int64))
+    assert wide.interpret(np.zeros(2, np.int64)) == ()
+
+
+def test_options_of_the_oracle(tmp_path: Path) -> None:
+    gemmini = isa("gemmini", dim=4)
+    plain = tiled_matmul(4, 3)
+    loops = gemmini.wrap(plain.stream, raising=False)
+    assert not loops.report.raised and plain.report.raised
+    given = arguments(plain)
+    assert np.array_equal(loops.run(*given), plain.run(*given))
+    assert gemmini.wrap(plain.stream, reassociate=True).report.reassociated and not plain.report.reassociated
+
+
 def test_vmap_equals_single_calls(matmul: Kernel) -> None:
     given = arguments(matmul, batch=5)
     want = np.stack([matmul.run(*(x[n] for x in given)) for n in range(5)])
