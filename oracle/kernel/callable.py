@@ -42,11 +42,31 @@ class JaxProgram:
     def call(self) -> "Call":
         """The function of the arguments alone, for arrays and for tracers."""
         if not self.bits:
-            return Call(self.outermost, self.jitted)
+            return Call(_at_once(self.outermost), self.jitted)
         import jax.numpy as jnp
 
         jitted, outermost, held = self.jitted, self.outermost, tuple(jnp.asarray(b) for b in self.bits)
-        return Call(lambda *arrays: outermost(*arrays, *held), lambda *arrays: jitted(*arrays, *held))
+        return Call(_at_once(lambda *arrays: outermost(*arrays, *held)), lambda *arrays: jitted(*arrays, *held))
+
+
+def _at_once(outermost: JaxFunction) -> JaxFunction:
+    """``outermost`` for arrays, whatever is traced around the call: what does not depend on tracers is computed now."""
+    import jax
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        try:
+            results = outermost(*arrays)
+        except ValueError as error:
+            # so JAX refuses options within a trace, even where no argument is a tracer
+            if "compiler_options" not in str(error):
+                raise
+        else:
+            if not results or kind(results[0]) != "tracer":
+                return results
+        with jax.ensure_compile_time_eval():
+            return outermost(*arrays)
+
+    return call
 
 
 class Call(NamedTuple):

@@ -187,7 +187,8 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
     if isinstance(body, Guarded) and body.fill == 0 and not any(variable in f.variables() for f in forms(body)):
         return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
     if isinstance(body, Let) and not any(variable in form.variables() for form in forms(body)):
-        return let_of(body.variables, from_bytes(variable, body.body, dtype, ranges), ranges)
+        inner = {**ranges, **{name: form.range(ranges) for name, form in body.variables}}
+        return let_of(body.variables, from_bytes(variable, body.body, dtype, inner), ranges)
     return FromBytes(variable, body, dtype)
 
 

@@ -138,9 +138,10 @@ def _int32(x: int) -> int:
 
 
 def _is_box(window: Window) -> bool:
-    """Whether the dims walk different axes, in the order of the axes."""
-    axes = [d.axis for d in window.dims if d.extent > 1]
-    return axes == sorted(set(axes))
+    """Whether the dims walk different axes, in the order of the axes, and no element is met twice."""
+    walking = [d for d in window.dims if d.extent > 1]
+    axes = [d.axis for d in walking]
+    return axes == sorted(set(axes)) and all(d.stride > 0 for d in walking)
 
 
 def _spans(window: Window) -> list[tuple[int, int]]:

@@ -271,6 +271,10 @@ def test_jax_in_jax_out(matmul: Kernel) -> None:
     assert isinstance(mixed, jax.Array) and np.array_equal(mixed, want)
     jitted = jax.jit(lambda a, b, d: -matmul(a, b, d))(*on_device)
     assert np.array_equal(jitted, -want)
+    # arrays that are known while another function is traced: computed then, and NumPy stays NumPy
+    assert np.array_equal(jax.jit(lambda: matmul(*on_device))(), want)
+    assert np.array_equal(jax.jit(lambda: matmul.function(*given)[0])(), want)
+    assert np.array_equal(jax.jit(lambda x: x + matmul.run(*given).sum())(0), want.sum())
     (alone,) = matmul.function(*given)
     assert np.array_equal(alone, want) and isinstance(matmul.run(*on_device), np.ndarray)
 
