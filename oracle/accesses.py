@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -26,12 +27,19 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
     A write that accumulates stands for its read of the old contents as well.
     """
     swallowed = _old_contents(instr)
-    found: dict[Access, None] = {}
+    found: list[Access] = []
+    windows: dict[tuple[str, str], list[Window]] = {}
     for s in instr.statements:
         if isinstance(s, Read) and s.dst not in swallowed:
-            found[Access(s.window, "read")] = None
+            kind: Literal["read", "write", "accumulate"] = "read"
         elif isinstance(s, Write):
-            found[Access(s.window, s.kind)] = None
+            kind = s.kind
+        else:
+            continue
+        same = windows.setdefault((s.window.buffer, kind), [])
+        if s.window not in same:
+            same.append(s.window)
+            found.append(Access(s.window, kind))
     return tuple(found)
 
 

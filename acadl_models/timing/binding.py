@@ -8,10 +8,10 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
-from acadl_models.acadl import ArchitectureGraph, FunctionalUnit
+from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from acadl_models.timing.instances import Table, TooMany, rows, tell_apart
-from acadl_models.timing.placing import places, unknown_names
-from acadl_models.timing.program import AccessPlan, StaticInstruction, StaticLoop, StaticNode
+from acadl_models.timing.placing import latencies, places, unknown_names
+from acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
 from acadl_models.timing.routing import Used, routes, routing, uniform
 from acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
 from oracle.accesses import accesses
@@ -26,6 +26,24 @@ MOST_FAULTS = 20
 """How many faults of one kind are listed before the others are counted."""
 
 Takers: TypeAlias = Mapping[str, FunctionalUnit]
+
+Touch: TypeAlias = tuple[str, str]
+"""A buffer and the kind of an access to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """What instructions have in common that touch the same buffers in the same order and go to the same units.
+
+    ``places``: for each access, where it goes, or why it can go nowhere; ``needed``: names that latencies on the way
+    must find.
+    """
+
+    takers: Takers
+    places: tuple[Place | str, ...]
+    routed: frozenset[str]
+    storages: tuple[tuple[str, bool], ...]
+    needed: frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +75,9 @@ class Binder:
         self.stream = stream
         self.buffers = {b.name: b for b in stream.buffers}
         self.buffers.setdefault("hbm", Buffer("hbm", (stream.hbm_bytes,), "i8"))
-        self.parameters = frozenset(name for name, _ in stream.parameters)
+        self.parameters = {name: Affine(value) for name, value in stream.parameters}
+        self.uniform: dict[tuple[str, tuple[Touch, ...]], tuple[Takers, str] | None] = {}
+        self.forms: dict[tuple[object, ...], _Form] = {}
         self.faults: dict[str, None] = {}
         self.instructions: list[StaticInstruction] = []
         self.names = Names()
@@ -94,30 +114,36 @@ class Binder:
                 bound = None if inner is None else StaticLoop(node.var, values, inner, number)
             else:
                 touched = accesses(node)
-                decided = uniform(self.graph, node.mnemonic, _used(touched))
+                decided = self._uniform(node.mnemonic, touched)
                 bound = None if decided is None else self._static(node, touched, *decided)
             if bound is None:
                 return None
             found.append(bound)
         return tuple(found)
 
+    def _uniform(self, mnemonic: str, touched: Sequence[Access]) -> tuple[Takers, str] | None:
+        """Who takes every instance, or why nobody does; None where that depends on the instance."""
+        key = mnemonic, tuple([(a.window.buffer, a.kind) for a in touched])
+        try:
+            return self.uniform[key]
+        except KeyError:
+            found = self.uniform[key] = uniform(self.graph, mnemonic, _used(touched))
+            return found
+
     def _static(
         self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers, why: str,
         bounds: Mapping[str, tuple[int, int]] | None = None, fixed: tuple[tuple[str, Affine], ...] = (),
     ) -> StaticInstruction:
         """The instruction with its plans; with ``bounds``, an access to one bank alone names only that."""
-        units = tuple(unit.name for unit in takers.values())
-        plans = tuple(p for access in touched if (p := self._plan(node, access, units, bounds)) is not None)
-        if why:
-            self._fault(f"no unit processes {node.mnemonic!r}: {why}")
-        stages = tuple(takers)
-        names = frozenset(name for name, _ in (*node.attributes, *node.registers)) | self.parameters
-        storages = tuple(sorted({(bank.storage, plan.is_read) for plan in plans for bank in plan.banks}))
-        for fault in unknown_names(self.graph, node.mnemonic, stages, storages, names):
-            self._fault(fault)
-        static = StaticInstruction(
-            len(self.instructions), node, plans, takers, routes(self.graph, stages), fixed
-        )
+        form = self._form(node, touched, takers, bounds)
+        plans = tuple([
+            AccessPlan(access, self.buffers[access.window.buffer], place)
+            for access, place in zip(touched, form.places) if isinstance(place, Place)
+        ])
+        names = self._names(node, form.needed)
+        if why or len(plans) < len(touched) or len(names) < len(form.needed):
+            self._note_faults(node, touched, form, why)
+        static = StaticInstruction(len(self.instructions), node, plans, takers, form.routed, names, fixed)
         self.instructions.append(static)
         if len(self.instructions) > MOST_INSTRUCTIONS:
             raise GraphError(self.graph.name, [
@@ -126,20 +152,59 @@ class Binder:
             ])
         return static
 
-    def _plan(
-        self, node: ResolvedInstr, access: Access, units: tuple[str, ...],
+    def _names(self, node: ResolvedInstr, needed: frozenset[str]) -> dict[str, Affine]:
+        """Of the names that are needed those that there are: attributes before registers before parameters."""
+        found = {name: value for name, value in node.attributes if name in needed}
+        if len(found) == len(needed):
+            return found
+        registers = {name: value for name, value in node.registers if name in needed}
+        parameters = {name: self.parameters[name] for name in needed if name in self.parameters}
+        return {**parameters, **registers, **found}
+
+    def _form(
+        self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers,
         bounds: Mapping[str, tuple[int, int]] | None,
-    ) -> AccessPlan | None:
-        buffer = self.buffers[access.window.buffer]
-        banks = None
-        if bounds is not None and (place := rows(self.graph, access, buffer)) is not None:
-            touched = place.touched(bounds)
-            banks = touched if len(touched) == 1 else None
-        found = places(self.graph, buffer, access.kind == "read", units, banks)
-        if isinstance(found, str):
-            self._fault(f"{node.mnemonic} {access.kind}s {found}")
-            return None
-        return AccessPlan(access, buffer, *found)
+    ) -> _Form:
+        banks = None if bounds is None else tuple([self._bank(access, bounds) for access in touched])
+        key = node.mnemonic, id(takers), banks, *[(a.window.buffer, a.kind) for a in touched]
+        form = self.forms.get(key)
+        if form is None:
+            form = self.forms[key] = self._new_form(node.mnemonic, touched, takers, banks or (None,) * len(touched))
+        return form
+
+    def _new_form(
+        self, mnemonic: str, touched: Sequence[Access], takers: Takers, banks: Sequence[tuple[Bank, ...] | None]
+    ) -> _Form:
+        stages, units = tuple(takers), tuple(unit.name for unit in takers.values())
+        found = tuple(
+            places(self.graph, self.buffers[access.window.buffer], access.kind == "read", units, alone)
+            for access, alone in zip(touched, banks)
+        )
+        storages = tuple(sorted({
+            (bank.storage, access.kind == "read")
+            for access, place in zip(touched, found) if isinstance(place, Place)
+            for bank in place.banks
+        }))
+        needed = frozenset().union(*(
+            expression.names - also for _, expression, also in latencies(self.graph, mnemonic, stages, storages)
+        ))
+        return _Form(takers, found, routes(self.graph, stages), storages, needed)
+
+    def _bank(self, access: Access, bounds: Mapping[str, tuple[int, int]]) -> tuple[Bank, ...] | None:
+        """The bank in which the access always lies, if there is one."""
+        place = rows(self.graph, access, self.buffers[access.window.buffer])
+        touched = () if place is None else place.touched(bounds)
+        return touched if len(touched) == 1 else None
+
+    def _note_faults(self, node: ResolvedInstr, touched: Sequence[Access], form: _Form, why: str) -> None:
+        for access, place in zip(touched, form.places):
+            if isinstance(place, str):
+                self._fault(f"{node.mnemonic} {access.kind}s {place}")
+        if why:
+            self._fault(f"no unit processes {node.mnemonic!r}: {why}")
+        known = frozenset(name for name, _ in (*node.attributes, *node.registers)) | self.parameters.keys()
+        for fault in unknown_names(self.graph, node.mnemonic, tuple(form.takers), form.storages, known):
+            self._fault(fault)
 
     # --- where instances go different ways -----------------------------------------------------------------------
     def _survey(self, body: tuple[ResolvedNode, ...], around: tuple[ResolvedLoop, ...]) -> tuple[_Node, ...]:
@@ -152,7 +217,7 @@ class Binder:
                     found.append(_Nest(node, inner, tuple(t for t in _tables(inner) if node.var in t.loops)))
                 continue
             touched = accesses(node)
-            decided = uniform(self.graph, node.mnemonic, _used(touched))
+            decided = self._uniform(node.mnemonic, touched)
             if decided is not None:
                 table = Table((), _NOTHING, (decided[0],))
                 faults = [f"no unit processes {node.mnemonic!r}: {decided[1]}"] if decided[1] else []

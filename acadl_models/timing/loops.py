@@ -52,11 +52,11 @@ class LoopSites:
     def _enter(self, source: int, parent: int, path: tuple[str, ...], executions: int, iterations: int) -> int:
         number = self._numbers.setdefault((parent, source), len(self.sites))
         if number == len(self.sites):
-            self.sites.append(LoopSite(source, path, parent, 0, 0))
-        old = self.sites[number]
-        self.sites[number] = replace(
-            old, executions=old.executions + executions, iterations=old.iterations + iterations
-        )
+            self.sites.append(LoopSite(source, path, parent, executions, iterations))
+        else:
+            old = self.sites[number]
+            executions, iterations = old.executions + executions, old.iterations + iterations
+            self.sites[number] = replace(old, executions=executions, iterations=iterations)
         return number
 
     def timings(self, own_cycles: Sequence[int], stepped: Sequence[int]) -> tuple[LoopTiming, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 from acadl_models.acadl import (
     DRAM,
@@ -18,18 +17,18 @@ from acadl_models.acadl.graph import per_graph
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.addresses import base_of
 from acadl_models.timing.instances import holds_alone
-from acadl_models.timing.program import word_axes
+from acadl_models.timing.program import Place, word_axes
 from acadl_models.timing.routing import request_latencies, routes, routing
 from oracle.resolved import Buffer
 
-Places: TypeAlias = tuple[bool, tuple[Bank, ...], int, tuple[int, ...], tuple[tuple[str, ...], ...], tuple[int, ...]]
-"""The fields of an :class:`AccessPlan` from ``tracked`` on."""
+_NO_NAMES: frozenset[str] = frozenset()
+_OF_REQUESTS = frozenset(("words", "bytes"))
 
 
 @per_graph
 def places(
     graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], touched: tuple[Bank, ...] | None
-) -> Places | str:
+) -> Place | str:
     """Where requests for a buffer go that come from ``units``, or why they can go nowhere."""
     banks = graph.buffers.get(buffer.name)
     if not banks:
@@ -52,7 +51,8 @@ def places(
         if isinstance(storage, DRAM) and storage.has_bank_state and not _held(storage, bank, base):
             where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
             return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
-    return True, found, served[0].data_width, tuple(s.port_width for s in served), paths, bases
+    ports = tuple(s.port_width for s in served)
+    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases)
 
 
 def _held(memory: DRAM, bank: Bank, base: int) -> bool:
@@ -63,11 +63,12 @@ def _held(memory: DRAM, bank: Bank, base: int) -> bool:
 
 def _registers(
     graph: ArchitectureGraph, buffer: Buffer, first: RegisterFile, banks: tuple[Bank, ...], spread: bool
-) -> Places | str:
+) -> Place | str:
     """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
     if spread and word_axes(buffer, first.data_width) is None:
         return _indivisible(buffer, {first.name: first.data_width})
-    return not all(holds_alone(graph, b.storage) for b in banks), (), first.data_width, (), (), ()
+    shared = not all(holds_alone(graph, b.storage) for b in banks)
+    return Place(buffer.name, shared, (), first.data_width)
 
 
 def _served(
@@ -94,37 +95,45 @@ def _indivisible(buffer: Buffer, widths: Mapping[str, int]) -> str:
     return f"buffer {buffer.name!r} ({shape} {buffer.dtype}), which does not divide into words of {words}"
 
 
-@per_graph
 def unknown_names(
     graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
     known: frozenset[str],
-) -> tuple[str, ...]:
-    """Latencies on the way of an instruction that name what neither it nor the ISA has; ``storages`` with is_read."""
-    expressions: list[tuple[str, Expression, frozenset[str]]] = []
+) -> Iterator[str]:
+    """Latencies on the way of an instruction that name what neither it nor the ISA has."""
+    for where, expression, also in latencies(graph, mnemonic, takers, storages):
+        names = known | also
+        if expression.names - names:
+            yield (
+                f"{where} {expression.text!r} names {', '.join(sorted(expression.names - names))}, unknown for "
+                f"{mnemonic!r} (known: {', '.join(sorted(names))})"
+            )
+
+
+@per_graph
+def latencies(
+    graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...]
+) -> tuple[tuple[str, Expression, frozenset[str]], ...]:
+    """What an instruction meets on its way, with the names that it knows by itself; ``storages`` with is_read."""
+    found: list[tuple[str, Expression, frozenset[str]]] = []
     for name in takers:
         for unit in graph.units(_stage(graph, name)):
             if mnemonic in unit.to_process:
-                expressions.append((f"{unit}: latency", unit.latency_of(mnemonic), known))
-                expressions.append((f"{unit}: operations", unit.operations_of(mnemonic), known))
+                found.append((f"{unit}: latency", unit.latency_of(mnemonic), _NO_NAMES))
+                found.append((f"{unit}: operations", unit.operations_of(mnemonic), _NO_NAMES))
                 interval = unit.interval_of(mnemonic)
                 if interval is not None:
-                    expressions.append((f"{unit}: interval", interval, known))
+                    found.append((f"{unit}: interval", interval, _NO_NAMES))
     for name, is_read in storages:
         storage = graph[name]
         assert isinstance(storage, DataStorage)
-        found = request_latencies(graph, storage, is_read)
-        expressions += [(where, expression, known | {"words", "bytes"}) for where, expression in found]
+        asked = request_latencies(graph, storage, is_read)
+        found += [(where, expression, _OF_REQUESTS) for where, expression in asked]
     passed = routes(graph, takers) - set(takers if graph.semantics.stage_latency == "replaced" else ())
     for name in sorted(passed):
         stage = _stage(graph, name)
         if not isinstance(stage, InstructionFetchStage):
-            expressions.append((f"{stage}: latency", stage.latencies()["latency"], known))
-    return tuple(
-        f"{where} {expression.text!r} names {', '.join(sorted(expression.names - names))}, unknown for {mnemonic!r} "
-        f"(known: {', '.join(sorted(names))})"
-        for where, expression, names in expressions
-        if expression.names - names
-    )
+            found.append((f"{stage}: latency", stage.latencies()["latency"], _NO_NAMES))
+    return tuple(found)
 
 
 def _stage(graph: ArchitectureGraph, name: str) -> PipelineStage:

@@ -51,22 +51,42 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class AccessPlan:
-    """An access of a static instruction; ``banks`` is empty in a register file, which takes no requests.
+class Place:
+    """Where the accesses of some units to ``buffer`` go; register files have no ``banks``: they take no requests.
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
-    which the buffer lies, or the caches before them over which the unit reaches them. ``paths`` has, for each bank, the
+    which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
     storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it.
     """
 
-    access: Access
-    buffer: Buffer
+    buffer: str
     tracked: bool
     banks: tuple[Bank, ...]
     data_width: int
-    port_widths: tuple[int, ...]
+    port_widths: tuple[int, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
     bases: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AccessPlan:
+    """An access of a static instruction, and where it goes."""
+
+    access: Access
+    buffer: Buffer
+    place: Place
+
+    @property
+    def tracked(self) -> bool:
+        return self.place.tracked
+
+    @property
+    def banks(self) -> tuple[Bank, ...]:
+        return self.place.banks
+
+    @property
+    def data_width(self) -> int:
+        return self.place.data_width
 
     @property
     def is_read(self) -> bool:
@@ -102,7 +122,7 @@ class AccessPlan:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        for bank, port_width, base in zip(self.banks, self.port_widths, self.bases):
+        for bank, port_width, base in zip(self.banks, self.place.port_widths, self.place.bases):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
                 runs = _runs(inside + base)
@@ -149,7 +169,8 @@ class StaticInstruction:
     ``takers`` has the unit that takes it in each stage that contains one; ``routed`` names the stages into which it
     may be forwarded. Where loops were unrolled, the attributes and registers of ``node`` and the windows of ``plans``
     are those of this copy; the statements of ``node`` stay those of the stream, and ``fixed`` has the values of the
-    stream's variables of unrolled loops.
+    stream's variables of unrolled loops. ``names`` has the attributes, registers and parameters that latencies on its
+    way may name.
     """
 
     index: int
@@ -157,6 +178,7 @@ class StaticInstruction:
     plans: tuple[AccessPlan, ...]
     takers: Mapping[str, FunctionalUnit]
     routed: frozenset[str]
+    names: Mapping[str, Affine]
     fixed: tuple[tuple[str, Affine], ...] = ()
 
     @property

@@ -10,46 +10,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acadl_models.timing.engine.layout import ACCUMULATE, NONE, READ, WRITE
+from acadl_models.timing.engine.meeting import connect, list_pairs
 from acadl_models.timing.engine.windows import NOTHING, Pattern, pattern, patterns
 from acadl_models.timing.machine import AccessPlan, word_axes
+from acadl_models.timing.program import Place
 from oracle.affine import Affine, Bounds
 from oracle.resolved import Buffer
+
+Array = NDArray[np.int64]
 
 KINDS = {"read": READ, "write": WRITE, "accumulate": ACCUMULATE}
 
 
-@dataclass
+@dataclass(eq=False)
+class Form:
+    """What accesses have in common that go to one place with windows of one shape: all but where they lie.
+
+    ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
+    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``kept``: what users derive from it.
+    """
+
+    place: Place
+    kind: int
+    patterns: tuple[Pattern, ...]
+    is_moved: bool
+    strides: tuple[int, ...]
+    word_shape: Pattern
+    kept: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def is_spread(self) -> bool:
+        """Over several banks."""
+        return len(self.place.banks) > 1
+
+
+def form(plan: AccessPlan) -> Form:
+    """The form of an access."""
+    window, place = plan.access.window, plan.place
+    shapes = patterns(window.dims, len(window.offsets))
+    strides: tuple[int, ...] = ()
+    word_shape = NOTHING
+    if place.banks:
+        strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
+        progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
+        word_shape = shapes[0] if strides == (1,) else pattern(progressions)
+    return Form(place, KINDS[plan.access.kind], shapes, any(s.origin for s in shapes), strides, word_shape)
+
+
 class Entry:
     """One access of one instruction of the program text.
 
-    ``offsets`` and ``shapes`` have one entry for each axis; ``word`` and ``word_shape`` are those of word addresses.
-    ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
+    ``offsets`` has one expression for each axis, of the smallest element that is touched; ``word`` is the first word
+    address. ``low`` and ``high`` are found by :func:`find_ranges`; ``conflict_class`` and ``axes`` (those that decide)
+    by :func:`classify`.
     """
 
-    order: int
-    static: int
-    kind: int
-    plan: AccessPlan
-    loops: tuple[str, ...]
-    offsets: tuple[Affine, ...]
-    shapes: tuple[Pattern, ...]
-    word: Affine
-    word_shape: Pattern
-    low: list[int] = field(default_factory=list)
-    high: list[int] = field(default_factory=list)
-    conflict_class: int = NONE
-    axes: tuple[int, ...] = ()
+    __slots__ = ("axes", "conflict_class", "form", "high", "kind", "loops", "low", "offsets", "order", "static", "word")
 
-
-def entry(plan: AccessPlan, static: int, loops: tuple[str, ...], order: int) -> Entry:
-    """The access of a bound instruction in the engine's form."""
-    window = plan.access.window
-    shapes = patterns(window.dims, len(window.offsets))
-    offsets = tuple(o + s.origin if s.origin else o for o, s in zip(window.offsets, shapes))
-    word, word_shape = Affine(0), NOTHING
-    if plan.banks:
-        word, word_shape = _words(_word_strides(plan.buffer.shape, plan.buffer.dtype, plan.data_width), offsets, shapes)
-    return Entry(order, static, KINDS[plan.access.kind], plan, loops, offsets, shapes, word, word_shape)
+    def __init__(self, form: Form, offsets: tuple[Affine, ...], static: int, loops: tuple[str, ...], order: int):
+        self.form, self.kind = form, form.kind
+        self.order, self.static, self.loops = order, static, loops
+        if form.is_moved:
+            offsets = tuple([o + s.origin for o, s in zip(offsets, form.patterns)])
+        self.offsets = offsets
+        self.word = offsets[0] if form.strides == (1,) else _word(form.strides, offsets)
+        self.low: list[int] = []
+        self.high: list[int] = []
+        self.conflict_class = NONE
+        self.axes: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=1024)
@@ -60,105 +88,109 @@ def _word_strides(shape: tuple[int, ...], dtype: str, data_width: int) -> tuple[
     return tuple(math.prod(shape[axis + 1 : axes]) for axis in range(axes))
 
 
-def _words(
-    strides: tuple[int, ...], offsets: tuple[Affine, ...], shapes: tuple[Pattern, ...]
-) -> tuple[Affine, Pattern]:
-    """First word address and the pattern of words, over the leading axes."""
-    if strides == (1,):
-        return offsets[0], shapes[0]
+def _word(strides: tuple[int, ...], offsets: tuple[Affine, ...]) -> Affine:
+    """Address of the first word."""
     word = Affine(0)
     for stride, offset in zip(strides, offsets):
         word = word + offset * stride
-    return word, pattern(tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims))
+    return word
 
 
 def find_ranges(entries: list[Entry], bounds: Bounds) -> None:
     """Smallest and largest element that each access touches along each axis, over all iterations."""
     for e in entries:
-        for offset, shape in zip(e.offsets, e.shapes):
-            low, high = (offset.constant, offset.constant) if offset.is_constant else offset.range(bounds)
+        for offset, shape in zip(e.offsets, e.form.patterns):
+            low, high = offset.range(bounds) if offset.terms else (offset.constant, offset.constant)
             e.low.append(low)
             e.high.append(high + shape.span)
 
 
-@dataclass(frozen=True)
-class Classes:
-    """Which accesses may meet, as pairs of their orders (the smaller first), and how they fall into classes.
+LARGEST_CLASS = 128
+"""Accesses of a class that are compared one by one before the run; in larger ones whatever meets."""
 
-    Accesses that meet nothing have no class. ``members`` are the orders of each class; ``first`` and ``second``:
-    int64 [pairs], ascending in ``first``.
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Which accesses may meet; those that meet nothing have no class.
+
+    ``count`` classes; ``met``: for each class of at most ``LARGEST_CLASS`` members a square table, by their ranks,
+    whether two of them may meet; ``rows`` and ``ranks`` by order: where the row of an access lies in ``met`` (NONE in
+    larger classes), and its rank. All int64.
     """
 
-    members: tuple[NDArray[np.int64], ...]
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
+    count: int
+    met: Array
+    rows: list[int]
+    ranks: list[int]
+    _columns: tuple[Array, ...]
+    _orders: list[int]
+    _pairs: int
+
+    def pairs(self) -> tuple[Array, Array]:
+        """The pairs of accesses that may meet, by their orders, int64 [pairs]: the smaller first and ascending."""
+        first, second = np.empty(self._pairs, np.int64), np.empty(self._pairs, np.int64)
+        nowhere = np.full(len(self._orders), NONE)
+        list_pairs(*self._columns, nowhere, nowhere, _NOTHING, first, second)
+        orders = np.array(self._orders, np.int64)
+        a, b = orders[first], orders[second]
+        ascending = np.argsort(np.minimum(a, b), kind="stable")
+        return np.minimum(a, b)[ascending], np.maximum(a, b)[ascending]
+
+
+_NOTHING = np.zeros(0, np.int64)
 
 
 def classify(entries: list[Entry]) -> Classes:
-    """Find the pairs of accesses that may meet, and give each connected part of them a conflict class."""
+    """Find the accesses that may meet, and give each connected part of them a conflict class."""
     groups: dict[str, list[Entry]] = {}
     for e in entries:
-        if e.plan.tracked:
-            groups.setdefault(e.plan.buffer.name, []).append(e)
-    members: list[NDArray[np.int64]] = []
-    firsts: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    seconds: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        if e.form.place.tracked:
+            groups.setdefault(e.form.place.buffer, []).append(e)
+    flat: list[Entry] = []
+    ends: list[int] = []
+    sweeps: list[int] = []
     for group in groups.values():
-        kinds = np.array([e.kind for e in group])
-        if (kinds == kinds[0]).all() and kinds[0] != WRITE:
+        if group[0].kind != WRITE and len({e.kind for e in group}) == 1:
             continue
-        orders = np.array([e.order for e in group])
-        a, b = _meeting(kinds, np.array([e.low for e in group]), np.array([e.high for e in group]))
-        firsts.append(orders[a])
-        seconds.append(orders[b])
-        members += [orders[part] for part in _connected(kinds == WRITE, a, b)]
-    for number, part in enumerate(members):
-        _name_class([entries[k] for k in part.tolist()], number)
-    first, second = np.concatenate(firsts), np.concatenate(seconds)
-    ascending = np.argsort(first, kind="stable")
-    return Classes(tuple(members), first[ascending], second[ascending])
+        distinct = [len({e.low[axis] for e in group}) for axis in range(len(group[0].low))]
+        sweep = distinct.index(max(distinct))
+        flat += sorted(group, key=lambda e: e.low[sweep])
+        ends += [len(flat)] * len(group)
+        sweeps += [sweep] * len(group)
+    columns = _columns(flat, ends, sweeps)
+    label, related = np.empty(len(flat), np.int64), np.empty(len(flat), np.int64)
+    pairs = connect(*columns, label, related)
+    parts: dict[int, list[Entry]] = {}
+    for e, number, meets in zip(flat, label.tolist(), related.tolist()):
+        if meets:
+            parts.setdefault(number, []).append(e)
+    rows, ranks, size = [NONE] * len(entries), [0] * len(entries), 0
+    for number, part in enumerate(parts.values()):
+        _name_class(part, number)
+        if len(part) <= LARGEST_CLASS:
+            for rank, e in enumerate(part):
+                rows[e.order], ranks[e.order] = size, rank
+                size += len(part)
+    met = np.zeros(size, np.int64)
+    orders = [e.order for e in flat]
+    mine = np.array([rows[k] for k in orders], np.int64), np.array([ranks[k] for k in orders], np.int64)
+    list_pairs(*columns, *mine, met, _NOTHING, _NOTHING)
+    met[[rows[e.order] + ranks[e.order] for e in flat if e.kind == WRITE and rows[e.order] != NONE]] = 1
+    return Classes(len(parts), met, rows, ranks, columns, orders, int(pairs))
 
 
-def _meeting(
-    kinds: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs ``a < b`` of accesses of one buffer, given as [access] and [access, axis], whose boxes overlap."""
-    sweep = int(np.argmax([len(np.unique(low[:, axis])) for axis in range(low.shape[1])]))
-    by_low = np.argsort(low[:, sweep], kind="stable")
-    last = np.searchsorted(low[by_low, sweep], high[by_low, sweep], side="right")
-    place = np.arange(len(kinds))
-    count = last - place - 1
-    left = np.repeat(place, count)
-    right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
-    a, b = by_low[left], by_low[right]
-    meets = (kinds[a] != kinds[b]) | (kinds[a] == WRITE)
-    for axis in range(low.shape[1]):
-        if axis != sweep:
-            meets &= (low[a, axis] <= high[b, axis]) & (low[b, axis] <= high[a, axis])
-    a, b = a[meets], b[meets]
-    return np.minimum(a, b), np.maximum(a, b)
-
-
-def _connected(
-    alone: NDArray[np.bool_], a: NDArray[np.int64], b: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """The connected parts of a relation, in ascending order; ``alone``: what is related to itself counts as a part."""
-    label = np.arange(len(alone))
-    while True:
-        lower = np.minimum(label[a], label[b])
-        found = label.copy()
-        np.minimum.at(found, a, lower)
-        np.minimum.at(found, b, lower)
-        found = found[found]
-        if (found == label).all():
-            break
-        label = found
-    related = alone.copy()
-    related[a] = related[b] = True
-    inside = np.flatnonzero(related)
-    by_label = inside[np.argsort(label[inside], kind="stable")]
-    borders = np.flatnonzero(np.diff(label[by_label])) + 1
-    return [part for part in np.split(by_label, borders) if len(part)]
+def _columns(flat: list[Entry], ends: list[int], sweeps: list[int]) -> tuple[Array, ...]:
+    """What :mod:`.meeting` is told about accesses; axes that a buffer does not have are the same for all."""
+    axes = max([len(e.low) for e in flat], default=1)
+    low, high = np.zeros((len(flat), axes), np.int64), np.zeros((len(flat), axes), np.int64)
+    by_axes: dict[int, list[int]] = {}
+    for k, e in enumerate(flat):
+        by_axes.setdefault(len(e.low), []).append(k)
+    for count, where in by_axes.items():
+        low[where, :count] = [flat[k].low for k in where]
+        high[where, :count] = [flat[k].high for k in where]
+    kinds = np.array([e.kind for e in flat], np.int64)
+    return kinds, low, high, np.array(ends, np.int64), np.array(sweeps, np.int64)
 
 
 def _name_class(part: list[Entry], number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acadl_models.timing.engine import meeting
 from acadl_models.timing.engine.accounting import note_fetch, note_front, note_hunger, settle
 from acadl_models.timing.engine.completing import complete
 from acadl_models.timing.engine.forwarding import forward
@@ -57,5 +58,6 @@ def run(tables, machine, memory):
 
 
 def compile_all() -> None:
-    """Compile :func:`run`, or load it from the cache on disk."""
+    """Compile :func:`run` and what lowering needs, or load it from the cache on disk."""
+    meeting.compile_all()
     run.compile("void(int64[::1], int64[::1], int64[::1])")

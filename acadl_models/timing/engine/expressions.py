@@ -71,10 +71,11 @@ class Expressions:
         """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
         found = self._moves.get(id(e))
         if found is None:
-            if all(type(atom) is str for atom, _ in e.terms):
-                found = tuple((str(a), 1, c * self.periods.steps[str(a)]) for a, c in e.terms)
-            else:
-                found = tuple((v, *move) for v, move in self.periods.moves(e).items())
+            steps = self.periods.steps
+            linear = [(a, 1, c * steps[a]) for a, c in e.terms if type(a) is str]
+            if len(linear) < len(e.terms):
+                linear = [(v, *move) for v, move in self.periods.moves(e).items()]
+            found = tuple(linear)
             self._moves[id(e)] = found
             self._kept.append(e)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,13 +18,22 @@ from acadl_models.acadl import (
     PipelineStage,
 )
 from acadl_models.acadl.latency import Expression, parse
+from acadl_models.timing.engine.accessing import Form, form
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower_memories import MemoryTables, memory_tables
 from acadl_models.timing.engine.tables import Array
-from acadl_models.timing.machine import Program, fetch_cycles
+from acadl_models.timing.machine import AccessPlan, Program, StaticInstruction, fetch_cycles
+from acadl_models.timing.program import Place
+from oracle.resolved import WindowDim
 
 READS_HOLD = {"finished": READS_UNTIL_FINISH, "started": READS_UNTIL_START, "ignored": READS_NEVER}
 """By the value of ``write_after_read``."""
+
+MOST_KNOWN = 8192
+"""So many forms and routes are remembered of a graph."""
+
+RouteKey: TypeAlias = tuple[int, int, str, bool, tuple[tuple[int, int] | None, ...]]
+"""Identities of the takers and of the stages on the way, mnemonic, whether requests are made, ranges of arguments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +57,30 @@ class GraphTables:
     most: int
     memories: MemoryTables
     _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
+    _forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = field(default_factory=dict)
+
+    _routes: dict[RouteKey, tuple[list[int], object, object]] = field(default_factory=dict)
+
+    def known_routes(self, key: RouteKey) -> list[int] | None:
+        """The records of instructions like an earlier one."""
+        found = self._routes.get(key)
+        return None if found is None else found[0]
+
+    def remember_routes(self, key: RouteKey, records: list[int], static: StaticInstruction) -> None:
+        """Keep the records of an instruction; ``static`` holds the objects whose identities are in the key."""
+        if len(self._routes) >= MOST_KNOWN:
+            self._routes.clear()
+        self._routes[key] = records, static.takers, static.routed
+
+    def form(self, plan: AccessPlan) -> Form:
+        """The form of an access; streams share them."""
+        key = plan.place, plan.access.kind, plan.access.window.dims
+        found = self._forms.get(key)
+        if found is None:
+            if len(self._forms) >= MOST_KNOWN:
+                self._forms.clear()
+            found = self._forms[key] = form(plan)
+        return found
 
     def fetch_cycles(self, program: Program) -> int:
         """Cycles of a fetch, which may depend on the parameters of the ISA."""

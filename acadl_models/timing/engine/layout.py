@@ -345,6 +345,9 @@ SNAPSHOTS = 16
 TRANSITIONS = 96
 """Transitions from one loop event to the next that are remembered."""
 
+LEAST_RUN = 24
+"""Loops of fewer instances, all iterations together, are not compared with earlier passes: stepping is as fast."""
+
 LEAST_BODY = 48
 """A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acadl_models.timing.engine.accessing import Entry, classify, entry, find_ranges
+from acadl_models.timing.engine.accessing import Entry, classify, find_ranges
 from acadl_models.timing.engine.expressions import BadLatencyError, Expressions, Latencies, LatencyOwner
 from acadl_models.timing.engine.graph_tables import GraphTables, graph_tables
-from acadl_models.timing.engine.latencies import Names
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.lower_accesses import AccessLowering, whether_met
+from acadl_models.timing.engine.lower_accesses import AccessLowering
 from acadl_models.timing.engine.lower_loops import LoopLowering, LoopText
 from acadl_models.timing.engine.tables import Array, Tables
 from acadl_models.timing.loops import TOP, LoopSites
@@ -80,23 +79,25 @@ class _Lowering:
         return total
 
     def lowered(self) -> Lowered:
-        parameters = {k: Affine(v) for k, v in self.program.stream.parameters}
-        names = [{**parameters, **dict(s.node.registers), **dict(s.node.attributes)} for s in self.statics]
         entries: list[Entry] = []
         of_static: list[list[Entry]] = []
         for k, static in enumerate(self.statics):
-            plans = [plan for plan in static.plans if plan.tracked or plan.banks]
-            mine = [entry(plan, k, self.around[k], len(entries) + i) for i, plan in enumerate(plans)]
+            mine: list[Entry] = []
+            for plan in static.plans:
+                place, window = plan.place, plan.access.window
+                if place.tracked or place.banks:
+                    form = self.graph.form(plan)
+                    mine.append(Entry(form, window.offsets, k, self.around[k], len(entries) + len(mine)))
             of_static.append(mine)
             entries += mine
-        bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
+        bounds = self.bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
         find_ranges(entries, bounds)
         classes = classify(entries)
-        met, ranks, rows = whether_met(classes, entries, H_SIZE + len(self.graph.words))
-        self.tables = Tables(self.graph.words, rows)
+        self.tables = Tables(self.graph.words, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
         self.latencies = Latencies(self.expressions, bounds)
-        self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, met, ranks)
+        at = H_SIZE + len(self.graph.words)
+        self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
         d = self.tables.header
         for field, value in self.graph.header.items():
             d[field] = value
@@ -104,9 +105,9 @@ class _Lowering:
         d[H_FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
         flights = self.program.graph.semantics.fetches_in_flight
         d[H_FETCH_FLIGHTS] = min(flights, d[H_FETCH_LATENCY])  # at most one starts in a cycle
-        d[H_CLASSES], d[H_MAX_AXES] = len(classes.members), max((len(e.axes) for e in entries), default=0)
+        d[H_CLASSES], d[H_MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
         d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
-        places = self._instruction_tables(names, of_static)
+        places = self._instruction_tables(of_static)
         d[H_PROGRAM], d[H_PLACES] = self.tables.put(self.code), self.tables.put(places)
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
@@ -126,7 +127,7 @@ class _Lowering:
         ]
 
     # --- instructions ------------------------------------------------------------------------------------------
-    def _instruction_tables(self, names: list[dict[str, Affine]], of_static: list[list[Entry]]) -> list[int]:
+    def _instruction_tables(self, of_static: list[list[Entry]]) -> list[int]:
         """Put the records of the instructions; returns the positions of the records of all accesses."""
         d = self.tables.header
         signatures = self._signatures()
@@ -135,15 +136,16 @@ class _Lowering:
         d[H_MAX_LATENCIES] = 0
         for k, found in enumerate(of_static):
             varying: list[int] = []
-            requests = any(e.plan.banks for e in found)
-            routes, route_count = self._routes(k, names[k], requests, varying)
-            mnemonic = self.statics[k].node.mnemonic
-            accesses = self.tables.put([v for e in found for v in self.accesses.record(e, names[k], mnemonic)])
+            requests = any(e.form.place.banks for e in found)
+            routes, route_count = self._routes(k, requests, varying)
+            static = self.statics[k]
+            names, mnemonic = static.names, static.node.mnemonic
+            accesses = self.tables.put([v for e in found for v in self.accesses.record(e, names, mnemonic)])
             places += [accesses + n * TA_SIZE for n in range(len(found))]
             record = [0] * TI_SIZE
             record[TI_LOOP], record[TI_SIGNATURE] = self.innermost[k], signatures[k]
             record[TI_ROUTES], record[TI_ROUTE_COUNT] = routes, route_count
-            home = self.sites.home[self.statics[k].index]
+            home = self.sites.home[static.index]
             record[TI_SITE] = len(self.sites.sites) if home == TOP else home
             record[TI_ACCESSES], record[TI_ACCESS_COUNT] = accesses, len(found)
             record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self.tables.list(varying)
@@ -151,7 +153,7 @@ class _Lowering:
             d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
         d[H_STATIC_TABLE] = self.tables.put(records)
         d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
-        d[H_MAX_REQUESTS] = max((sum(len(e.plan.banks) for e in found) for found in of_static), default=0)
+        d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
         d[H_SLOT_REQUESTS] = I_SIZE
         d[H_SLOT_ACCESSES] = I_SIZE + d[H_MAX_REQUESTS] * R_SIZE
         d[H_ACCESS_SIZE] = A_OFFSETS + d[H_MAX_AXES]
@@ -185,25 +187,30 @@ class _Lowering:
         d[H_SIGNATURES], d[H_SIGNATURE_TABLE], d[H_OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers
 
-    def _routes(
-        self, k: int, names: Names, requests: bool, varying: list[int]
-    ) -> tuple[int, int]:
+    def _routes(self, k: int, requests: bool, varying: list[int]) -> tuple[int, int]:
         """The records of an instruction in the stages into which it may come, and how many.
 
-        Instructions that go the same way and do not vary share them.
+        Instructions that go the same way share them, in other streams, too, as far as the ranges of what latencies name
+        decide these.
         """
         static = self.statics[k]
-        key: tuple[object, ...] | None = None
-        values = [names[name] for name in self._latency_names(static) if name in names]
-        if not any(v.terms for v in values):
-            known = tuple([v.constant for v in values])
-            key = id(static.takers), id(static.routed), static.node.mnemonic, requests, known
-            if key in self._routes_known:
-                return self._routes_known[key]
-        found = self._new_routes(k, names, requests, varying)
-        if key is not None and not varying:
-            self._routes_known[key] = found
+        ranges = tuple([self._range(static.names.get(name)) for name in self._latency_names(static)])
+        key = id(static.takers), id(static.routed), static.node.mnemonic, requests, ranges
+        found = self._routes_known.get(key)
+        if found is None:
+            records = self.graph.known_routes(key)
+            if records is None:
+                records = self._new_routes(k, requests, varying)
+                if varying:
+                    return self.tables.put(records), len(records) // TR_SIZE
+                self.graph.remember_routes(key, records, static)
+            found = self._routes_known[key] = self.tables.put(records), len(records) // TR_SIZE
         return found
+
+    def _range(self, value: Affine | None) -> tuple[int, int] | None:
+        if value is None:
+            return None
+        return value.range(self.bounds) if value.terms else (value.constant, value.constant)
 
     def _latency_names(self, static: StaticInstruction) -> tuple[str, ...]:
         """What the latencies on the way of an instruction name; ``statics`` hold the takers."""
@@ -219,8 +226,9 @@ class _Lowering:
             self._needed[key] = tuple(sorted(found))
         return self._needed[key]
 
-    def _new_routes(self, k: int, names: Names, requests: bool, varying: list[int]) -> tuple[int, int]:
+    def _new_routes(self, k: int, requests: bool, varying: list[int]) -> list[int]:
         static, graph = self.statics[k], self.graph
+        names = static.names
         mnemonic, around = static.node.mnemonic, self.around[k]
         numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
         added = self.tables.header[H_LATENCY_ADDED]
@@ -245,7 +253,7 @@ class _Lowering:
                 rate = unit.interval_of(mnemonic)
                 interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")
             records += [number, NONE if unit is None else graph.unit_numbers[unit.name], held, latency, interval]
-        return self.tables.put(records), len(numbers)
+        return records
 
 
 def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:

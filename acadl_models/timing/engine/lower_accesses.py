@@ -2,111 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
-
 from acadl_models.acadl import DataStorage
-from acadl_models.timing.engine.accessing import Classes, Entry
+from acadl_models.acadl.latency import Expression, Num
+from acadl_models.timing.engine.accessing import Classes, Entry, Form
 from acadl_models.timing.engine.expressions import Expressions, Latencies
 from acadl_models.timing.engine.graph_tables import GraphTables
 from acadl_models.timing.engine.latencies import Names
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.tables import Array, Tables
-from acadl_models.timing.engine.windows import Pattern, beats, runs, words
+from acadl_models.timing.engine.tables import Tables
+from acadl_models.timing.engine.windows import beats, runs, words
 from oracle.affine import Affine
-
-LARGEST_CLASS = 128
-"""Accesses of a class that are compared one by one before the run; in larger ones whatever meets."""
 
 
 class AccessLowering:
-    """Makes the records of accesses; ``met`` and ``ranks`` are those of :func:`whether_met`."""
+    """Makes the records of accesses; the table of ``classes`` lies from ``place`` on."""
 
     def __init__(
         self, tables: Tables, graph: GraphTables, expressions: Expressions, latencies: Latencies,
-        met: Sequence[int], ranks: Sequence[int],
+        classes: Classes, place: int,
     ) -> None:
         self.tables, self.graph, self.expressions, self.latencies = tables, graph, expressions, latencies
-        self.met, self.ranks = met, ranks
-        self._patterns: dict[int, int] = {}
-        self._banks: dict[tuple[int, int, bool], tuple[int, int]] = {}
-        self._runs: dict[int, tuple[int, int]] = {}
+        self.met, self.ranks = [NONE if row == NONE else place + row for row in classes.rows], classes.ranks
+        self._templates: dict[Form, list[int]] = {}
+        self._patterns: dict[tuple[Form, tuple[int, ...]], int] = {}
 
     def record(self, e: Entry, names: Names, mnemonic: str) -> list[int]:
         """The TA record of an access."""
-        banks = e.plan.banks
-        record = [0] * TA_SIZE
+        form, place = e.form, self.expressions.place
+        template = self._templates.get(form)
+        if template is None:
+            template = self._template(e, names, mnemonic)
+        record = template.copy()
+        if record[TA_STORES] == NONE and form.place.banks:
+            record[TA_STORES] = self.tables.put(self._banks(e, names, mnemonic))
         record[TA_MET], record[TA_RANK] = self.met[e.order], self.ranks[e.order]
-        record[TA_KIND], record[TA_CLASS], record[TA_AXES] = e.kind, e.conflict_class, len(e.axes)
+        record[TA_ORDER], record[TA_CLASS] = e.order, e.conflict_class
         if e.axes:
-            place = self.expressions.place
-            record[TA_EXPRESSIONS] = self.tables.put([place(e.offsets[a]) for a in e.axes])
-            record[TA_PATTERNS] = self.tables.put([self._pattern(e.shapes[a]) for a in e.axes])
-        record[TA_WORD] = record[TA_WORD_AXIS] = NONE
-        record[TA_BANK_SHIFT] = NONE
-        record[TA_STORES], record[TA_BANK_SHIFT] = self._bank_list(e, names, mnemonic)
-        record[TA_STORE_COUNT] = len(banks)
-        placed = self.graph.memories.is_placed(e)
-        record[TA_PLACE] = self.expressions.place(e.word) if placed else NONE
-        self.tables.header[H_PLACED] += len(banks) if placed else 0
-        if len(banks) > 1:
-            record[TA_WORD] = self.expressions.place(e.word)
-        if len(banks) > 1 or placed:
-            record[TA_RUNS], record[TA_RUN_COUNT] = self._run_list(e.word_shape)
-        if e.conflict_class != NONE:
-            word = e.word
-            record[TA_WORD_AXIS] = next((c for c, a in enumerate(e.axes) if e.offsets[a] == word), NONE)
-        record[TA_SPAN], record[TA_WORDS] = e.word_shape.span + 1, words(e.word_shape)
-        record[TA_ORDER], record[TA_DATA_WIDTH] = e.order, e.plan.data_width
+            offsets = [e.offsets[a] for a in e.axes]
+            record[TA_AXES] = len(offsets)
+            record[TA_EXPRESSIONS] = self.tables.put([place(o) for o in offsets])
+            record[TA_PATTERNS] = self._pattern_list(form, e.axes)
+            if form.place.banks:
+                word = e.word
+                record[TA_WORD_AXIS] = next((c for c, o in enumerate(offsets) if o is word or o == word), NONE)
+        if form.is_spread:
+            record[TA_WORD] = place(e.word)
+        if record[TA_PLACE] != NONE:
+            record[TA_PLACE] = place(e.word)
+            self.tables.header[H_PLACED] += len(form.place.banks)
         return record
 
-    def _pattern(self, pattern: Pattern) -> int:
-        position = self._patterns.get(id(pattern))  # the entries hold them
-        if position is None:
-            position = self._patterns[id(pattern)] = self.tables.put(pattern.flat())
-        return position
-
-    def _run_list(self, shape: Pattern) -> tuple[int, int]:
-        found = self._runs.get(id(shape))
-        if found is None:
-            each = runs(shape)
-            found = self._runs[id(shape)] = self.tables.put([v for r in each for v in r]), len(each)
-        return found
-
-    def _bank_list(self, e: Entry, names: Names, mnemonic: str) -> tuple[int, int]:
-        """Position of the TB records, and the shift from a word to its bank or NONE."""
-        banks = e.plan.banks
-        key = (id(banks), id(e.word_shape), e.kind == READ)
-        found = self._banks.get(key)
-        if found is not None:
-            return found
-        records: list[int] = []
-        count = words(e.word_shape)
-        varies = False
-        for bank, path, base in zip(banks, e.plan.paths, e.plan.bases):
-            number = self.graph.storage_numbers[bank.storage]
-            storage = self.graph.storages[number]
-            expression = self.graph.storage_latencies[number][int(e.kind != READ)]
-            latency = expression.root.value if not expression.names else None  # type: ignore[union-attr]
-            if latency is None or latency < 1:
-                varies = True
-                latency = self._request_latency(e, names, mnemonic, number, count if len(banks) == 1 else None)
-            known = count if len(banks) == 1 else None
-            way, fixed = self.graph.memories.way(path, self.tables.put, partial(self._code, e, names, mnemonic, known))
-            varies = varies or not fixed
-            records += [
-                number, bank.start, bank.stop or 0, beats(e.word_shape, storage.port_width), latency, base, way,
-                self.graph.memories.space(path),
-            ]  # fmt: skip
+    def _template(self, e: Entry, names: Names, mnemonic: str) -> list[int]:
+        """A record with what all accesses of a form have in common; the stores are open where they differ."""
+        form, banks = e.form, e.form.place.banks
+        record = [0] * TA_SIZE
+        record[TA_KIND], record[TA_STORE_COUNT] = form.kind, len(banks)
+        record[TA_WORD] = record[TA_WORD_AXIS] = record[TA_STORES] = NONE
+        record[TA_SPAN], record[TA_WORDS] = form.word_shape.span + 1, words(form.word_shape)
+        record[TA_DATA_WIDTH] = form.place.data_width
+        placed = self.graph.memories.is_placed(form.place)
+        record[TA_PLACE] = 0 if placed else NONE
+        if form.is_spread or placed:
+            each = runs(form.word_shape)
+            record[TA_RUNS], record[TA_RUN_COUNT] = self.tables.put([v for r in each for v in r]), len(each)
         sizes = {(b.stop or 0) - b.start for b in banks}
         size = sizes.pop() if len(sizes) == 1 else 0
-        shift = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
-        found = self.tables.put(records), shift
-        if not varies:
-            self._banks[key] = found
-        return found
+        record[TA_BANK_SHIFT] = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
+        if banks and self._is_fixed(form):
+            known = form.kept.get("banks")
+            if known is None:
+                known = form.kept["banks"] = self._banks(e, names, mnemonic)
+            record[TA_STORES] = self.tables.put(known)
+        self._templates[form] = record
+        return record
+
+    def _pattern_list(self, form: Form, axes: tuple[int, ...]) -> int:
+        """The patterns of the axes that decide."""
+        position = self._patterns.get((form, axes))
+        if position is None:
+            found = [self.tables.put(form.patterns[a].flat()) for a in axes]
+            position = self._patterns[form, axes] = self.tables.put(found)
+        return position
+
+    def _is_fixed(self, form: Form) -> bool:
+        """Whether the records of its banks hold numbers alone, whatever the names in latencies stand for."""
+        if any(len(path) > 1 for path in form.place.paths):
+            return False
+        for bank in form.place.banks:
+            root = self._latency(form, self.graph.storage_numbers[bank.storage]).root
+            if not isinstance(root, Num) or root.value < 1:
+                return False
+        return True
+
+    def _latency(self, form: Form, storage: int) -> Expression:
+        return self.graph.storage_latencies[storage][int(form.kind != READ)]
+
+    def _banks(self, e: Entry, names: Names, mnemonic: str) -> list[int]:
+        """The TB records of an access."""
+        form, place = e.form, e.form.place
+        records: list[int] = []
+        known = words(form.word_shape) if len(place.banks) == 1 else None
+        for bank, path, base in zip(place.banks, place.paths, place.bases):
+            number = self.graph.storage_numbers[bank.storage]
+            storage = self.graph.storages[number]
+            root = self._latency(form, number).root
+            latency = root.value if isinstance(root, Num) else 0
+            if latency < 1:
+                latency = self._request_latency(e, names, mnemonic, number, known)
+            way, _ = self.graph.memories.way(path, self.tables.put, partial(self._code, e, names, mnemonic, known))
+            records += [
+                number, bank.start, bank.stop or 0, beats(form.word_shape, storage.port_width), latency, base, way,
+                self.graph.memories.space(path),
+            ]  # fmt: skip
+        return records
 
     def _request_latency(self, e: Entry, names: Names, mnemonic: str, number: int, count: int | None) -> int:
         """Latency of the requests of an access; ``count``: their words, where all have as many."""
@@ -123,24 +133,3 @@ class AccessLowering:
         if count is not None:
             known |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}
         return self.latencies.code(expression, known, mnemonic, 1, f"{storage}: {attribute}", e.loops)
-
-
-def whether_met(classes: Classes, entries: Sequence[Entry], place: int) -> tuple[list[int], list[int], Array]:
-    """For each access where the row of its class lies, from ``place`` on, and its rank there; and these rows."""
-    rows, ranks = [NONE] * len(entries), [0] * len(entries)
-    blocks: list[Array] = []
-    numbers = np.array([entries[k].conflict_class for k in classes.first.tolist()], np.int64)
-    for number, members in enumerate(classes.members):
-        size = len(members)
-        if size > LARGEST_CLASS:
-            continue
-        inside = numbers == number
-        block = np.zeros((size, size), np.int64)
-        a, b = (np.searchsorted(members, x[inside]) for x in (classes.first, classes.second))
-        block[a, b] = block[b, a] = 1
-        for k, order in enumerate(members.tolist()):
-            rows[order], ranks[order] = place + k * size, k
-            block[k, k] = int(entries[order].kind == WRITE)
-        blocks.append(block.reshape(-1))
-        place += size * size
-    return rows, ranks, np.concatenate([*blocks, np.zeros(0, np.int64)])

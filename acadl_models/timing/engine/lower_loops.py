@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,14 +46,12 @@ class LoopLowering:
         self.width = tables.header[H_MAX_AXES] + 1
         self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
         for e in entries:
-            columns = [(column, e.offsets[axis]) for column, axis in enumerate(e.axes)]
-            if len(e.plan.banks) > 1 or memories.is_placed(e):
+            columns = [(column, x) for column, axis in enumerate(e.axes) if (x := e.offsets[axis]).terms]
+            if e.word.terms and (e.form.is_spread or memories.is_placed(e.form.place)):
                 columns.append((self.width - 1, e.word))
             for column, x in columns:
-                if x.terms:
-                    for variable, iterations, shift in expressions.moves(x):
-                        self.moves.setdefault(variable, []).append((e.order, column, iterations, shift))
-        self.spread = {places[e.order] for e in entries if len(e.plan.banks) > 1}
+                for variable, iterations, shift in expressions.moves(x):
+                    self.moves.setdefault(variable, []).append((e.order, column, iterations, shift))
         self.atoms: dict[str, list[int]] = {}
         for k, atom in enumerate(expressions.atoms):
             for variable in atom[3]:
@@ -69,14 +68,14 @@ class LoopLowering:
         values, extent = text.loop.values, len(text.loop.values)
         period, shifts = self._shifts(text)
         every = period * self._multiple(text, shifts)
-        repeats = 0 < 2 * every < extent
+        repeats = 0 < 2 * every < extent and text.size >= LEAST_RUN
         moving = []
         clashes: list[int] = []
         if repeats and any(shifts):
-            table = np.array(shifts, np.int64).reshape(-1, self.width)
-            clashes = [self.places[order] for order in self._clashes(text.first, table[:, :-1])]
-            moving = [self.places[text.first + k] for k in np.flatnonzero(table[:, -1]).tolist()]
-            moving = [place for place in moving if place in self.spread]
+            clashes = [self.places[order] for order in self._clashes(text.first, shifts)]
+            moves = shifts[self.width - 1 :: self.width]
+            below = self.entries[text.first : text.first + text.below]
+            moving = [self.places[e.order] for e, words in zip(below, moves) if words and e.form.is_spread]
         record = [0] * TL_SIZE
         record[TL_START], record[TL_STEP], record[TL_EXTENT] = values.start, values.step, extent
         record[TL_BODY], record[TL_END], record[TL_PARENT] = text.body, text.end, text.parent
@@ -112,12 +111,29 @@ class LoopLowering:
             table[(order - text.first) * self.width + column] = shift * (period // iterations)
         return (0 if never else period), table
 
-    def _clashes(self, first: int, shifts: Array) -> list[int]:
-        """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do."""
-        if (shifts == shifts[:1]).all():
-            return []
-        begin, end = np.searchsorted(self.classes.first, (first, first + len(shifts)))
-        a, b = self.classes.first[begin:end], self.classes.second[begin:end]
+    def _clashes(self, first: int, shifts: Sequence[int]) -> list[int]:
+        """Pairs below a loop that may meet and do not move together: only their ranges can prove that they never do.
+
+        ``shifts`` are those of the accesses from number ``first`` on. What may meet is of one class.
+        """
+        width, together = self.width, dict[int, Sequence[int]]()
+        for k in range(len(shifts) // width):
+            number = self.entries[first + k].conflict_class
+            row = shifts[k * width : (k + 1) * width - 1]
+            if number != NONE and together.setdefault(number, row) != row:
+                return self._apart(first, np.array(shifts, np.int64).reshape(-1, width)[:, :-1])
+        return []
+
+    @cached_property
+    def pairs(self) -> tuple[Array, Array]:
+        """The pairs of accesses that may meet."""
+        return self.classes.pairs()
+
+    def _apart(self, first: int, shifts: Array) -> list[int]:
+        """Pairs that may meet and move by different distances."""
+        a, b = self.pairs
+        begin, end = np.searchsorted(a, (first, first + len(shifts)))
+        a, b = a[begin:end], b[begin:end]
         below = b < first + len(shifts)
         a, b = a[below], b[below]
         apart = (shifts[a - first] != shifts[b - first]).any(axis=1)

@@ -10,6 +10,7 @@ from acadl_models.acadl import DRAM, ArchitectureGraph, DataStorage, EdgeKind, F
 from acadl_models.timing.engine.accessing import Entry
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from acadl_models.timing.program import Place
 
 Put = Callable[[list[int]], int]
 """Appends words to the tables; returns their position."""
@@ -38,9 +39,9 @@ class MemoryTables:
         """The number of the memory at the end of a path that must know addresses, or NONE."""
         return self.spaces.get(path[-1], NONE)
 
-    def is_placed(self, e: Entry) -> bool:
-        """Whether an access meets a cache or banks that must know where it lies."""
-        return any(path[-1] in self.spaces for path in e.plan.paths)
+    def is_placed(self, place: Place) -> bool:
+        """Whether accesses meet a cache or banks that must know where they lie."""
+        return bool(self.spaces) and any(path[-1] in self.spaces for path in place.paths)
 
     def serial(self, storage: DataStorage, state: tuple[int, int, int]) -> int:
         """Whether no two requests of a storage carry words at once, or are counted as if.
@@ -69,7 +70,9 @@ class MemoryTables:
 
     def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
         """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
-        moving = [(path, words * e.plan.data_width) for e, words in moves for path in e.plan.paths]
+        moving = [
+            (path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths
+        ]
         placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
         found = [_times(self.grains[space], bits) for space, bits in placed]
         for name in self.caches:

@@ -49,3 +49,13 @@ def range_of(t, m, expression):
             b += coefficient * m[low + value]
         at += 2
     return a, b
+
+
+@jit
+def bank_of(t, access, low, high):
+    """The TB record of the bank that holds all of an access with its first word in a range, or ``NONE``."""
+    for k in range(t[access + TA_STORE_COUNT]):
+        bank = t[access + TA_STORES] + k * TB_SIZE
+        if t[bank + TB_FIRST] <= low and high + t[access + TA_SPAN] <= t[bank + TB_END]:
+            return bank
+    return NONE

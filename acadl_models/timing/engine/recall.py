@@ -7,8 +7,8 @@ differently:
 * the same instructions are fetched: every loop that it left stands at the same iteration, every loop that went on can
   go on as far, and every fetch is a full one;
 * latencies repeat: each loop stands a multiple of its period away from where it stood;
-* the windows of a conflict class, in flight or still to be fetched, have all moved by one and the same distance, and
-  the words of banked accesses have not moved.
+* the windows of a conflict class, in flight or still to be fetched, have all moved by one and the same distance;
+* the words of banked accesses still to be fetched have not moved, or lie in one bank, where they lay then.
 
 The end of the transition is then the present, with times, program order, counters and windows moved on.
 """
@@ -34,6 +34,7 @@ from acadl_models.timing.engine.moving import (
     shifts_of,
 )
 from acadl_models.timing.engine.program import set_iteration
+from acadl_models.timing.engine.ranges import bank_of, range_of, value_ranges
 from acadl_models.timing.engine.transfers import join_peaks
 
 
@@ -170,8 +171,10 @@ def windows_move_together(t, m, h, loop, begin, end, new, old):
     if scope != NONE:
         record = t[H_LOOP_TABLE] + scope * TL_SIZE
         first, count = t[record + TL_FIRST_ACCESS], t[record + TL_ACCESS_COUNT]
+        at = m[M_LOOPS] + scope * L_SIZE + L_ITERATION
+        value_ranges(t, m, record, m[at], m[at] + h[end + at] - h[begin + at])
     for order in range(first, first + count):
-        if not window_agrees(t, m, h, order, begin):
+        if not window_agrees(t, m, h, order, begin, scope):
             return False
     return True
 
@@ -193,8 +196,11 @@ def agrees(t, m, access):
 
 
 @jit
-def window_agrees(t, m, h, order, begin):
-    """Whether the windows to come of an access move with its class, and its words stay in their banks."""
+def window_agrees(t, m, h, order, begin, scope):
+    """Whether the windows to come of an access move with its class, and its words stay in their banks.
+
+    Where there is a loop that the transition did not leave, the ranges of values in it are known.
+    """
     access = t[t[H_PLACES] + order]
     width = t[H_MAX_AXES] + 1
     for column in range(width):
@@ -211,7 +217,17 @@ def window_agrees(t, m, h, order, begin):
             for column in range(width):
                 m[m[M_WORK] + column] += periods * t[shifts + column]
         loop = t[record + TL_PARENT]
-    return m[m[M_WORK] + width - 1] == 0 and agrees(t, m, access)
+    moved = m[m[M_WORK] + width - 1]
+    if moved != 0 and (scope == NONE or t[access + TA_PLACE] != NONE or not stays_in_bank(t, m, access, moved)):
+        return False
+    return agrees(t, m, access)
+
+
+@jit
+def stays_in_bank(t, m, access, moved):
+    """Whether one bank holds all words of an access within the ranges of values, here and before they moved."""
+    low, high = range_of(t, m, t[access + TA_WORD])
+    return bank_of(t, access, min(low, low - moved), max(high, high - moved)) != NONE
 
 
 @jit

@@ -32,7 +32,7 @@ from acadl_models.timing.engine.moving import (
 )
 from acadl_models.timing.engine.order import sort
 from acadl_models.timing.engine.program import set_iteration
-from acadl_models.timing.engine.ranges import range_of, value_ranges
+from acadl_models.timing.engine.ranges import bank_of, range_of, value_ranges
 from acadl_models.timing.engine.recall import begin_transition, complete_transition, recall
 from acadl_models.timing.engine.snapshot import describe, hash_of, in_flight
 from acadl_models.timing.engine.transfers import repeat_peaks
@@ -250,13 +250,8 @@ def may_meet(t, m, access, other):
 @jit
 def in_one_bank(t, m, access):
     """Whether all windows of an access lie in the same bank."""
-    a, b = range_of(t, m, t[access + TA_WORD])
-    b += t[access + TA_SPAN]
-    for k in range(t[access + TA_STORE_COUNT]):
-        bank = t[access + TA_STORES] + k * TB_SIZE
-        if t[bank + TB_FIRST] <= a and b <= t[bank + TB_END]:
-            return True
-    return False
+    low, high = range_of(t, m, t[access + TA_WORD])
+    return bank_of(t, access, low, high) != NONE
 
 
 # --- skipping --------------------------------------------------------------------------------------------------
