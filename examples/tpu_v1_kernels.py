@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a ch
 from oracle.kernel import Kernel, KernelIsa, isa
 
 AHEAD = 3
-"""Tiles that are read ahead of the product at hand: with its own, the FIFO is full."""
+"""Tiles that may be read ahead of the product at hand: with its own, the FIFO is full."""
 
 
 def packed(weights: np.ndarray, dim: int) -> np.ndarray:
@@ -62,12 +62,10 @@ class Layer:
     relu: bool
 
 
-def read_ahead(g: KernelIsa, weights: int, tiles: int) -> int:
-    """The first tiles into the FIFO; how many."""
-    ahead = min(AHEAD, tiles)
-    for t in range(ahead):
+def read_ahead(g: KernelIsa, weights: int, tiles: int) -> None:
+    """The first tiles into the FIFO."""
+    for t in range(tiles):
         g.api.read_weights(addr=weights + t * g.dim * g.dim)
-    return ahead
 
 
 def dense(g: KernelIsa, layer: Layer, ahead: int, after: Callable[[Any], None] = lambda column: None) -> None:
@@ -78,8 +76,13 @@ def dense(g: KernelIsa, layer: Layer, ahead: int, after: Callable[[Any], None] =
         tile = column * layer.deep + step
         if fetch:
             g.api.read_weights(addr=layer.weights + (tile + ahead) * (g.dim * g.dim))
-        g.api.matrix_multiply(ub=layer.source + step * layer.rows, acc=column % 2 * half, rows=layer.rows, take=1,
-                              accumulate=0 if isinstance(step, int) and step == 0 else 1)
+        accumulate = 0 if isinstance(step, int) and step == 0 else 1
+        source, sums = layer.source + step * layer.rows, column % 2 * half
+        for start, count, rows in strips(layer.rows, 2 * g.dim):
+            with g.loop("r", count) as strip:
+                at = start + strip * rows
+                g.api.matrix_multiply(ub=source + at, acc=sums + at, rows=rows, take=int(start == 0),
+                                      accumulate=accumulate)
 
     def one(column: Any, fetched: int) -> None:
         """A column of tiles; the first ``fetched`` steps read a tile each."""
@@ -92,13 +95,27 @@ def dense(g: KernelIsa, layer: Layer, ahead: int, after: Callable[[Any], None] =
                        function=g.RELU if layer.relu else g.NONE, scale=bits(layer.scale))
         after(column)
 
+    ahead = min(ahead, layer.left)
     reads = layer.left - ahead
-    whole = min(layer.wide, reads // layer.deep)
+    whole = min(layer.wide - 1, reads // layer.deep)  # the last column may be narrower
     if whole:
         with g.loop("n", whole) as column:
             one(column, layer.deep)
     for column in range(whole, layer.wide):
         one(column, min(layer.deep, max(0, reads - column * layer.deep)))
+
+
+def strips(rows: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """``rows`` in strips of ``most``: first row, number of strips, size of each; the first strip stands alone.
+
+    While a strip's sums come out of the matrix unit, the next one is on its way: none waits for its own.
+    """
+    yield 0, 1, min(rows, most)
+    whole, rest = divmod(rows - min(rows, most), most)
+    if whole:
+        yield most, whole, most
+    if rest:
+        yield most + whole * most, 1, rest
 
 
 def panels(g: KernelIsa, columns: int) -> Iterator[tuple[Any, int]]:
@@ -112,12 +129,13 @@ def panels(g: KernelIsa, columns: int) -> Iterator[tuple[Any, int]]:
 
 
 def gemm(
-    m: int, n: int, k: int, dim: int = 256, *, scale: float = 1.0, relu: bool = False, acc_rows: int = 4096,
-    ub_rows: int = 96 << 10,
+    m: int, n: int, k: int, dim: int = 256, *, scale: float = 1.0, relu: bool = False, ahead: int = AHEAD,
+    acc_rows: int = 4096, ub_rows: int = 96 << 10,
 ) -> Kernel:
     """C = activation(A · W): A int8[m, k], W packed int8[n tiles, k tiles, dim, dim], C int8[m, n].
 
-    A comes in by blocks of rows; the sums of one column of tiles are made while those before are activated.
+    A comes in by blocks of rows; the sums of one column of tiles are made while those before are activated. ``ahead``
+    tiles of W are in the FIFO before the one that is read next.
     """
     deep, wide = -(-k // dim), -(-n // dim)
     most = max(1, min(m, acc_rows // 2, ub_rows // (2 * deep + wide)))
@@ -131,10 +149,14 @@ def gemm(
                                    stride=k)
         target = 2 * deep * most
         layer = Layer(rows, deep, wide, source, target, w, deep * wide, scale, relu)
-        dense(g, layer, read_ahead(g, w, deep * wide))
-        for panel, width in panels(g, n):
-            g.api.write_host_memory(addr=c + first * n + panel * dim, ub=target + panel * rows, rows=rows, cols=width,
-                                    stride=n)
+        read_ahead(g, w, min(ahead, deep * wide))
+
+        def store(column: Any) -> None:
+            last = isinstance(column, int) and column == wide - 1
+            g.api.write_host_memory(addr=c + first * n + column * dim, ub=target + column * rows, rows=rows,
+                                    cols=n - column * dim if last else dim, stride=n)
+
+        dense(g, layer, ahead, store)
 
     @g.kernel(
         name=f"gemm_{m}x{n}x{k}",
@@ -154,8 +176,8 @@ def gemm(
 
 
 def mlp(
-    batch: int, widths: Sequence[int], scales: Sequence[float], dim: int = 256, *, acc_rows: int = 4096,
-    ub_rows: int = 96 << 10,
+    batch: int, widths: Sequence[int], scales: Sequence[float], dim: int = 256, *, ahead: int = AHEAD,
+    acc_rows: int = 4096, ub_rows: int = 96 << 10,
 ) -> Kernel:
     """Dense layers with ReLU between them: X int8[batch, widths[0]] and the weights of each layer, packed.
 
@@ -180,11 +202,11 @@ def mlp(
     def network() -> None:
         for panel, width in panels(g, widths[0]):
             g.api.read_host_memory(addr=panel * dim, ub=panel * batch, rows=batch, cols=width, stride=widths[0])
-        ahead = read_ahead(g, w[0], sum(sizes))
+        read_ahead(g, w[0], min(ahead, sum(sizes)))
         for i, scale in enumerate(scales):
             last = i == len(scales) - 1
             dense(g, Layer(batch, tiles[i], tiles[i + 1], places[i], places[i + 1], w[i], sum(sizes[i:]), scale,
-                           not last), min(ahead, sum(sizes[i:])))
+                           not last), ahead)
         for panel, width in panels(g, widths[-1]):
             g.api.write_host_memory(addr=y + panel * dim, ub=places[-1] + panel * batch, rows=batch, cols=width,
                                     stride=widths[-1])

@@ -1,0 +1,164 @@
+"""TPU v1 as an ACADL architecture graph: a matrix unit between a Unified Buffer, a weight FIFO and accumulators.
+
+Source of the figures: Jouppi et al., "In-Datacenter Performance Analysis of a Tensor Processing Unit", ISCA 2017: 256 x
+256 multipliers at 700 MHz, 24 MiB of Unified Buffer, 4 MiB of accumulators, a FIFO of four weight tiles, 30 GiB/s from
+weight memory, 14 GiB/s from and to the host (its figure 1).
+
+How the hardware is modelled:
+
+* **Weight fetch** brings a tile from weight memory into the FIFO over a link of ``weight_bytes`` a cycle, 46 of which
+  are 30 GiB/s at 700 MHz. It runs ahead of the products as far as the FIFO goes.
+* The **matrix unit** takes a row of the Unified Buffer a cycle. It holds a second tile: while rows stream, the next tile
+  shifts in, which takes ``dim`` cycles, so a product that takes a tile occupies the unit for at least as long. A row's
+  sums come out ``2 * dim`` cycles after it went in. The adders stand at the accumulators.
+* The **activation unit** reads a row of accumulators and writes a row of the Unified Buffer in a cycle.
+* **Host transfers** pass a link of ``host_bytes`` a cycle in each direction, 21 of which are 14 GiB/s.
+* Host memory and weight memory are one address space with a port for each unit: they share no bandwidth.
+
+Assumed (the paper has no figures): latencies of memory, host link and activation, queues, and the instruction supply.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    DRAM,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    DataStorage,
+    Link,
+    RegisterFile,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.options import out_of_range, refuse
+from acadl_models.parts import Fetch, QueuedUnit
+
+TILES = 4
+"""Depth of the weight FIFO."""
+
+
+def tpu_v1(
+    *,
+    dim: int = 256,
+    unified_buffer_kib: int = 24 << 10,
+    accumulator_kib: int = 4 << 10,
+    weight_bytes: int = 46,
+    host_bytes: int = 21,
+    memory_cycles: int = 70,
+    host_cycles: int = 500,
+    activation_cycles: int = 16,
+    queue: int = 16,
+    issue_entries: int = 64,
+    memory_gib: int = 8,
+    clock_hz: float = 700e6,
+) -> ArchitectureGraph:
+    """TPU v1 with a ``dim`` × ``dim`` matrix unit; ``weight_bytes`` and ``host_bytes`` are bytes a cycle.
+
+    Raises TargetError that lists every option out of range, or a memory that holds too few rows.
+    """
+    _check_options(locals())
+    ub_rows, acc_rows = (unified_buffer_kib << 10) // dim, (accumulator_kib << 10) // (4 * dim)
+    refuse("tpu_v1", [
+        f"{name}={kib} holds {rows} rows; at least {least} are needed"
+        for name, kib, rows, least in (
+            ("unified_buffer_kib", unified_buffer_kib, ub_rows, 16), ("accumulator_kib", accumulator_kib, acc_rows, 4))
+        if rows < least
+    ])
+
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "memory", data_width=8, port_width=max(weight_bytes, host_bytes), max_concurrent_requests=16,
+            read_write_ports=3, read_latency=memory_cycles, write_latency=memory_cycles,
+            address_ranges=[(0, memory_gib << 30)],
+        )
+        pcie = Link("pcie", bandwidth=host_bytes, latency=host_cycles)
+        ddr3 = Link("ddr3", bandwidth=weight_bytes)
+        buffer = SRAM(
+            "unified_buffer", data_width=8 * dim, max_concurrent_requests=6, read_write_ports=4,
+            address_ranges=[(0, ub_rows)],
+        )
+        sums = SRAM(
+            "accumulators", data_width=32 * dim, max_concurrent_requests=4, read_write_ports=3,
+            address_ranges=[(0, acc_rows)],
+        )
+        fifo = SRAM(
+            "fifo", data_width=8 * dim * dim, max_concurrent_requests=2, read_write_ports=2, address_ranges=[(0, TILES)]
+        )
+        tile = RegisterFile("weights", data_width=8 * dim * dim, registers={"tile": 0})
+        fetch = Fetch("fetch", issue_entries, 2)
+
+        def unit(name: str, mnemonics: set[str], latency: str | int, interval: str, in_flight: int) -> QueuedUnit:
+            return QueuedUnit(name, fetch, mnemonics, depth=queue, latency=latency, interval=interval,
+                              in_flight=in_flight)
+
+        incoming = unit("host_in", {"read_host_memory", "read_bias"}, 1, "1", 4)
+        outgoing = unit("host_out", {"write_host_memory"}, 1, "1", 4)
+        weights = unit("weight_fetch", {"read_weights", "read_weights_strided"}, 1, "1", TILES)
+        matrix = _matrix(fetch, queue)
+        activation = _activation(fetch, queue, activation_cycles)
+        _connect(incoming, pcie, reads=[memory])
+        _connect(incoming, writes=[buffer, sums])
+        _connect(outgoing, reads=[buffer])
+        _connect(outgoing, pcie, writes=[memory])
+        _connect(weights, ddr3, reads=[memory])
+        _connect(weights, writes=[fifo])
+        _connect(matrix, reads=[buffer, fifo], writes=[sums])
+        _connect(activation, reads=[sums], writes=[buffer])
+        ACADLEdge(tile, matrix.unit, READ_DATA)
+        ACADLEdge(matrix.unit, tile, WRITE_DATA)
+        architecture(
+            "tpu_v1", clock_hz=clock_hz, parameters={"dim": dim},
+            buffers={"hbm": memory, "unified_buffer": buffer, "accumulator": sums, "fifo": fifo, "weights": tile},
+        )
+
+    return create_ag(build())
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``tpu_v1.taidl``: ``dim, ub_rows, acc_rows``."""
+    rows = {name: graph.buffers[name][0] for name in ("unified_buffer", "accumulator")}
+    return {
+        **graph.parameters, "ub_rows": rows["unified_buffer"].stop or 0, "acc_rows": rows["accumulator"].stop or 0,
+    }
+
+
+def _matrix(fetch: Fetch, queue: int) -> QueuedUnit:
+    # operands' beats have passed when processing starts and the results' beats follow it: what lies between
+    rows = {"matrix_multiply": "rows", "convolve": "height * width"}
+    latency = {name: f"max(0, (2 + take) * dim - {r})" for name, r in rows.items()}
+    interval = {name: f"max({r}, take * dim)" for name, r in rows.items()}
+    return QueuedUnit("matrix", fetch, set(rows), depth=queue, latency=dict(latency), interval=dict(interval),
+                      in_flight=queue)
+
+
+def _activation(fetch: Fetch, queue: int, cycles: int) -> QueuedUnit:
+    interval = {"activate": "rows", "activate_pool": "height * width"}
+    return QueuedUnit("activation", fetch, set(interval), depth=queue, latency=cycles, interval=dict(interval),
+                      in_flight=4)
+
+
+def _connect(
+    to: QueuedUnit, link: Link | None = None, *, reads: list[DataStorage] | None = None,
+    writes: list[DataStorage] | None = None,
+) -> None:
+    for storage in reads or ():
+        ACADLEdge(storage, to.unit, READ_DATA, link=link)
+    for storage in writes or ():
+        ACADLEdge(to.unit, storage, WRITE_DATA, link=link)
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "dim": (2, 1024), "unified_buffer_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "weight_bytes": (1, 65536),
+    "host_bytes": (1, 65536), "memory_cycles": (1, 1_000_000), "host_cycles": (0, 1_000_000),
+    "activation_cycles": (1, 1_000_000), "queue": (1, 1024), "issue_entries": (2, 4096), "memory_gib": (1, 1 << 20),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def _check_options(options: dict[str, object]) -> None:
+    refuse("tpu_v1", out_of_range(options, RANGES))

@@ -1,0 +1,96 @@
+"""TPU v1's graph and emission: cycles by hand and step by step, what the paper's roofline says, mappings that fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from acadl_models.timing import simulate
+from acadl_models.timing.reference import simulate_reference as step_by_step
+from acadl_models.tpu_v1 import isa_parameters, tpu_v1
+from examples.tpu_v1_kernels import gemm as by_hand
+from examples.tpu_v1_kernels import mlp
+from mapper.mapping import Mapping
+from mapper.search import search
+from mapper.workload import Epilogue, gemm
+from oracle import interpreter, taidl
+from oracle.errors import MappingError, TargetError
+from oracle.resolve import resolve
+from oracle.xla import compile_stream
+from uma_targets.kit.gemm import GemmEmitter
+from uma_targets.tpu_v1.emit import emit
+from uma_targets.tpu_v1.target import TPU_V1
+
+SMALL = {"dim": 4, "unified_buffer_kib": 1, "accumulator_kib": 1, "weight_bytes": 8, "host_bytes": 4}
+
+
+def test_sizes_are_the_papers() -> None:
+    graph = tpu_v1()
+    assert isa_parameters(graph) == {"dim": 256, "ub_rows": 96 << 10, "acc_rows": 4 << 10}
+    assert 2 * 256 * 256 * graph.clock_hz == pytest.approx(92e12, rel=0.01)
+    links = {link.name: link.bandwidth * graph.clock_hz / 2**30 for link in graph.of_type("Link")} if hasattr(
+        graph, "of_type") else {}
+    for name, gib in links.items():
+        assert gib == pytest.approx({"ddr3": 30, "pcie": 14}[name], rel=0.03)
+
+
+def test_the_engine_equals_the_simulator_that_steps() -> None:
+    graph = tpu_v1(**SMALL)
+    for kernel in (by_hand(20, 9, 17, 4, acc_rows=64, ub_rows=256), mlp(7, (9, 13, 6), (1.0, 1.0), 4, acc_rows=64,
+                                                                        ub_rows=256)):
+        assert simulate(graph, kernel.resolved).cycles == step_by_step(graph, kernel.resolved).cycles
+
+
+def test_small_batches_wait_for_their_weights() -> None:
+    """200 rows use a tile for 256 cycles, and it takes 1,425 to come (64 KiB at 46 bytes a cycle)."""
+    graph, tiles = tpu_v1(), 5 * 8 * 8
+    timing = simulate(graph, mlp(200, [2048] * 6, [1.0] * 5).resolved)
+    tile = -(-(1 << 16) // 46)
+    assert tiles * tile < timing.cycles < 1.05 * tiles * tile
+    assert timing.cycles < simulate(graph, mlp(200, [2048] * 6, [1.0] * 5, ahead=0).resolved).cycles * 1.001
+
+
+def test_large_batches_wait_for_no_weights() -> None:
+    """2,048 rows keep the matrix unit busy, but for the host's transfers at both ends and the ends of layers."""
+    timing = simulate(tpu_v1(host_bytes=256), mlp(2048, [2048] * 6, [1.0] * 5).resolved)
+    least = 5 * 8 * 8 * 2048
+    assert least < timing.cycles < 1.15 * least
+
+
+def _random(workload: object, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {t.name: rng.integers(-128, 128, t.shape).astype(t.dtype) for t in workload.inputs}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 20, 64])
+@pytest.mark.parametrize("bias", [False, True])
+def test_blocks_of_rows_and_columns(rows: int, bias: bool) -> None:
+    """Sums in one half of the accumulators or in all, partial tiles, several blocks and strips."""
+    graph = tpu_v1(**SMALL)
+    isa = taidl.load("tpu_v1", **isa_parameters(graph))
+    workload = gemm(37, 10, 7, epilogue=Epilogue(bias, 0.02, True, "int8"))
+    mapping = Mapping("gemm", "", (("m", rows), ("n", 4), ("k", 4)), ("m", "n", "k"))
+    stream = GemmEmitter("tpu_v1", tuple(isa_parameters(graph).items()), emit).emit(workload, mapping)
+    inputs = _random(workload, rows)
+    found = interpreter.run(stream, isa, inputs, poison=1)["C"]
+    sums = inputs["A"].astype(np.int32) @ inputs["B"].astype(np.int32) + (inputs["bias"] if bias else 0)
+    np.testing.assert_array_equal(found, np.rint(sums.astype(np.float32) * np.float32(0.02)).clip(0, 127))
+    np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), found)
+    assert simulate(graph, resolve(stream, isa)).cycles == step_by_step(graph, resolve(stream, isa)).cycles
+
+
+def test_more_rows_are_chosen_where_weights_are_slow() -> None:
+    workload = gemm(4096, 512, 512, epilogue=Epilogue(False, 0.02, False, "int8"))
+    plan = search(workload, TPU_V1.accelerator)
+    assert plan.mapping.size("m") >= 1024
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(TargetError, match="dim must be an integer from 2 to 1024"):
+        tpu_v1(dim=1)
+    with pytest.raises(TargetError, match="accumulator_kib=1 holds 1 rows; at least 4 are needed"):
+        tpu_v1(accumulator_kib=1)
+    workload = gemm(512, 8, 8, epilogue=Epilogue(False, 0.02, False, "int8"))
+    mapping = Mapping("gemm", "", (("m", 512), ("n", 4), ("k", 4)), ("m", "n", "k"))
+    with pytest.raises(MappingError, match="blocks of 512 rows need as many accumulators"):
+        GemmEmitter("tpu_v1", tuple(isa_parameters(tpu_v1(**SMALL)).items()), emit).emit(workload, mapping)

@@ -1,0 +1,84 @@
+"""The UMA target ``tpu_v1``: products of quantized networks in blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acadl_models.tpu_v1 import RANGES, isa_parameters, tpu_v1
+from mapper.options import GraphOptions
+from mapper.reuse import ceil_div
+from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.tpu_v1.emit import emit, panels_of
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
+    from mapper.space import Columns
+    from uma_targets.kit import Shape
+
+GRAPH = GraphOptions(tpu_v1, RANGES)
+
+OPTIONS = (
+    GRAPH.size("dim", "rows and columns of the matrix unit"),
+    GRAPH.size("unified_buffer_kib", "Unified Buffer", "KiB"),
+    GRAPH.size("accumulator_kib", "accumulators", "KiB"),
+    GRAPH.size("weight_bytes", "from weight memory in a cycle", "bytes"),
+    GRAPH.size("host_bytes", "from and to the host in a cycle, each", "bytes"),
+    GRAPH.size("memory_cycles", "from request to first data", "cycles"),
+    GRAPH.size("host_cycles", "what the link to the host adds", "cycles"),
+    GRAPH.size("activation_cycles", "pipeline of the activation unit", "cycles"),
+    GRAPH.size("queue", "instructions that wait before each unit"),
+    GRAPH.size("issue_entries", "instructions that wait for issue"),
+    GRAPH.size("memory_gib", "weight and host memory", "GiB"),
+    GRAPH.clock("clock of the accelerator"),
+)
+
+
+def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+    return tpu_v1(**GRAPH.arguments(options))
+
+
+def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    """Blocks of rows: the more, the less often the weights come; two blocks of sums, or one."""
+    dim, acc, buffer = options["dim"], hardware.memory("accumulator").rows, hardware.memory("unified_buffer").rows
+    room = max(1, min(acc, buffer // panels_of(shape.k, dim)))
+    blocks = sorted({*divided(shape.m, 1, room, limit=3), *divided(shape.m, 1, max(1, room // 2), limit=3)})
+    return Tiling(
+        {"m": blocks, "n": [dim], "k": [dim]},
+        demand={"unified_buffer": lambda c: c["m"] * panels_of(shape.k, dim)}, room={"unified_buffer": buffer},
+        cycles=lambda s, c: _cycles(s, c, options, acc), help="a larger unified_buffer_kib",
+    )
+
+
+def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any], acc_rows: int) -> np.ndarray:
+    """The slowest of products, weights and host for each block; a column that waits for its own accumulators."""
+    dim, rows = options["dim"], c["m"]
+    blocks, columns, steps = ceil_div(shape.m, rows), ceil_div(shape.n, dim), ceil_div(shape.k, dim)
+    tile = np.maximum(np.maximum(rows, dim), dim * dim / options["weight_bytes"])
+    alone = np.where(2 * rows > acc_rows, 2 * rows + options["activation_cycles"], 0)
+    transfers = rows * max(shape.k, shape.n) / options["host_bytes"]
+    products = columns * (steps * tile + alone)
+    result: np.ndarray = shape.batch * (blocks * np.maximum(products, transfers) + rows * shape.k / options["host_bytes"])
+    return result
+
+
+TPU_V1 = GemmKit(
+    name="tpu_v1",
+    description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)",
+    options=OPTIONS,
+    isa="tpu_v1",
+    graph=_graph,
+    isa_parameters=isa_parameters,
+    emit=emit,
+    tiling=_tiling,
+    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
+)
+
+
+class TpuV1(KitTarget):
+    """TPU v1: a weight-stationary array behind a weight FIFO."""
+
+    kit = TPU_V1
