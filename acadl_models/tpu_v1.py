@@ -8,9 +8,9 @@ How the hardware is modelled:
 
 * **Weight fetch** brings a tile from weight memory into the FIFO over a link of ``weight_bytes`` a cycle, 46 of which
   are 30 GiB/s at 700 MHz. It runs ahead of the products as far as the FIFO goes.
-* The **matrix unit** takes a row of the Unified Buffer a cycle. It holds a second tile: while rows stream, the next tile
-  shifts in, which takes ``dim`` cycles, so a product that takes a tile occupies the unit for at least as long. A row's
-  sums come out ``2 * dim`` cycles after it went in. The adders stand at the accumulators.
+* The **matrix unit** takes a row of the Unified Buffer a cycle. It holds a second tile: while rows stream, the next
+  tile shifts in, which takes ``dim`` cycles, so a product that takes a tile occupies the unit for at least as long. The
+  sums of a row come out ``2 * dim`` cycles after it went in. The adders stand at the accumulators.
 * The **activation unit** reads a row of accumulators and writes a row of the Unified Buffer in a cycle.
 * **Host transfers** pass a link of ``host_bytes`` a cycle in each direction, 21 of which are 14 GiB/s.
 * Host memory and weight memory are one address space with a port for each unit: they share no bandwidth.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,8 @@ def dense(g: KernelIsa, layer: Layer, ahead: int, after: Callable[[Any], None] =
     if whole:
         with g.loop("n", whole) as column:
             one(column, layer.deep)
-    for column in range(whole, layer.wide):
-        one(column, min(layer.deep, max(0, reads - column * layer.deep)))
+    for number in range(whole, layer.wide):
+        one(number, min(layer.deep, max(0, reads - number * layer.deep)))
 
 
 def strips(rows: int, most: int) -> Iterator[tuple[int, int, int]]:
@@ -185,7 +186,7 @@ def mlp(
     """
     g = isa("tpu_v1", dim=dim, acc_rows=acc_rows, ub_rows=ub_rows)
     tiles = [-(-width // dim) for width in widths]
-    sizes = [deep * wide for deep, wide in zip(tiles, tiles[1:])]
+    sizes = [deep * wide for deep, wide in pairwise(tiles)]
     w = [batch * widths[0] + sum(sizes[:i]) * dim * dim for i in range(len(sizes) + 1)]
     y = w[-1]
     apart = max(tiles[::2]) * batch  # layers write above what they read, and below it, in turn
@@ -286,7 +287,7 @@ def main() -> None:
 
     widths, scales = (300, 500, 260, 10), (1 / 2048, 1 / 2048, 1 / 2048)
     a, b, x, w = values(300, 600), values(600, 700), values(10, 12, 16), values(3, 3, 16, 16)
-    layers = [values(k, n) for k, n in zip(widths, widths[1:])]
+    layers = [values(k, n) for k, n in pairwise(widths)]
     runs: list[tuple[Kernel, list[np.ndarray], np.ndarray]] = [
         (gemm(300, 700, 600, scale=1 / 1024, relu=True), [a, packed(b, 256)], gemm_reference(a, b, 1 / 1024, True)),
         (mlp(32, widths, scales), [a[:32, :300], *(packed(layer, 256) for layer in layers)],

@@ -61,7 +61,8 @@ def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any], acc_rows: 
     alone = np.where(2 * rows > acc_rows, 2 * rows + options["activation_cycles"], 0)
     transfers = rows * max(shape.k, shape.n) / options["host_bytes"]
     products = columns * (steps * tile + alone)
-    result: np.ndarray = shape.batch * (blocks * np.maximum(products, transfers) + rows * shape.k / options["host_bytes"])
+    first = rows * shape.k / options["host_bytes"]
+    result: np.ndarray = shape.batch * (blocks * np.maximum(products, transfers) + first)
     return result
 
 
