@@ -1,0 +1,167 @@
+"""What an operator of TAIDL is: a row of the table, with its type rule, its NumPy kernel and its JAX lowering.
+
+A rule sees the declared result type and the operands' types and returns what is wrong, or None. A dimension is an
+integer, or the text of an expression whose value is not known yet; what depends on an unknown one passes, and is
+judged when the instruction is resolved or run, by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, Union
+
+import numpy as np
+
+from oracle.taidl.types import element_type
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Dim: TypeAlias = Union[int, str]
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A tensor type whose dimensions may be unknown (:class:`oracle.resolved.TensorType` is one with none)."""
+
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return "".join(f"{d if isinstance(d, int) else '{' + d + '}'}x" for d in self.shape) + self.dtype
+
+
+class Region(Protocol):
+    """The body of a ``def`` as the value of an attribute: a function of tensors.
+
+    ``outputs`` gives the types that it computes from those of its inputs, or raises the error of who made it; called
+    with arrays (NumPy's in a kernel, JAX's in a lowering) it computes.
+    """
+
+    name: str
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]: ...
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
+
+
+AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...], Region]
+Attributes: TypeAlias = Mapping[str, AttributeValue]
+Rule: TypeAlias = Callable[[Shaped, Sequence[Shaped], Attributes], Union[str, None]]
+Kernel: TypeAlias = Callable[[tuple[int, ...], Any, Sequence[Any], Mapping[str, Any]], Any]
+"""Shape and NumPy type of the result, operands, attributes → the result. All was accepted by the rule before."""
+
+Lowering: TypeAlias = Callable[[Shaped, Sequence[Any], Mapping[str, Any], Sequence[str]], Any]
+"""Type of the result, operands as JAX holds them (:mod:`oracle.taidl.operators.carriers`), attributes, the operands'
+element types → the result. An element-wise one also takes a result shape of () and operands that broadcast."""
+
+Family: TypeAlias = Literal["creation", "elementwise", "layout", "contraction", "reduction", "opaque"]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of an operator; ``default`` None makes it required.
+
+    A ``word`` is one of ``words``, a ``name`` any name, a ``function`` the name of a ``def``.
+    """
+
+    name: str
+    kind: Literal["integer", "integers", "number", "word", "name", "function"]
+    words: tuple[str, ...] = ()
+    default: AttributeValue | None = None
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """A row of the table of operators.
+
+    ``operands`` counts the tensors (None: ``least`` or more); ``value`` marks an operator of a value, not of tensors.
+    ``family`` says how streams are raised: what is ``elementwise`` becomes a map of elements, what is ``opaque`` has
+    no index notation and is computed as whole tensors. A kernel that is ``typed`` finds the element types of the
+    result and the operands in its attributes, as ``types``.
+    """
+
+    name: str
+    operands: int | None
+    rule: Rule
+    kernel: Kernel
+    lowering: Lowering
+    family: Family
+    doc: str
+    attributes: tuple[Attribute, ...] = ()
+    value: bool = False
+    least: int = 1
+    typed: bool = False
+
+    @property
+    def arity(self) -> str:
+        """How many tensors it takes, in words."""
+        if self.value:
+            return "a value"
+        return f"{('any number of', 'one or more', 'two or more')[self.least]}" if self.operands is None else str(
+            self.operands)
+
+
+# --- for rules ----------------------------------------------------------------------------------------------------
+
+
+def is_kind(dtype: str, *kinds: str) -> bool:
+    """Whether the element type is of one of the kinds."""
+    return element_type(dtype).kind in kinds
+
+
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are known and not equal."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def shapes_differ(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes cannot be equal."""
+    return len(a) != len(b) or any(differ(x, y) for x, y in zip(a, b, strict=True))
+
+
+def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
+    """The complaint if the declared type is not the one computed."""
+    if result.dtype == dtype and not shapes_differ(result.shape, shape):
+        return None
+    return f"is declared {result} but {{}} gives {Shaped(tuple(shape), dtype)}"
+
+
+def integers(a: Attributes, name: str) -> tuple[Dim, ...]:
+    """A list attribute."""
+    value = a[name]
+    assert isinstance(value, tuple)
+    return value
+
+
+def axis_fault(axis: object, rank: int) -> str | None:
+    """What is wrong with an axis of a tensor of that rank."""
+    if isinstance(axis, int) and 0 <= axis < rank:
+        return None
+    return f"axis {axis} is not one of the {rank} axes 0..{rank - 1}"
+
+
+def axes_fault(axes: Sequence[object], rank: int) -> str | None:
+    """What is wrong with axes that must be different ones of a tensor of that rank."""
+    if len(set(axes)) != len(axes):
+        return f"an axis is named twice in {show(axes)}"
+    return next(filter(None, (axis_fault(i, rank) for i in axes)), None)
+
+
+def show(items: Sequence[object]) -> str:
+    """A list as it is written in TAIDL."""
+    return "{" + ", ".join(map(str, items)) + "}"
+
+
+def known(dims: Sequence[Dim]) -> bool:
+    """Whether all dimensions are known."""
+    return all(isinstance(d, int) for d in dims)
+
+
+def ints(name: str, default: tuple[Dim, ...] | None = None) -> Attribute:
+    """A list of integers as an attribute; () stands for one's own default where ``default`` is ()."""
+    return Attribute(name, "integers", default=default)
+
+
+def integer(name: str, default: int | None = None) -> Attribute:
+    """An integer as an attribute."""
+    return Attribute(name, "integer", default=default)

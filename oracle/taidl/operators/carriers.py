@@ -1,0 +1,270 @@
+"""How JAX holds tensors, and the JAX counterpart of :mod:`oracle.taidl.operators.numbers`.
+
+A *carrier* is what JAX holds for a tensor: integers of 2 and 4 bits are held in 8 bits, floating-point numbers of up to
+8 bits as their bits in u8, all others in their own type. So no operator depends on how XLA treats a type of 4 bits,
+and what only moves elements is the same for all types.
+
+XLA's CPU backend takes subnormal f32 and f64 for zeros in arithmetic, but not where it only compares or selects;
+:func:`flush` does it there, :func:`native` on other backends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl.types import element_type, limits, numpy_dtype
+
+
+def carrier_name(dtype: str) -> str:
+    """NumPy's (JAX's) name of the type that holds elements of a TAIDL type."""
+    kind = element_type(dtype)
+    if kind.kind == "quant":
+        return carrier_name(kind.storage)
+    if kind.kind in ("int", "uint") and kind.bits < 8:
+        return kind.kind + "8"
+    return "uint8" if kind.kind in ("float", "scale") and kind.bits <= 8 else kind.numpy
+
+
+def carrier_dtype(dtype: str) -> np.dtype[Any]:
+    """The type of the carrier."""
+    import jax.numpy as jnp
+
+    return np.dtype(jnp.dtype(carrier_name(dtype)))
+
+
+def is_wide(dtype: str) -> bool:
+    """Whether JAX needs its 64-bit mode for the type."""
+    return element_type(dtype).bits == 64
+
+
+def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
+    """The carrier of a number (an integer may be given as any with its bits)."""
+    from oracle.taidl.operators.numbers import constant as made
+
+    return carried(made(number, numpy_dtype(dtype)), dtype)
+
+
+def carried(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Elements of the interpreter as their carrier, in NumPy."""
+    target = carrier_dtype(dtype)
+    if array.dtype == target:
+        return array
+    return array.view(np.uint8) if element_type(dtype).kind in ("float", "scale") else array.astype(target)
+
+
+def elements(carrier: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """A carrier as elements of the interpreter, in NumPy."""
+    target = numpy_dtype(dtype)
+    if carrier.dtype == target:
+        return carrier
+    return carrier.view(target) if element_type(dtype).kind in ("float", "scale") else carrier.astype(target)
+
+
+def value(x: Any, dtype: str) -> Any:
+    """The numbers that a carrier holds (see :mod:`oracle.taidl.operators.numbers`)."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    kind = element_type(dtype)
+    if kind.kind not in ("float", "scale") or kind.bits >= 32:
+        return x
+    if kind.bits == 8:
+        x = lax.bitcast_convert_type(x, jnp.dtype(kind.numpy))
+    elif kind.bits < 8:
+        return _decoded(x, kind.numpy)
+    return x.astype(jnp.float32)
+
+
+def element(x: Any, dtype: str) -> Any:
+    """Numbers as a carrier: integers wrap, floats are rounded once, NaN is 0 where the type has none."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    kind = element_type(dtype)
+    if kind.kind in ("int", "uint"):
+        x = x.astype(carrier_dtype(dtype))
+        if kind.bits >= 8:
+            return x
+        shift = np.asarray(8 - kind.bits, x.dtype)
+        return (x << shift) >> shift
+    if kind.kind not in ("float", "scale"):
+        return x.astype(carrier_dtype(dtype))
+    if kind.bits < 8:
+        return _encoded(x, kind.numpy)
+    if kind.bits == 8:
+        return lax.bitcast_convert_type(x.astype(jnp.dtype(kind.numpy)), jnp.uint8)
+    return (flush(x) if kind.name == "bf16" and x.dtype != jnp.bfloat16 else x).astype(jnp.dtype(kind.numpy))
+
+
+def _form(name: str) -> tuple[int, int, int]:
+    """Exponent bits, mantissa bits and bias of ``float4_e2m1fn`` and its like (no infinities, no NaN)."""
+    exponent, mantissa = int(name.split("_e")[1][0]), int(name.split("m")[1][0])
+    return exponent, mantissa, (1 << exponent - 1) - 1
+
+
+def _decoded(codes: Any, name: str) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    exponent, mantissa, bias = _form(name)
+    code = codes.astype(jnp.uint32)
+    magnitude = code & np.uint32((1 << exponent + mantissa) - 1)
+    normal = lax.bitcast_convert_type(
+        (magnitude + np.uint32(127 - bias << mantissa)) << np.uint32(23 - mantissa), jnp.float32)
+    small = magnitude.astype(jnp.float32) * np.float32(2.0 ** (1 - bias - mantissa))
+    absolute = jnp.where(magnitude < np.uint32(1 << mantissa), small, normal)
+    return jnp.where(code >> np.uint32(exponent + mantissa) != 0, -absolute, absolute)
+
+
+def _encoded(x: Any, name: str) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    exponent, mantissa, bias = _form(name)
+    bits = lax.bitcast_convert_type(x, jnp.uint32)
+    sign, magnitude = bits >> np.uint32(31), bits & np.uint32(0x7FFFFFFF)
+    drop = 23 - mantissa
+    up = (magnitude >> np.uint32(drop) & np.uint32(1)) + np.uint32((1 << drop - 1) - 1)
+    normal = ((magnitude + up) >> np.uint32(drop)) - np.uint32(127 - bias << mantissa)
+    absolute = lax.bitcast_convert_type(magnitude, jnp.float32)
+    small = jnp.minimum(absolute, np.float32(2.0 ** (1 - bias))) * np.float32(2.0 ** (bias + mantissa - 1))
+    ticks = lax.round(small, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.uint32)
+    code = jnp.where(absolute < np.float32(2.0 ** (1 - bias)), ticks, normal)
+    code = jnp.minimum(code, np.uint32((1 << exponent + mantissa) - 1)) | sign << np.uint32(exponent + mantissa)
+    return jnp.where(jnp.isnan(x), np.uint32(0), code).astype(jnp.uint8)
+
+
+# --- exact floating point -----------------------------------------------------------------------------------------
+
+
+def uncontracted(x: Any) -> Any:
+    """``x``, whatever it is, through a selection that XLA's CPU backend cannot see through.
+
+    Its code generator fuses the product in ``a * b + c`` into the addition, without rounding it (an FMA), and has no
+    option against that. Behind a selection the product stands alone.
+    """
+    import jax.numpy as jnp
+
+    return jnp.where(jnp.abs(x) <= np.finfo(x.dtype).max, x, x + x)
+
+
+def flush(x: Any) -> Any:
+    """Subnormal f32 and f64 as zeros of their sign."""
+    import jax.numpy as jnp
+
+    if x.dtype not in (jnp.float32, jnp.float64):
+        return x
+    return jnp.where(jnp.abs(x) < np.finfo(x.dtype).tiny, jnp.copysign(np.zeros((), x.dtype), x), x)
+
+
+def native(x: Any) -> Any:
+    """``x`` with subnormals flushed where the backend does not do so by itself in arithmetic."""
+    import jax
+
+    return x if jax.default_backend() == "cpu" else flush(x)
+
+
+def tied(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands of a rounding operation such that XLA cannot rewrite it.
+
+    XLA joins the constants of ``(x * 2.1) * 3.3`` and ``(x + 2.1) + 3.3``, divides by multiplying with the inverse of
+    what is broadcast, drops ``+ 0.0``, and makes ``1 / sqrt(x)`` an approximation: each with other bits. Behind
+    selections, the second one by the first operand, it sees neither the operands' operations nor a constant.
+    """
+    import jax.numpy as jnp
+
+    a, b = native(uncontracted(a)), native(uncontracted(b))
+    return a, jnp.where(a == a, b, a)
+
+
+def add(a: Any, b: Any) -> Any:
+    """The rounded sum of floats."""
+    a, b = tied(a, b)
+    return native(a + b)
+
+
+def subtract(a: Any, b: Any) -> Any:
+    """The rounded difference of floats."""
+    a, b = tied(a, b)
+    return native(a - b)
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """The rounded product of floats."""
+    a, b = tied(a, b)
+    return native(a * b)
+
+
+def divide(a: Any, b: Any) -> Any:
+    """The rounded quotient of floats."""
+    a, b = tied(a, b)
+    return native(a / b)
+
+
+# --- numbers of one type as numbers of another --------------------------------------------------------------------
+
+
+def odd(x: Any) -> Any:
+    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    x = flush(x)
+    near = x.astype(jnp.float32)
+    far = jnp.abs(near.astype(jnp.float64)) > jnp.abs(x)
+    bits = lax.bitcast_convert_type(near, jnp.uint32) - far.astype(jnp.uint32)
+    exact = lax.bitcast_convert_type(bits, jnp.float32).astype(jnp.float64) == x
+    inexact = jnp.logical_and(~exact, jnp.abs(x) < np.inf)
+    return flush(lax.bitcast_convert_type(bits | inexact.astype(jnp.uint32), jnp.float32))
+
+
+def sticky(x: Any) -> Any:
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    wide = jnp.dtype("uint64" if x.dtype.itemsize == 8 else "uint32")
+    negative = x < 0
+    bits = 8 * wide.itemsize
+    plain = x.astype(wide)
+    magnitude = jnp.where(negative, np.zeros((), wide) - plain, plain)
+    shift = jnp.maximum(np.int32(bits - 24) - lax.clz(magnitude).astype(jnp.int32), np.int32(0)).astype(wide)
+    cut = magnitude >> shift
+    cut = cut | ((cut << shift) != magnitude).astype(wide)
+    power = lax.bitcast_convert_type((shift.astype(jnp.uint32) + np.uint32(127)) << np.uint32(23), jnp.float32)
+    result = cut.astype(jnp.float32) * power
+    return jnp.where(negative, -result, result)
+
+
+def saturated(x: Any, storage: str) -> Any:
+    """Floats as integers: truncated, saturated, NaN as 0; the carrier of an integer type."""
+    import jax.numpy as jnp
+
+    low, high = limits(storage)
+    target = carrier_dtype(storage)
+    # the largest float not above the bound: 2^31 - 1 itself is no f32
+    most = np.asarray(high, x.dtype)
+    if int(most) > high:
+        most = np.nextafter(most, np.zeros((), x.dtype))
+    inside = jnp.clip(x, np.asarray(low, x.dtype), most).astype(target)
+    above = jnp.where(x > most, np.asarray(high, target), inside)
+    return jnp.where(jnp.isnan(x), np.zeros((), target), above)
+
+
+def dequantized(x: Any, dtype: str) -> Any:
+    """The f32 that quantized numbers stand for."""
+    import jax.numpy as jnp
+
+    kind = element_type(dtype)
+    return multiply(subtract(x.astype(jnp.float32), np.float32(kind.zero_point)), np.float32(kind.scale))
+
+
+def quantized(x: Any, dtype: str) -> Any:
+    """f32 as the nearest quantized number, saturated."""
+    from jax import lax
+
+    kind = element_type(dtype)
+    ticks = lax.round(divide(x, np.float32(kind.scale)), lax.RoundingMethod.TO_NEAREST_EVEN)
+    return saturated(add(ticks, np.float32(kind.zero_point)), kind.storage)

@@ -1,0 +1,294 @@
+"""Operators that multiply and add up: dot_general and convolution.
+
+Operands are converted to the declared type, in which everything is computed: integers wrap, so their order does not
+matter; of floats each product is rounded, and each sum, in the order of the contracted axes from the first product on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl.operators import carriers, numbers
+from oracle.taidl.operators.base import (
+    Array,
+    Attributes,
+    Dim,
+    Opcode,
+    Shaped,
+    axes_fault,
+    axis_fault,
+    differ,
+    integer,
+    integers,
+    ints,
+    is_kind,
+    shapes_differ,
+    show,
+    wrong,
+)
+from oracle.taidl.operators.conversion import convert, converted
+from oracle.taidl.operators.movement import padded, spread
+from oracle.taidl.types import element_type
+
+Values = Mapping[str, Any]
+
+
+def _types_fault(x: Shaped, y: Shaped, result: Shaped) -> str | None:
+    """Integers accumulate in integers, floats in floats, in no fewer bits than they have."""
+    kinds = [element_type(t.dtype) for t in (x, y, result)]
+    if any(k.kind == "quant" for k in kinds):
+        return ("{} is not defined for quantized types: bitcast_convert them to their integers, and uniform_quantize "
+                "what is accumulated")
+    integral = [k.kind in ("int", "uint") for k in kinds]
+    floating = [k.kind == "float" for k in kinds]
+    if not (all(integral) or all(floating)) or max(k.bits for k in kinds[:2]) > kinds[2].bits:
+        return f"{{}} of {x.dtype} and {y.dtype} cannot accumulate in {result.dtype}"
+    return None
+
+
+# --- products of matrices -----------------------------------------------------------------------------------------
+
+_LARGE_DOT = 1 << 16
+"""Multiply-accumulates from which NumPy's integer matrix product loses to BLAS in float64."""
+
+
+def product(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
+    """[..., m, k] x [..., k, n] as elements of the type."""
+    if not is_kind(numbers.name_of(dtype), "int", "uint"):
+        name = element_type(numbers.name_of(dtype))
+        left, right = (converted(x, element_type(numbers.name_of(x.dtype)), name) for x in (left, right))
+        return numbers.element(_ordered(numbers.value(left), numbers.value(right), dtype), dtype)
+    left, right = numbers.value(left), numbers.value(right)
+    target = numbers.value(np.zeros(0, dtype)).dtype
+    small = left.shape[-2] * left.shape[-1] * right.shape[-1] < _LARGE_DOT
+    bound = 0.0 if small else float(_magnitude(left)) * float(_magnitude(right)) * left.shape[-1]
+    if small or bound >= 2.0**53:
+        return numbers.element(left.astype(target) @ right.astype(target), dtype)
+    # every partial sum is an integer below 2**53, so float64 holds it exactly in any order
+    return numbers.element((left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64).astype(target), dtype)
+
+
+def _ordered(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
+    def rounded(v: Array) -> Array:
+        return v if v.dtype == dtype else numbers.value(numbers.element(v, dtype))
+
+    total = rounded(numbers.multiply(left[..., :1], right[..., :1, :]))
+    for i in range(1, left.shape[-1]):
+        term = rounded(numbers.multiply(left[..., i:i + 1], right[..., i:i + 1, :]))
+        total = rounded(numbers.add(total, term))
+    return total
+
+
+def _magnitude(x: Array) -> int:
+    return max(abs(int(x.min())), abs(int(x.max())))
+
+
+def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
+    """:func:`product` of carriers."""
+    from jax import lax
+
+    target = element_type(dtype)
+    if target.kind == "float":
+        left, right = (convert(x, element_type(t), target) for x, t in zip((left, right), types, strict=True))
+        return ordered(left, right, dtype)
+    wide = np.dtype(np.int32) if target.bits < 32 else carriers.carrier_dtype(dtype)
+    if not (left.dtype == right.dtype and left.dtype.itemsize < wide.itemsize):
+        left, right = left.astype(wide), right.astype(wide)
+    lead = tuple(range(left.ndim - 2))
+    dims = (((left.ndim - 1,), (left.ndim - 2,)), (lead, lead))
+    return carriers.element(lax.dot_general(left, right, dims, preferred_element_type=wide), dtype)
+
+
+def ordered(left: Any, right: Any, dtype: str) -> Any:
+    """[..., m, k] x [..., k, n], carriers of one floating-point type, added up in the order of k."""
+    from jax import lax
+
+    left, right = carriers.value(left, dtype), carriers.value(right, dtype)
+
+    def rounded(v: Any) -> Any:
+        return carriers.value(carriers.element(v, dtype), dtype) if element_type(dtype).bits < 32 else v
+
+    def term(i: Any) -> Any:
+        a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
+        return rounded(carriers.multiply(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2)))
+
+    def body(i: Any, total: Any) -> Any:
+        return rounded(carriers.add(total, term(i)))
+
+    return carriers.element(lax.fori_loop(1, left.shape[-1], body, term(0)), dtype)
+
+
+# --- dot_general --------------------------------------------------------------------------------------------------
+
+
+def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    x, y = operands
+    fault = _types_fault(x, y, result)
+    if fault:
+        return fault
+    named = {k: integers(a, k) for k in ("lhs_batch", "rhs_batch", "lhs_contracting", "rhs_contracting")}
+    extents: dict[str, list[Dim]] = {}
+    for side, tensor in (("lhs", x), ("rhs", y)):
+        axes = (*named[side + "_batch"], *named[side + "_contracting"])
+        complaint = next(filter(None, (axis_fault(i, len(tensor.shape)) for i in axes)), None)
+        if complaint or len(set(axes)) != len(axes):
+            return complaint or "an axis is named twice in the batch and contracting axes"
+        for part in ("_batch", "_contracting"):
+            extents[side + part] = [tensor.shape[int(i)] for i in named[side + part]]
+        extents[side] = [d for i, d in enumerate(tensor.shape) if i not in axes]
+    for part in ("batch", "contracting"):
+        left, right = extents["lhs_" + part], extents["rhs_" + part]
+        if shapes_differ(left, right):
+            return f"the {part} axes of {x} and {y} have the extents {show(left)} and {show(right)}"
+    return wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
+
+
+def _dot(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return product(*_matrices(x, a), dtype).reshape(shape)
+
+
+def _dot_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    return jax_product(*_matrices(x, a), types, result.dtype).reshape(result.shape)
+
+
+def _matrices(x: Sequence[Any], a: Values) -> tuple[Any, Any]:
+    return (_as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True),
+            _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False))
+
+
+def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:
+    if x.ndim == 2 and not batch and tuple(contracting) == ((1,) if contracting_last else (0,)):
+        return x
+    free = [i for i in range(x.ndim) if i not in (*batch, *contracting)]
+    inner = [*free, *contracting] if contracting_last else [*contracting, *free]
+    sizes = [math.prod(x.shape[i] for i in part) for part in (batch, free, contracting)]
+    matrix = (sizes[1], sizes[2]) if contracting_last else (sizes[2], sizes[1])
+    lead = (sizes[0],) if batch else ()
+    return x.transpose([*batch, *inner]).reshape(*lead, *matrix)
+
+
+# --- convolution --------------------------------------------------------------------------------------------------
+
+
+def window_extent(extent: Dim, low: Dim, high: Dim, base: Dim, size: Dim, dilation: Dim, stride: Dim) -> Dim | None:
+    """How many windows lie along an axis; None if there is none, or a number is impossible."""
+    every = (extent, low, high, base, size, dilation, stride)
+    if not all(isinstance(n, int) for n in every):
+        return "?"
+    extent, low, high, base, size, dilation, stride = (int(n) for n in every)
+    if min(base, size, dilation, stride) < 1:
+        return None
+    whole, reach = (extent - 1) * base + 1 + low + high, (size - 1) * dilation + 1
+    return (whole - reach) // stride + 1 if whole >= reach else None
+
+
+def windows(x: Any, offsets: Sequence[int], shape: Sequence[int], stride: Sequence[int]) -> Any:
+    """The elements of a tensor (NumPy's or JAX's) at the same place of every window."""
+    return x[tuple(slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(offsets, shape, stride, strict=True))]
+
+
+def _layout(a: Attributes, name: str, rank: int) -> tuple[Any, ...]:
+    return integers(a, name) or tuple(range(rank))
+
+
+def _lists(a: Attributes, spatial: int) -> dict[str, tuple[Any, ...]]:
+    """The window's attributes with their defaults."""
+    fill = {"stride": 1, "low": 0, "high": 0, "lhs_dilation": 1, "rhs_dilation": 1}
+    return {name: integers(a, name) or (value,) * spatial for name, value in fill.items()}
+
+
+def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    x, w = operands
+    rank, groups = len(x.shape), a["groups"]
+    if not len(w.shape) == len(result.shape) == rank or rank < 2:
+        return f"{{}} needs tensors of one rank, at least 2, found {x}, {w} and {result}"
+    fault = _types_fault(x, w, result)
+    if fault:
+        return fault
+    layouts = [_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims")]
+    for axes in layouts:
+        if sorted(map(str, axes)) != sorted(map(str, range(rank))):
+            return f"{show(axes)} is no permutation of the {rank} axes"
+    lists = _lists(a, rank - 2)
+    if any(len(v) != rank - 2 for v in lists.values()):
+        return f"{', '.join(lists)} need one entry for each of the {rank - 2} spatial axes"
+    (batch, features, *extents), (outs, ins, *sizes) = (
+        [t.shape[int(i)] for i in axes] for t, axes in zip((x, w), layouts, strict=False))
+    if isinstance(groups, int) and all(isinstance(d, int) for d in (features, outs, ins)) and (
+            groups < 1 or int(ins) * groups != features or int(outs) % groups):
+        return (f"{{}} with {groups} groups needs a kernel of so many input features that {groups} times as many are "
+                f"the {features} of {x}, and a multiple of {groups} output features, found {ins} and {outs}")
+    shape: list[Dim] = [batch, outs]
+    for i, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
+        count = window_extent(extent, lists["low"][i], lists["high"][i], lists["lhs_dilation"][i], size,
+                              lists["rhs_dilation"][i], lists["stride"][i])
+        if count is None:
+            return f"a kernel of {size} does not fit spatial axis {i} of extent {extent}"
+        shape.append(count)
+    placed: list[Dim] = [0] * rank
+    for axis, extent in zip(layouts[2], shape, strict=True):
+        placed[int(axis)] = extent
+    return wrong(result, placed, result.dtype)
+
+
+def _convolved(
+    shape: Sequence[int], operands: Sequence[Any], a: Values, pad: Callable[..., Any], stack: Callable[..., Any],
+    multiply: Callable[[Any, Any], Any],
+) -> Any:
+    """The convolution as one product for each group; sums run over places of the kernel, then over features."""
+    rank = operands[0].ndim
+    lhs, rhs, out = (_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims"))
+    x, w, lists, groups = operands[0].transpose(lhs), operands[1].transpose(rhs), _lists(a, rank - 2), a["groups"]
+    x = pad(x, *((*lead, *lists[name]) for lead, name in (((0, 0), "low"), ((0, 0), "high"), ((1, 1), "lhs_dilation"))))
+    batch, features, outs, sizes = x.shape[0], x.shape[1], w.shape[0], w.shape[2:]
+    spatial = [shape[i] for i in out[2:]]
+    places = []
+    for place in np.ndindex(*sizes):
+        offsets = (0, 0, *(p * d for p, d in zip(place, lists["rhs_dilation"], strict=True)))
+        places.append(windows(x, offsets, (batch, features, *spatial), (1, 1, *lists["stride"])))
+    points, kernel, each = math.prod(spatial), len(places), features // groups
+    patches = stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
+    weights = w.reshape(groups, outs // groups, each, kernel).transpose(0, 3, 2, 1)
+    result = multiply(patches.reshape(groups, batch * points, kernel * each),
+                      weights.reshape(groups, kernel * each, outs // groups))
+    result = result.reshape(groups, batch, points, outs // groups).transpose(1, 0, 3, 2)
+    return result.reshape(batch, outs, *spatial).transpose([out.index(i) for i in range(rank)])
+
+
+def _convolution(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    def pad(v: Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Array:
+        zero = numbers.constant(0, v.dtype)
+        v = np.asarray(spread(v, [d - 1 for d in dilation], zero))
+        whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, low, high, strict=True))
+        return np.asarray(padded(whole, v, low, zero))
+
+    return _convolved(shape, x, a, pad, np.stack, lambda p, w: product(p, w, dtype))
+
+
+def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    def pad(v: Any, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Any:
+        return lax.pad(v, np.zeros((), v.dtype), [
+            (lo, hi, d - 1) for lo, hi, d in zip(low, high, dilation, strict=True)])
+
+    shape = [int(d) for d in result.shape]
+    return _convolved(shape, x, a, pad, jnp.stack, lambda p, w: jax_product(p, w, types, result.dtype))
+
+
+ROWS: list[Opcode] = [
+    Opcode("dot_general", 2, _dot_rule, _dot, _dot_lowering, "contraction",
+           "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed",
+           (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()))),
+    Opcode("convolution", 2, _convolution_rule, _convolution, _convolution_lowering, "opaque",
+           "accumulates as `dot_general`, over places of the kernel, then input features; `lhs_dims` and `out_dims` "
+           "are the axes of batch, feature and space, `rhs_dims` those of output feature, input feature and space "
+           "(by default in this order)",
+           (ints("stride", ()), ints("low", ()), ints("high", ()), ints("lhs_dilation", ()), ints("rhs_dilation", ()),
+            integer("groups", 1), ints("lhs_dims", ()), ints("rhs_dims", ()), ints("out_dims", ()))),
+]

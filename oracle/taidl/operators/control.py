@@ -1,0 +1,242 @@
+"""Operators that apply functions to tensors: while, conditional, call of a ``def``, custom_call of a registered one.
+
+The ``def`` of such an operator takes tensors alone: as many as the operator gives it, and behind them those that it
+defines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from oracle.errors import TaidlError, suggest
+from oracle.taidl.operators import carriers
+from oracle.taidl.operators.base import (
+    Array,
+    Attribute,
+    Attributes,
+    Opcode,
+    Region,
+    Shaped,
+    differ,
+    integer,
+    shapes_differ,
+)
+from oracle.taidl.types import element_type
+
+Values = Mapping[str, Any]
+
+
+def _region(a: Attributes, name: str) -> Region:
+    return cast(Region, a[name])
+
+
+def _unequal(found: Sequence[Shaped], wanted: Sequence[Shaped]) -> bool:
+    return len(found) != len(wanted) or any(
+        x.dtype != y.dtype or shapes_differ(x.shape, y.shape) for x, y in zip(found, wanted, strict=True))
+
+
+def _list(types: Sequence[Shaped]) -> str:
+    return f"({', '.join(map(str, types))})"
+
+
+def _chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str) -> str | None:
+    """What is wrong with the declared type, if output number ``result`` is meant."""
+    which = a["result"]
+    if not isinstance(which, int):
+        return None
+    if not 0 <= which < len(types):
+        return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
+    if result.dtype != types[which].dtype or any(map(differ, result.shape, types[which].shape)) or len(
+            result.shape) != len(types[which].shape):
+        return f"is declared {result} but {name} gives {types[which]}"
+    return None
+
+
+# --- while --------------------------------------------------------------------------------------------------------
+
+
+def _while_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    cond, body = _region(a, "cond"), _region(a, "body")
+    found = cond.outputs(operands)
+    if _unequal(found, [Shaped((), "i1")]):
+        return f"the condition {cond.name} must give one scalar i1, found {_list(found)}"
+    found = body.outputs(operands)
+    if _unequal(found, operands):
+        return f"the body {body.name} must give the types {_list(operands)} that it takes, found {_list(found)}"
+    return _chosen(result, operands, a, "{}")
+
+
+def _while(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    state = tuple(x)
+    while bool(a["cond"](*state)[0]):
+        state = a["body"](*state)
+    return state[a["result"]]
+
+
+def _while_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)),
+                           tuple(jnp.asarray(v) for v in x))
+    return final[a["result"]]
+
+
+# --- conditional and call -----------------------------------------------------------------------------------------
+
+
+def _conditional_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    which, *rest = operands
+    if _unequal([which], [Shaped((), "i1")]):
+        return f"the first operand of {{}} is a scalar i1, found {which}"
+    then, otherwise = _region(a, "then"), _region(a, "else")
+    found = then.outputs(rest), otherwise.outputs(rest)
+    if _unequal(*found):
+        return f"{then.name} gives {_list(found[0])}, but {otherwise.name} {_list(found[1])}"
+    return _chosen(result, found[0], a, then.name)
+
+
+def _conditional(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]]
+
+
+def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    which = a["result"]
+    return lax.cond(x[0], lambda *s: a["then"](*s)[which], lambda *s: a["else"](*s)[which], *map(jnp.asarray, x[1:]))
+
+
+def _call_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    function = _region(a, "function")
+    return _chosen(result, function.outputs(operands), a, function.name)
+
+
+def _call(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return a["function"](*x)[a["result"]]
+
+
+def _call_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    return a["function"](*x)[a["result"]]
+
+
+# --- custom_call --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function from outside: ``numpy`` of NumPy arrays, ``jax`` of JAX arrays; either may be missing."""
+
+    numpy: Callable[..., Any] | None
+    jax: Callable[..., Any] | None
+
+
+_registered: dict[str, Registered] = {}
+
+
+def register_function(
+    name: str, *, numpy: Callable[..., Any] | None = None, jax: Callable[..., Any] | None = None
+) -> None:
+    """Make a function known to ``custom_call(..., function=name)``; a name may be given anew.
+
+    It takes the operands as arrays of their NumPy types (JAX's for ``jax``, which holds integers under 8 bits in 8
+    and floats under 8 bits as their bits) and gives the result in the declared shape and type. The one that is missing
+    is made of the other; that both give the same bits is on who registers them. TaidlError without any.
+    """
+    if numpy is None and jax is None:
+        raise TaidlError(f"function {name!r} needs an implementation in NumPy or in JAX")
+    _registered[name] = Registered(numpy, jax)
+
+
+def registered(name: str) -> Registered:
+    """The function of that name; TaidlError if none was registered."""
+    if name not in _registered:
+        raise TaidlError(f"no function {name!r} is registered{suggest(name, sorted(_registered))}; "
+                         "oracle.taidl.register_function does it")
+    return _registered[name]
+
+
+def _custom_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    return None
+
+
+def _checked(name: str, value: Any, shape: Sequence[Any], dtype: Any) -> Any:
+    if tuple(value.shape) != tuple(shape) or value.dtype != dtype:
+        raise TaidlError(f"function {name!r} gave {value.dtype}{list(value.shape)}, "
+                         f"where {np.dtype(dtype)}{list(shape)} is declared")
+    return value
+
+
+def _custom(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    function = registered(a["function"])
+    if function.numpy is not None:
+        return _checked(a["function"], np.asarray(function.numpy(*x)), shape, dtype)
+    assert function.jax is not None
+    names = a["types"]
+    given = [natural(carriers.carried(v, t), t) for v, t in zip(x, names[1:], strict=True)]
+    made = np.asarray(as_carrier(function.jax(*given)))
+    _checked(a["function"], made, shape, carriers.carrier_dtype(names[0]))
+    return carriers.elements(made, names[0])
+
+
+def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    function, dtype = registered(a["function"]), carriers.carrier_dtype(result.dtype)
+    if function.jax is not None:
+        made = as_carrier(function.jax(*(natural(jnp.asarray(v), t) for v, t in zip(x, types, strict=True))))
+        return _checked(a["function"], made, result.shape, dtype)
+
+    def outside(*arrays: Any) -> Array:
+        given = [carriers.elements(np.asarray(v), t) for v, t in zip(arrays, types, strict=True)]
+        made = np.asarray(function.numpy(*given))  # type: ignore[misc]
+        return carriers.carried(made, result.dtype)
+
+    shape = jax.ShapeDtypeStruct(tuple(int(d) for d in result.shape), dtype)
+    return jax.pure_callback(outside, shape, *x, vmap_method="sequential")
+
+
+def natural(x: Any, dtype: str) -> Any:
+    """A carrier as the JAX array of its type, for types of 8 bits and more."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    kind = element_type(dtype)
+    if kind.kind in ("float", "scale") and kind.bits == 8:
+        return lax.bitcast_convert_type(x, jnp.dtype(kind.numpy))
+    return jnp.asarray(x)
+
+
+def as_carrier(x: Any) -> Any:
+    """A JAX array of a type of 8 bits and more as its carrier."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    x = jnp.asarray(x)
+    return lax.bitcast_convert_type(x, jnp.uint8) if jnp.issubdtype(x.dtype, jnp.floating) and (
+        x.dtype.itemsize == 1) else x
+
+
+def _function(name: str) -> Attribute:
+    return Attribute(name, "function")
+
+
+ROWS: list[Opcode] = [
+    Opcode("while", None, _while_rule, _while, _while_lowering, "opaque",
+           "while `cond` of the state holds, the state becomes `body` of it; operand number `result` (0) at the end",
+           (_function("cond"), _function("body"), integer("result", 0))),
+    Opcode("conditional", None, _conditional_rule, _conditional, _conditional_lowering, "opaque",
+           "a scalar i1, then what the chosen function takes; its output number `result` (0)",
+           (_function("then"), _function("else"), integer("result", 0))),
+    Opcode("call", None, _call_rule, _call, _call_lowering, "opaque", "the output number `result` (0) of a `def`",
+           (_function("function"), integer("result", 0)), least=0),
+    Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
+           "a function given to `oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
+           typed=True),
+]

@@ -1,0 +1,270 @@
+"""Operators from one element type to another: by value, by bits, by rounding, by scale and zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl.operators import carriers, numbers
+from oracle.taidl.operators.base import (
+    Array,
+    Attributes,
+    Opcode,
+    Shaped,
+    differ,
+    integer,
+    is_kind,
+    wrong,
+)
+from oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
+
+# --- by value -----------------------------------------------------------------------------------------------------
+
+
+def _convert_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    if "quant" in (element_type(x.dtype).kind, element_type(result.dtype).kind) and x.dtype != result.dtype:
+        return "{} does not take quantized types: uniform_quantize and uniform_dequantize do"
+    return wrong(result, x.shape, result.dtype)
+
+
+def _is_integer(kind: ElementType) -> bool:
+    return kind.kind in ("int", "uint", "bool")
+
+
+def converted(x: Array, source: ElementType, target: ElementType) -> Array:
+    """Elements of one type as elements of another, of equal value as far as it can be."""
+    if source == target:
+        return x
+    dtype, v = numpy_dtype(target.name), numbers.value(x)
+    if target.kind == "bool":
+        return np.asarray(numbers.flush(v) != 0)
+    if _is_integer(target):
+        return numbers.element(v if _is_integer(source) else numbers.saturated(v, target.name), dtype)
+    if _is_integer(source):
+        exact = target.bits >= 32 or source.bits <= 16
+        return numbers.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else numbers.sticky(v),
+                               dtype)
+    if source.bits == 64:
+        return numbers.narrowed(v) if target.bits == 32 else numbers.element(numbers.odd(v), dtype)
+    return numbers.flush(v).astype(dtype) if target.bits == 64 else numbers.element(v, dtype)
+
+
+def convert(x: Any, source: ElementType, target: ElementType) -> Any:
+    """:func:`converted` for carriers of JAX."""
+    import jax.numpy as jnp
+
+    if source == target:
+        return x
+    dtype, v = carriers.carrier_dtype(target.name), carriers.value(x, source.name)
+    if target.kind == "bool":
+        return carriers.flush(v) != 0
+    if _is_integer(target):
+        v = v if _is_integer(source) else carriers.saturated(v, target.name)
+        return carriers.element(v, target.name)
+    if _is_integer(source):
+        exact = target.bits >= 32 or source.bits <= 16
+        v = v.astype(dtype if target.bits >= 32 else jnp.float32) if exact else carriers.sticky(v)
+        return carriers.element(v, target.name)
+    if source.bits == 64:
+        return carriers.native(v.astype(dtype)) if target.bits == 32 else carriers.element(
+            carriers.odd(v), target.name)
+    return carriers.flush(v).astype(dtype) if target.bits == 64 else carriers.element(v, target.name)
+
+
+def _convert(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    if x[0].dtype == dtype:
+        return x[0]
+    return converted(x[0], element_type(numbers.name_of(x[0].dtype)), element_type(numbers.name_of(dtype)))
+
+
+def _convert_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    return convert(x[0], element_type(types[0]), element_type(result.dtype))
+
+
+# --- by bits ------------------------------------------------------------------------------------------------------
+
+
+def width(dtype: str) -> int:
+    """Bits that an element has for a bitcast: types of 6 bits have a byte."""
+    bits = element_type(dtype).bits
+    return 8 if bits == 6 else bits
+
+
+def _bitcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    source, target = width(x.dtype), width(result.dtype)
+    if source == target:
+        return wrong(result, x.shape, result.dtype)
+    if source > target:
+        return wrong(result, (*x.shape, source // target), result.dtype)
+    if not x.shape or differ(x.shape[-1], target // source):
+        return f"cannot join the last axis of {x} to {result.dtype}: it must have {target // source} elements"
+    return wrong(result, x.shape[:-1], result.dtype)
+
+
+def _bitcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    source, target = x[0].dtype, dtype
+    widths = [width(numbers.name_of(d)) for d in (source, target)]
+    raw = np.ascontiguousarray(x[0]).reshape(-1)
+    if min(widths) >= 8 and numbers.kind_bits(target) >= 8:
+        return raw.view(target).reshape(shape)
+    bits = np.unpackbits(raw.view(np.uint8), bitorder="little").reshape(-1, max(widths[0], 8))[:, :widths[0]]
+    codes = bits.reshape(-1, widths[1])
+    if widths[1] > 8:
+        return np.packbits(codes, axis=1, bitorder="little").view(target).reshape(shape)
+    joined = np.packbits(codes, axis=1, bitorder="little").reshape(shape)
+    return as_codes(joined & np.uint8((1 << min(8, numbers.kind_bits(target))) - 1), target)
+
+
+def _bitcast_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    return bitcast(x[0], types[0], result.dtype)
+
+
+def bitcast(x: Any, source: str, target: str) -> Any:
+    """The bits of a carrier as another type; wider types join the last axis, narrower ones add one."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    from_bits, to_bits = width(source), width(target)
+    if min(from_bits, to_bits) >= 8:
+        made = lax.bitcast_convert_type(x, carriers.carrier_dtype(target))
+        small = element_type(target).bits == 6
+        return made & np.uint8(63) if small else made
+    whole = jnp.dtype(f"uint{max(8, from_bits, to_bits)}")
+    plain = code(x, source).astype(whole)
+    step = min(from_bits, to_bits)
+    shifts = np.arange(0, max(from_bits, to_bits), step).astype(whole)
+    if from_bits > to_bits:
+        return from_code((plain[..., None] >> shifts) & np.asarray((1 << step) - 1, whole), target)
+    if from_bits == to_bits:
+        return from_code(plain, target)
+    joined = (plain << shifts).sum(axis=-1, dtype=whole)
+    return from_code(joined, target)
+
+
+def code(x: Any, dtype: str) -> Any:
+    """The bits of a carrier as unsigned numbers."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if x.dtype == jnp.bool_:
+        return x.astype(jnp.uint8)
+    plain = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
+    bits = element_type(dtype).bits
+    return plain & np.uint8((1 << bits) - 1) if bits < 8 else plain
+
+
+def from_code(plain: Any, dtype: str) -> Any:
+    """The carrier with these bits, given as unsigned numbers."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    kind, target = element_type(dtype), carriers.carrier_dtype(dtype)
+    if target == jnp.bool_:
+        return plain != 0
+    plain = plain.astype(jnp.dtype(f"uint{8 * target.itemsize}"))
+    made = lax.bitcast_convert_type(plain, target)
+    if kind.bits < 8 and kind.kind in ("int", "uint", "quant"):
+        return carriers.element(made, kind.storage or dtype)
+    return made
+
+
+# --- by rounding --------------------------------------------------------------------------------------------------
+
+
+def _reduce_precision_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    if not is_kind(x.dtype, "float") or element_type(x.dtype).bits == 64:
+        return f"{{}} is not defined for {x.dtype}"
+    for name, low, high in (("exponent", 1, 8), ("mantissa", 0, 23)):
+        bits = a[name]
+        if isinstance(bits, int) and not low <= bits <= high:
+            return f"{name} must be in {low}..{high}, found {bits}"
+    return wrong(result, x.shape, x.dtype)
+
+
+def _reduced(xp: Any, bits: Any, exponent: int, mantissa: int) -> Any:
+    """The u32 bits of an f32 in a format with so many bits: ties to even, infinite above, zero below its normals."""
+    u = np.uint32
+    sign, size = bits & u(0x80000000), bits & u(0x7FFFFFFF)
+    drop = 23 - mantissa
+    if drop:
+        up = ((size >> u(drop)) & u(1)) + u((1 << drop - 1) - 1)
+        rounded = ((size + up) >> u(drop)) << u(drop)
+    else:
+        rounded = size
+    bias = (1 << exponent - 1) - 1
+    rounded = xp.where(rounded >= u(127 + bias + 1 << 23), u(0x7F800000), rounded)
+    # a number is too small by its exponent after the rounding
+    rounded = xp.where(rounded < u(127 - bias + 1 << 23), u(0), rounded)
+    return sign | xp.where(size > u(0x7F800000), size, rounded)
+
+
+def _reduce_precision(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    v = np.ascontiguousarray(numbers.value(x[0]))
+    bits = _reduced(np, v.view(np.uint32), a["exponent"], a["mantissa"])
+    return numbers.element(bits.view(np.float32).reshape(shape), dtype)
+
+
+def _reduce_precision_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    bits = lax.bitcast_convert_type(carriers.value(x[0], types[0]), jnp.uint32)
+    made = _reduced(jnp, bits, int(a["exponent"]), int(a["mantissa"]))
+    return carriers.element(lax.bitcast_convert_type(made, jnp.float32), result.dtype)
+
+
+# --- by scale and zero point --------------------------------------------------------------------------------------
+
+
+def _quantize_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    if not is_kind(result.dtype, "quant"):
+        return f"is declared {result} but {{}} gives a quantized type"
+    if not is_kind(x.dtype, "quant") and x.dtype != "f32":
+        return f"{{}} takes f32 or a quantized type, found {x.dtype}"
+    return wrong(result, x.shape, result.dtype)
+
+
+def _dequantize_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    if not is_kind(x.dtype, "quant"):
+        return f"{{}} takes a quantized type, found {x.dtype}"
+    return wrong(result, x.shape, "f32")
+
+
+def _quantize(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    target, source = a["types"]
+    return numbers.quantized(numbers.dequantized(x[0], source) if is_kind(source, "quant") else x[0], target)
+
+
+def _quantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    v = carriers.dequantized(x[0], types[0]) if is_kind(types[0], "quant") else x[0]
+    return carriers.quantized(v, result.dtype)
+
+
+def _dequantize(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    return numbers.dequantized(x[0], a["types"][1])
+
+
+def _dequantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    return carriers.dequantized(x[0], types[0])
+
+
+ROWS: list[Opcode] = [
+    Opcode("convert", 1, _convert_rule, _convert, _convert_lowering, "elementwise",
+           "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
+    Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast, _bitcast_lowering, "layout",
+           "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
+    Opcode("reduce_precision", 1, _reduce_precision_rule, _reduce_precision, _reduce_precision_lowering, "elementwise",
+           "rounded to a format with so many bits; what is too large is infinite, what is too small zero",
+           (integer("exponent"), integer("mantissa"))),
+    Opcode("uniform_quantize", 1, _quantize_rule, _quantize, _quantize_lowering, "elementwise",
+           "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated", typed=True),
+    Opcode("uniform_dequantize", 1, _dequantize_rule, _dequantize, _dequantize_lowering, "elementwise",
+           "(x - zero_point) * scale in f32", typed=True),
+]

@@ -1,0 +1,179 @@
+"""How elements become numbers that NumPy and JAX compute with, and numbers elements: the rounding of every type.
+
+*Values* are the numbers of a tensor in a type that both libraries compute with exactly: integers of 2 and 4 bits in 8
+bits, floating-point types under 32 bits in f32, quantized numbers as the f32 they stand for, all others as they are.
+An operator computes on values and its result is brought back by :func:`element`: integers wrap around, floats are
+rounded once, to nearest, ties to even.
+
+Arithmetic in f32, f64 and bf16 takes subnormal numbers for zeros and gives zeros for them (as XLA's CPU backend and
+most tensor hardware do). The narrower types keep theirs, whose values are normal in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl.operators.base import Array
+from oracle.taidl.types import as_codes, element_type, limits, numpy_dtype, of_numpy
+
+
+@cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The TAIDL type that a NumPy type holds."""
+    return of_numpy(dtype.name)
+
+
+def value(x: Array) -> Array:
+    """The numbers of a tensor of the interpreter."""
+    kind = element_type(name_of(x.dtype))
+    if kind.kind in ("int", "uint"):
+        return x.astype(np.int8 if kind.kind == "int" else np.uint8) if kind.bits < 8 else x
+    return x.astype(np.float32) if kind.kind in ("float", "scale") and kind.bits < 32 else x
+
+
+def element(x: Any, dtype: np.dtype[Any]) -> Array:
+    """Numbers as elements of a type: integers wrap, floats are rounded; f32 and f64 must be given in their own type."""
+    x = np.asarray(x)
+    kind = element_type(name_of(dtype))
+    if x.dtype == dtype:
+        return x
+    if kind.kind in ("int", "uint", "bool"):
+        return x.astype(dtype) if kind.bits >= 8 or kind.kind == "bool" else as_codes(
+            x.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), dtype)
+    return rounded(x, dtype)
+
+
+def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
+    """f32 as a narrower floating-point type. NaN is 0 where the type has none."""
+    if kind_bits(dtype) < 8:
+        return np.where(np.isnan(x), np.float32(0), x).astype(dtype)
+    if dtype == numpy_dtype("bf16"):
+        x = flush(x)
+    return x.astype(dtype)
+
+
+@cache
+def kind_bits(dtype: np.dtype[Any]) -> int:
+    """The width of an element."""
+    return element_type(name_of(dtype)).bits
+
+
+def constant(number: float, dtype: np.dtype[Any]) -> Array:
+    """One element: an integer may be given as any with its bits, a float is rounded to f32 (f64) first."""
+    kind = element_type(name_of(dtype))
+    if kind.kind in ("int", "uint"):
+        low, high = limits(kind.name)
+        return element(np.asarray((int(number) - low) % (high - low + 1) + low, value(np.zeros(0, dtype)).dtype), dtype)
+    if kind.kind == "bool":
+        return np.asarray(bool(number))
+    return element(np.asarray(number, np.float64 if kind.bits == 64 else np.float32), dtype)
+
+
+# --- subnormal numbers --------------------------------------------------------------------------------------------
+
+
+def flush(x: Any) -> Any:
+    """Subnormal f32 and f64 as zeros of their sign."""
+    x = np.asarray(x)
+    if x.dtype.kind != "f" or x.dtype.itemsize < 4:
+        return x
+    small = np.abs(x) < np.finfo(x.dtype).tiny
+    return np.where(small, np.copysign(x.dtype.type(0), x), x) if small.any() else x
+
+
+def flushed(f: Callable[..., Any], exact: Callable[..., Fraction] | None = None) -> Callable[..., Any]:
+    """``f`` on flushed operands, its result flushed.
+
+    A result is subnormal if it is so before it is rounded: ``exact`` computes single elements where that matters.
+    """
+
+    def g(*operands: Any) -> Any:
+        operands = tuple(flush(x) for x in operands)
+        result = np.asarray(f(*operands))
+        if exact is not None and result.dtype.kind == "f":
+            edge = np.abs(result) == np.finfo(result.dtype).tiny
+            if edge.any():
+                result = _at_the_edge(result, edge, operands, exact)
+        return flush(result)
+
+    return g
+
+
+def _at_the_edge(result: Array, edge: Array, operands: tuple[Any, ...], exact: Callable[..., Fraction]) -> Array:
+    """Results that were rounded up to the smallest normal number, as the zeros that they are if too far below it."""
+    result = result.copy()
+    tiny = Fraction(float(np.finfo(result.dtype).tiny))
+    least = tiny * (1 - Fraction(float(np.finfo(result.dtype).eps)) / 4)
+    spread = np.broadcast_arrays(result, *operands)[1:]
+    for index in np.argwhere(edge):
+        place = tuple(index)
+        if abs(exact(*(Fraction(float(x[place])) for x in spread))) < least:
+            result[place] = np.copysign(result.dtype.type(0), result[place])
+    return result
+
+
+multiply = flushed(np.multiply, Fraction.__mul__)
+divide = flushed(np.divide, Fraction.__truediv__)
+add = flushed(np.add)
+
+
+# --- numbers of one type as numbers of another --------------------------------------------------------------------
+
+
+def narrowed(x: Array) -> Array:
+    """f64 as f32, rounded once, subnormal numbers (before rounding) as zeros."""
+    return np.asarray(flushed(lambda v: v.astype(np.float32), lambda v: v)(np.asarray(x)))
+
+
+def odd(x: Array) -> Array:
+    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
+    x = flush(x)
+    near = x.astype(np.float32)
+    far = np.abs(near.astype(np.float64)) > np.abs(x)
+    bits = near.view(np.uint32) - far.astype(np.uint32)
+    inexact = (bits.view(np.float32).astype(np.float64) != x) & np.isfinite(x)
+    return flush((bits | inexact.astype(np.uint32)).view(np.float32))
+
+
+def sticky(x: Array) -> Array:
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    negative = x < 0
+    wide = np.uint64
+    magnitude = np.where(negative, wide(0) - x.astype(np.int64).view(wide), x.astype(wide))
+    shift = np.zeros(x.shape, wide)
+    for step in (32, 16, 8, 4, 2, 1):
+        shift += np.where(magnitude >> shift >= wide(1 << 24 + step - 1), wide(step), wide(0))
+    cut = magnitude >> shift
+    cut |= (cut << shift != magnitude).astype(wide)
+    result = np.ldexp(cut.astype(np.float32), shift.astype(np.int32))
+    return np.where(negative, -result, result)
+
+
+def saturated(x: Array, storage: str) -> Array:
+    """Floats as integers: truncated, saturated, NaN as 0; the values of an integer type."""
+    low, high = limits(storage)
+    target = value(np.zeros(0, numpy_dtype(storage))).dtype
+    wide = np.trunc(x.astype(np.float64))
+    # the upper bound is exact in f64 up to 32 bits; above, high + 1 is
+    above, below = wide >= float(high + 1), wide < float(low)
+    safe = np.where(above | below | np.isnan(wide), 0.0, wide).astype(target)
+    return np.asarray(np.where(above, target.type(high), np.where(below, target.type(low), safe)))
+
+
+def dequantized(x: Array, dtype: str) -> Array:
+    """The f32 that quantized numbers stand for."""
+    kind = element_type(dtype)
+    stored = value(x).astype(np.float32) - np.float32(kind.zero_point)
+    return np.asarray(multiply(stored, np.float32(kind.scale)))
+
+
+def quantized(x: Array, dtype: str) -> Array:
+    """f32 as the nearest quantized number, saturated."""
+    kind = element_type(dtype)
+    ticks = np.rint(divide(x, np.float32(kind.scale))) + np.float32(kind.zero_point)
+    return element(saturated(ticks, kind.storage), numpy_dtype(kind.storage))

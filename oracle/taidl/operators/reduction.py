@@ -1,0 +1,205 @@
+"""Operators that combine many elements into one: reduce and reduce_window.
+
+Sums and products of floats are rounded at each step, in row-major order of the elements combined, from the first one
+on. All other kinds do not depend on an order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl.operators import carriers, numbers
+from oracle.taidl.operators.base import (
+    Array,
+    Attribute,
+    Attributes,
+    Dim,
+    Opcode,
+    Shaped,
+    axes_fault,
+    integers,
+    ints,
+    wrong,
+)
+from oracle.taidl.operators.contraction import window_extent, windows
+from oracle.taidl.operators.elementwise import largest, smallest
+from oracle.taidl.operators.movement import padded, spread
+from oracle.taidl.types import element_type, limits, numpy_dtype
+
+Values = Mapping[str, Any]
+
+KINDS = ("add", "max", "min", "multiply", "and", "or", "xor")
+
+_BITWISE = ("and", "or", "xor")
+
+
+def kind_fault(kind: object, dtype: str) -> str | None:
+    """What is wrong with combining elements of a type in this way."""
+    bits = element_type(dtype).kind
+    allowed = ("int", "uint", "bool") if kind in _BITWISE else ("int", "uint", "float")
+    return None if bits in allowed else f"{{}} of kind {kind} is not defined for {dtype}"
+
+
+def is_ordered(kind: str, dtype: str) -> bool:
+    """Whether the result depends on the order in which elements are combined."""
+    return kind in ("add", "multiply") and element_type(dtype).kind == "float"
+
+
+def identity(kind: str, dtype: str) -> Array:
+    """The element that changes nothing: what pads a window."""
+    target, name = numpy_dtype(dtype), element_type(dtype)
+    if kind in ("add", "or", "xor"):
+        return numbers.constant(0, target)
+    if kind == "multiply":
+        return numbers.constant(1, target)
+    if kind == "and":
+        return numbers.constant(-1, target)
+    if name.kind != "float":
+        return numbers.constant(limits(dtype)[kind == "min"], target)
+    most = numbers.constant(-np.inf if kind == "max" else np.inf, target)
+    if np.isnan(most.astype(np.float64)):
+        import ml_dtypes
+
+        most = np.asarray(ml_dtypes.finfo(target).max if kind == "min" else ml_dtypes.finfo(target).min, target)
+    return most
+
+
+# --- NumPy --------------------------------------------------------------------------------------------------------
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "max": largest, "min": smallest, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "add": np.add, "multiply": np.multiply,
+}
+
+
+def _combined(x: Array, kind: str, dtype: np.dtype[Any]) -> Array:
+    """The last axis combined."""
+    v = numbers.value(x)
+    if is_ordered(kind, numbers.name_of(dtype)):
+        step = numbers.add if kind == "add" else numbers.multiply
+        total = v[..., 0]
+        for i in range(1, v.shape[-1]):
+            total = numbers.value(numbers.element(step(total, v[..., i]), dtype))
+        return numbers.element(total, dtype)
+    while v.shape[-1] > 1:
+        half = v.shape[-1] // 2
+        pairs = _COMBINE[kind](v[..., :half], v[..., half:2 * half])
+        v = np.concatenate([pairs, v[..., 2 * half:]], axis=-1)
+    return numbers.element(numbers.flush(v[..., 0]) if kind in ("max", "min") else v[..., 0], dtype)
+
+
+def _last(x: Any, dims: Sequence[int]) -> Any:
+    """The tensor (NumPy's or JAX's) with these axes as one, the last."""
+    dims = sorted(dims)
+    rest = [i for i in range(x.ndim) if i not in dims]
+    count = math.prod(x.shape[i] for i in dims)
+    return x.transpose([*rest, *dims]).reshape(*(x.shape[i] for i in rest), count)
+
+
+def _reduce_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,), dims = operands, integers(a, "dim")
+    fault = kind_fault(a["kind"], x.dtype) or axes_fault(dims, len(x.shape))
+    return fault or wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
+
+
+def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return _combined(_last(x[0], a["dim"]), a["kind"], dtype)
+
+
+# --- JAX ----------------------------------------------------------------------------------------------------------
+
+
+def _jax_combined(x: Any, kind: str, dtype: str) -> Any:
+    """The last axis combined."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    v = carriers.value(x, dtype)
+    axis = v.ndim - 1
+    if is_ordered(kind, dtype):
+        step = carriers.add if kind == "add" else carriers.multiply
+
+        def body(i: Any, total: Any) -> Any:
+            term = lax.dynamic_index_in_dim(v, i, axis, keepdims=False)
+            return carriers.value(carriers.element(step(total, term), dtype), dtype)
+
+        return carriers.element(lax.fori_loop(1, v.shape[-1], body, v[..., 0]), dtype)
+    if kind in ("max", "min"):
+        return carriers.element(getattr(jnp, kind)(carriers.flush(v), axis=axis), dtype)
+    if kind in ("add", "multiply"):
+        return carriers.element(getattr(jnp, {"add": "sum", "multiply": "prod"}[kind])(v, axis=axis, dtype=v.dtype),
+                                dtype)
+    start = carriers.carried(identity(kind, dtype), dtype)
+    function = {"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor}[kind]
+    return carriers.element(lax.reduce(v, start, function, (axis,)), dtype)
+
+
+def _reduce_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    return _jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
+
+
+# --- windows ------------------------------------------------------------------------------------------------------
+
+
+def _lists(a: Attributes, rank: int) -> dict[str, tuple[Any, ...]]:
+    fill = {"low": 0, "high": 0, "base_dilation": 1, "window_dilation": 1}
+    return {name: (a.get(name) or (value,) * rank) for name, value in fill.items()}  # type: ignore[misc]
+
+
+def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,), size, stride, lists = operands, integers(a, "size"), integers(a, "stride"), _lists(a, len(operands[0].shape))
+    if not all(len(v) == len(x.shape) for v in (size, stride, *lists.values())):
+        return f"size, stride and {', '.join(lists)} need one entry for each axis of {x}"
+    fault = kind_fault(a["kind"], x.dtype)
+    if fault:
+        return fault
+    shape: list[Dim] = []
+    for i, extent in enumerate(x.shape):
+        count = window_extent(extent, lists["low"][i], lists["high"][i], lists["base_dilation"][i], size[i],
+                              lists["window_dilation"][i], stride[i])
+        if count is None:
+            return f"a window of {size[i]} in steps of {stride[i]} does not fit an axis of extent {extent}"
+        shape.append(count)
+    return wrong(result, shape, x.dtype)
+
+
+def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]) -> Any:
+    """The elements of each window along a new last axis, of a tensor (NumPy's or JAX's) that is padded."""
+    dilation = _lists(a, x.ndim)["window_dilation"]
+    places = [windows(x, [p * d for p, d in zip(place, dilation, strict=True)], shape, a["stride"])
+              for place in np.ndindex(*a["size"])]
+    return stack(places, axis=-1)
+
+
+def _reduce_window(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    lists, fill = _lists(a, x[0].ndim), identity(a["kind"], numbers.name_of(dtype))
+    v = np.asarray(spread(x[0], [d - 1 for d in lists["base_dilation"]], fill))
+    whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, lists["low"], lists["high"], strict=True))
+    v = np.asarray(padded(whole, v, lists["low"], fill))
+    return _combined(_gathered(shape, v, a, np.stack), a["kind"], dtype)
+
+
+def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    lists, fill = _lists(a, x[0].ndim), carriers.carried(identity(a["kind"], result.dtype), result.dtype)
+    v = lax.pad(x[0], fill, [(lo, hi, d - 1) for lo, hi, d in zip(
+        lists["low"], lists["high"], lists["base_dilation"], strict=True)])
+    shape = [int(d) for d in result.shape]
+    return _jax_combined(_gathered(shape, v, a, jnp.stack), a["kind"], result.dtype)
+
+
+ROWS: list[Opcode] = [
+    Opcode("reduce", 1, _reduce_rule, _reduce, _reduce_lowering, "reduction",
+           "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
+           (ints("dim"), Attribute("kind", "word", KINDS))),
+    Opcode("reduce_window", 1, _window_rule, _reduce_window, _window_lowering, "reduction",
+           "as `reduce` over each window; what pads changes nothing (0 of add, -inf of max, ...)",
+           (Attribute("kind", "word", KINDS), ints("size"), ints("stride"), ints("low", ()), ints("high", ()),
+            ints("base_dilation", ()), ints("window_dilation", ()))),
+]
