@@ -23,7 +23,10 @@ def _expressions(s: ast.Statement) -> Iterator[ast.Expr | None]:
             yield from s.type.dims
             yield from (o for o in s.operands if not isinstance(o, ast.Tensor))
             for _, value in s.attributes:
-                yield from value.items if isinstance(value, ast.Group) else (value,)
+                if isinstance(value, ast.Region):
+                    yield from _body_expressions(value.body)
+                else:
+                    yield from value.items if isinstance(value, ast.Group) else (value,)
         case ast.Assign():
             yield from (s.index, s.value)
         case ast.Let():
@@ -32,6 +35,13 @@ def _expressions(s: ast.Statement) -> Iterator[ast.Expr | None]:
             yield s.condition
         case ast.Repeat():
             yield s.count
+
+
+def _body_expressions(body: tuple[ast.Statement, ...]) -> Iterator[ast.Expr | None]:
+    for s in body:
+        yield from _expressions(s)
+        for block in (s.then, s.otherwise) if isinstance(s, ast.If) else (s.body,) if isinstance(s, ast.Repeat) else ():
+            yield from _body_expressions(block)
 
 
 def _slice_expressions(piece: ast.Slice) -> Iterator[ast.Expr | None]:

@@ -80,10 +80,20 @@ class Write:
 
 
 @dataclass(frozen=True)
+class ResolvedRegion:
+    """A ``def`` that an operator applies to tensors: operators alone, from the tensors ``inputs`` to ``results``."""
+
+    name: str
+    inputs: tuple[tuple[str, TensorType], ...]
+    results: tuple[str, ...]
+    statements: tuple["Op", ...]
+
+
+@dataclass(frozen=True)
 class Op:
     """``%dst = opcode(operands, attributes)`` with XLA-HLO meaning; attributes are sorted (name, value) pairs.
 
-    Values are ints, strings, tuples of them, or, for ``constant`` and ``iota`` offsets, :class:`Affine`.
+    Values are ints, strings, tuples of them, :class:`ResolvedRegion`, or, for ``constant``, :class:`Affine`.
     """
 
     dst: str

@@ -9,14 +9,14 @@ ranges leave a decision open, the body is executed over the actual expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from oracle.affine import Affine, Bounds
 from oracle.errors import SourceError, StreamError
 from oracle.flow import flow_of, names_in
-from oracle.resolved import Op, Read, Statement, TensorType, Window, WindowDim, Write
+from oracle.resolved import Op, Read, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from oracle.symbolic import Evaluator, Ranges, Undecided
 from oracle.taidl import ast
 from oracle.taidl.evaluate import register_key
@@ -85,6 +85,8 @@ class Execution:
         self.asserts: list[Judgement] = []
         self.tensors: dict[str, tuple[str, TensorType]] = {}
         self.used: dict[str, int] = {}
+        self.pure = False
+        """Whether a region of an operator is executed, in which no number may depend on loops."""
         self.block(instruction.body)
 
     def effect(self) -> Effect:
@@ -199,11 +201,14 @@ class Execution:
         if opcode.value:
             (operand,) = s.operands
             assert not isinstance(operand, ast.Tensor)
-            attributes["value"] = self.number(operand)
+            attributes["value"] = self.number(operand, self.pure)
         complaint = fault(s.opcode, Shaped(kind.shape, kind.dtype),
                           [Shaped(t.shape, t.dtype) for _, t in operands], attributes)
         if complaint:
             raise StreamError(f"%{s.dst} {complaint}")
+        for name, value in attributes.items():
+            if isinstance(value, _OpenRegion):
+                attributes[name] = value.resolved
         if s.opcode in ("reshape", "convert", "bitcast_convert") and operands[0][1] == kind:
             self.tensors[s.dst] = operands[0]
             return
@@ -211,20 +216,43 @@ class Execution:
         unique = self.define(s.dst, kind)
         self.statements.append(Op(unique, s.opcode, names, tuple(sorted(attributes.items())), kind))
 
-    def attribute(self, e: ast.Expr | ast.Group, kind: str) -> Any:
+    def attribute(self, e: ast.Attribute, kind: str) -> Any:
+        if isinstance(e, ast.Region):
+            return _OpenRegion(e.name, e, self)
         if isinstance(e, ast.Group):
             return tuple([self.integer(i, "an operator's attribute") for i in e.items])
-        if kind == "word":
+        if kind in ("word", "name"):
             assert isinstance(e, ast.Name)
-            return e.name
-        return self.number(e) if kind == "number" else self.integer(e, "an operator's attribute")
+            return e.name.lower() if kind == "word" else e.name
+        return self.number(e, fixed=True) if kind == "number" else self.integer(e, "an operator's attribute")
 
-    def number(self, e: ast.Expr) -> int | float | Affine:
+    def region(self, region: ast.Region, inputs: Sequence[Shaped]) -> tuple[ResolvedRegion, tuple[Shaped, ...]]:
+        """The region for inputs of these types, all its integers known, and the types of what it gives."""
+        outside = self.statements, self.tensors, self.pure
+        names = region.parameters
+        kinds = [TensorType(tuple(int(d) for d in t.shape), t.dtype) for t in inputs]
+        self.statements, self.pure = [], True
+        self.tensors = {name: (name, kind) for name, kind in zip(names, kinds, strict=False)}
+        try:
+            self.block(region.body)
+            missing = [name for name in names[len(inputs):] if name not in self.tensors]
+            if missing:
+                raise StreamError(f"def {region.name} does not define %{missing[0]} on this path")
+            results = [self.tensors[name] for name in names[len(inputs):]]
+            made = tuple(s for s in self.statements if isinstance(s, Op))
+        finally:
+            self.statements, self.tensors, self.pure = outside
+        resolved = ResolvedRegion(region.name, tuple(zip(names, kinds, strict=False)), tuple(n for n, _ in results), made)
+        return resolved, tuple(Shaped(t.shape, t.dtype) for _, t in results)
+
+    def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:
         """The value of a constant: an integer expression, or a float literal with or without a sign."""
         if isinstance(e, ast.Number):
             return e.value
         if isinstance(e, ast.Unary) and isinstance(e.operand, ast.Number):
             return -e.operand.value
+        if fixed:
+            return self.integer(e, "a number within an operator")
         v = self.value(e)
         return v if v.terms else v.constant
 
@@ -265,6 +293,23 @@ class Execution:
             raise StreamError(f"a slice has the step {step}: expected at least 1")
         n = -(-length.constant // step)
         return start, WindowDim(axis, n, step if n != 1 else 1)
+
+
+@dataclass
+class _OpenRegion:
+    """A region as the type rules see it; ``resolved`` for the types they asked about last."""
+
+    name: str
+    region: ast.Region
+    execution: Execution
+    resolved: ResolvedRegion | None = None
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        self.resolved, types = self.execution.region(self.region, inputs)
+        return types
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        raise AssertionError("a region that is being resolved is not run")
 
 
 class Judge:

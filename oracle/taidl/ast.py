@@ -140,6 +140,21 @@ class Group(Node):
 
 
 @dataclass(frozen=True)
+class Region(Node):
+    """The ``def`` that an operator's attribute names, after inlining: it takes the first ``parameters`` it is given.
+
+    Those behind them are what it defines. ``body`` has no calls, and is free of reads, writes and registers' updates.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    body: tuple[Statement, ...]
+
+
+Attribute: TypeAlias = Union[Expr, Group, Region]
+
+
+@dataclass(frozen=True)
 class Read(Node):
     """``%dst:type <- $slice``."""
 
@@ -165,7 +180,7 @@ class Op(Node):
     type: Type
     opcode: str
     operands: tuple[Tensor | Expr, ...]
-    attributes: tuple[tuple[str, Expr | Group], ...]
+    attributes: tuple[tuple[str, Attribute], ...]
 
 
 @dataclass(frozen=True)

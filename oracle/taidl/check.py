@@ -8,7 +8,8 @@ same rules when an instruction is resolved or interpreted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from oracle.affine import Affine
 from oracle.errors import TaidlError, suggest
@@ -111,12 +112,21 @@ def _axis_expressions(axis: ast.Axis) -> Iterator[ast.Expr]:
             yield from entry
 
 
-def _attribute_expressions(opcode: str, name: str, value: ast.Expr | ast.Group) -> Iterator[ast.Expr]:
+def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iterator[ast.Expr]:
     known = OPCODES[opcode].attributes if opcode in OPCODES else ()
     if isinstance(value, ast.Group):
         yield from value.items
-    elif not any(a.name == name and a.kind == "word" for a in known):
+    elif isinstance(value, ast.Region):
+        yield from _region_expressions(value.body)
+    elif not any(a.name == name and a.kind in ("word", "name", "function") for a in known):
         yield value
+
+
+def _region_expressions(body: Sequence[ast.Statement]) -> Iterator[ast.Expr]:
+    for s in body:
+        yield from statement_expressions(s)
+        for block in _blocks(s):
+            yield from _region_expressions(block)
 
 
 # --- instructions -------------------------------------------------------------------------------------------------
@@ -154,9 +164,15 @@ class BodyChecker:
 
     def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
         for statement in body:
-            for expr in statement_expressions(statement):
+            for expr in self.own(statement):
                 self.resolve(expr, scope)
             self.statement(statement, scope)
+
+    def own(self, s: ast.Statement) -> Iterator[ast.Expr]:
+        """The expressions of a statement without those of a region, which has names of its own."""
+        if isinstance(s, ast.Op):
+            s = replace(s, attributes=tuple(a for a in s.attributes if not isinstance(a[1], ast.Region)))
+        return statement_expressions(s)
 
     def statement(self, s: ast.Statement, scope: _Scope) -> None:
         match s:
@@ -373,17 +389,17 @@ class BodyChecker:
             raise self.error(opcode, s)
         tensors = [self.tensor(o.name, o, scope) for o in s.operands if isinstance(o, ast.Tensor)]
         values = [o for o in s.operands if not isinstance(o, ast.Tensor)]
-        wanted = "a value" if opcode.value else "one or more" if opcode.operands is None else str(opcode.operands)
         if opcode.value:
             arity = len(values) == 1 and not tensors
         else:
-            arity = not values and (len(tensors) == opcode.operands or (opcode.operands is None and bool(tensors)))
+            enough = len(tensors) >= opcode.least if opcode.operands is None else len(tensors) == opcode.operands
+            arity = not values and enough
         if not arity:
-            raise self.error(f"{s.opcode} takes {wanted}{'' if opcode.value else ' tensors'}, "
+            raise self.error(f"{s.opcode} takes {opcode.arity}{'' if opcode.value else ' tensors'}, "
                              f"{len(s.operands)} given", s)
         for value in values:
             self.number(value)
-        attributes = self.read_attributes(s, opcode.attributes)
+        attributes = self.read_attributes(s, opcode.attributes, scope)
         kind = self.type(s.type)
         complaint = fault(s.opcode, kind, tensors, attributes)
         if complaint:
@@ -395,7 +411,7 @@ class BodyChecker:
         if not (isinstance(inner, ast.Number) and isinstance(inner.value, float)):
             self.integers([value])
 
-    def read_attributes(self, s: ast.Op, known: tuple[Attribute, ...]) -> dict[str, AttributeValue]:
+    def read_attributes(self, s: ast.Op, known: tuple[Attribute, ...], scope: _Scope) -> dict[str, AttributeValue]:
         given = dict(s.attributes)
         valid = [a.name for a in known]
         for name in given:
@@ -407,14 +423,16 @@ class BodyChecker:
         values: dict[str, AttributeValue] = {}
         for attribute in known:
             if attribute.name in given:
-                values[attribute.name] = self.attribute(s, attribute, given[attribute.name])
+                values[attribute.name] = self.attribute(s, attribute, given[attribute.name], scope)
             elif attribute.default is None:
                 raise self.error(f"{s.opcode} needs the attribute {attribute.name}", s)
             else:
                 values[attribute.name] = attribute.default
         return values
 
-    def attribute(self, s: ast.Op, attribute: Attribute, value: ast.Expr | ast.Group) -> AttributeValue:
+    def attribute(self, s: ast.Op, attribute: Attribute, value: ast.Attribute, scope: _Scope) -> AttributeValue:
+        if isinstance(value, ast.Region):
+            return CheckedRegion(value.name, value, self, scope)
         grouped = isinstance(value, ast.Group)
         if grouped != (attribute.kind == "integers"):
             wanted = "a list {...}" if attribute.kind == "integers" else "a single value"
@@ -422,6 +440,11 @@ class BodyChecker:
         if isinstance(value, ast.Group):
             self.integers(value.items)
             return tuple(self.dim(canonical(i, self.known)) for i in value.items)
+        if attribute.kind in ("name", "function"):
+            if not isinstance(value, ast.Name):
+                raise self.error(f"attribute {attribute.name} of {s.opcode} is the name of a function; found "
+                                 f"{print_expr(value)}", s)
+            return value.name
         if attribute.kind == "word":
             if word(value) not in attribute.words:
                 raise self.error(f"attribute {attribute.name} of {s.opcode} is one of {', '.join(attribute.words)}; "
@@ -432,6 +455,33 @@ class BodyChecker:
             return 0
         self.integers([value])
         return self.dim(canonical(value, self.known))
+
+
+@dataclass(frozen=True)
+class CheckedRegion:
+    """A ``def`` as an operator's attribute: checked for the types that the operator gives it."""
+
+    name: str
+    region: ast.Region
+    checker: BodyChecker
+    scope: _Scope
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        """The types that it gives; TaidlError for a fault in it."""
+        names, region = self.region.parameters, self.region
+        if len(names) <= len(inputs):
+            raise self.checker.error(f"def {self.name} needs {len(inputs)} parameters for what it takes and at least "
+                                     f"one for what it gives, found {len(names)}", region)
+        scope = _Scope(set(self.scope.integers) - self.checker.attributes, dict(zip(names, inputs, strict=False)))
+        self.checker.block(region.body, scope)
+        for name in names[len(inputs):]:
+            if name not in scope.tensors:
+                raise self.checker.error(f"def {self.name} takes {len(inputs)} tensors here and gives the others, but "
+                                         f"does not define %{plain(name)}", region)
+        return tuple(scope.tensors[name] for name in names[len(inputs):])
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        raise AssertionError("a region that is checked is not run")
 
 
 def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from oracle.errors import TaidlError, suggest
 from oracle.taidl import ast
+from oracle.taidl.operators import OPCODES
 
 
 def inline(isa: ast.IsaDef, instruction: ast.InstructionDecl) -> tuple[ast.Statement, ...]:
@@ -49,6 +50,8 @@ class _Names:
     suffix: str = ""
     integers: dict[str, ast.Expr] = field(default_factory=dict)
     tensors: dict[str, str] = field(default_factory=dict)
+    stack: tuple[str, ...] = ()
+    """The defs around the block."""
 
     def expr(self, expr: ast.Expr) -> ast.Expr:
         return rename(expr, self.integers) if self.integers else expr
@@ -110,16 +113,43 @@ class _Inliner:
         operands = tuple(
             replace(o, name=n.tensor(o.name)) if isinstance(o, ast.Tensor) else n.expr(o) for o in s.operands
         )
-        attributes = tuple(
-            (k, replace(v, items=tuple(n.expr(i) for i in v.items)) if isinstance(v, ast.Group) else n.expr(v))
-            for k, v in s.attributes
-        )
+        attributes = tuple((k, self.attribute(s.opcode, k, v, n)) for k, v in s.attributes)
         return replace(s, dst=n.tensor(s.dst), type=_type(s.type, n.expr), operands=operands, attributes=attributes)
+
+    def attribute(self, opcode: str, name: str, value: ast.Attribute, n: _Names) -> ast.Attribute:
+        if isinstance(value, ast.Group):
+            return replace(value, items=tuple(n.expr(i) for i in value.items))
+        kind = next((a.kind for a in OPCODES[opcode].attributes if a.name == name), "") if opcode in OPCODES else ""
+        if kind == "function" and isinstance(value, ast.Name):
+            return self.region(value, n.stack)
+        return value if kind in ("word", "name") or isinstance(value, ast.Region) else n.expr(value)
+
+    def region(self, name: ast.Name, stack: tuple[str, ...]) -> ast.Region:
+        """The ``def`` as a function of tensors."""
+        definition = self.named(name.name, name, stack)
+        integer = next((p for p in definition.parameters if not p.startswith("%")), None)
+        if integer is not None:
+            raise self.error(f"def {name.name} is applied to tensors alone, but has the parameter {integer}", name)
+        self.calls += 1
+        inner = _Names(suffix=f"~{self.calls}", stack=(*stack, name.name))
+        body = self.block(definition.body, inner, inner.stack)
+        self.pure(body, name)
+        return ast.Region(name.name, tuple(inner.tensor(p[1:]) for p in definition.parameters), body,
+                          position=name.position)
+
+    def pure(self, body: tuple[ast.Statement, ...], name: ast.Name) -> None:
+        for s in body:
+            if isinstance(s, (ast.Read, ast.Write, ast.Assign, ast.Assert)):
+                raise self.error(f"def {name.name} is applied to tensors: it must not read or write buffers, assign "
+                                 f"registers or assert (line {s.position.line})", name)
+            for block in (s.then, s.otherwise) if isinstance(s, ast.If) else (s.body,) if isinstance(
+                    s, ast.Repeat) else ():
+                self.pure(block, name)
 
     def invoke(self, call: ast.Invoke, names: _Names, stack: tuple[str, ...]) -> list[ast.Statement]:
         definition = self.find(call, stack)
         self.calls += 1
-        inner = _Names(suffix=f"~{self.calls}")
+        inner = _Names(suffix=f"~{self.calls}", stack=(*stack, call.name))
         bound: list[ast.Statement] = []
         for parameter, argument in zip(definition.parameters, call.arguments, strict=True):
             if isinstance(argument, ast.Tensor) != parameter.startswith("%"):
@@ -137,16 +167,20 @@ class _Inliner:
         return [*bound, *self.block(definition.body, inner, (*stack, call.name))]
 
     def find(self, call: ast.Invoke, stack: tuple[str, ...]) -> ast.Definition:
-        definition = self.definitions.get(call.name)
-        if definition is None:
-            raise self.error(f"unknown def {call.name!r}{suggest(call.name, list(self.definitions))}", call)
-        if call.name in stack:
-            raise self.error(f"def {call.name} calls itself: {' -> '.join((*stack, call.name))}", call)
+        definition = self.named(call.name, call, stack)
         if len(call.arguments) != len(definition.parameters):
             raise self.error(
                 f"def {call.name} takes {len(definition.parameters)} arguments "
                 f"({', '.join(definition.parameters)}), {len(call.arguments)} given", call,
             )
+        return definition
+
+    def named(self, name: str, node: ast.Node, stack: tuple[str, ...]) -> ast.Definition:
+        definition = self.definitions.get(name)
+        if definition is None:
+            raise self.error(f"unknown def {name!r}{suggest(name, list(self.definitions))}", node)
+        if name in stack:
+            raise self.error(f"def {name} calls itself: {' -> '.join((*stack, name))}", node)
         return definition
 
     def error(self, message: str, node: ast.Node) -> TaidlError:

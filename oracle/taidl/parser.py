@@ -13,6 +13,7 @@ from typing import TypeVar
 from oracle.errors import Position, suggest
 from oracle.taidl import ast
 from oracle.taidl.scanner import Scanner
+from oracle.taidl.types import PATTERN, element_type
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
 _BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[")
 _HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*)*\()")
-_DTYPE = re.compile(r"(?:i(?:1|8|16|32|64)|u(?:8|16|32|64)|f(?:16|32|64)|bf16)\b")
+_DTYPE = re.compile(PATTERN)
 # HxWxC is three dims: a name in capitals ends before an "x"
 _DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
 _DIM_NUMBER = re.compile(r"([0-9]+)([KM])?")
@@ -256,9 +257,13 @@ class _Parser:
         position = self.s.position()
         dims: list[ast.Expr] = []
         while True:
+            place = self.s.position()
             dtype = self.s.take(_DTYPE)
             if dtype is not None:
-                return ast.Type(tuple(dims), dtype, position=position)
+                try:
+                    return ast.Type(tuple(dims), element_type(dtype).name, position=position)
+                except ValueError as error:
+                    self.s.fail(str(error), place)
             dims.append(self.dim("a dimension or an element type"))
             if self.s.take(_BY) is None:
                 self.s.expected("'x' and the element type")

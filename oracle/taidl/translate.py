@@ -17,17 +17,15 @@ from oracle.taidl import ast
 from oracle.taidl.evaluate import Compiled, Compiler, Frame, evaluate, names, register_key
 from oracle.taidl.inline import plain
 from oracle.taidl.isa import HBM, Isa
-from oracle.taidl.kernels import KERNELS, Array, numpy_dtype
-from oracle.taidl.opcodes import DTYPES, OPCODES, Shaped, fault, word
+from oracle.taidl.kernels import Array, numpy_dtype
+from oracle.taidl.opcodes import OPCODES, Shaped, fault, word
 from oracle.taidl.printer import print_expr, print_slice
+from oracle.taidl.regions import Bound, Violation
 from oracle.taidl.replay import Place, Tape
+from oracle.taidl.types import of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
-
-
-class Violation(Exception):
-    """A rule broken by an instruction instance; the machine adds which one."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,8 @@ class Translator:
         self.slots = dict(registers)
         self.compiler = Compiler(isa.scope, self.slots)
         self.sizes = {r.name: r.size for r in isa.registers}
+        self.dtypes: dict[str, str] = {}
+        """The element types of the tensors, which do not depend on the path."""
 
     def slot(self, name: str) -> int:
         """The slot of a local; both branches of an IF share it."""
@@ -146,6 +146,7 @@ class Translator:
     def read(self, s: ast.Read) -> Step:
         place, shape, dst = self.window(s.source), self.shape(s.type), s.dst
         dtype, tape = numpy_dtype(s.type.dtype), self.tape
+        self.dtypes[dst] = s.type.dtype
 
         def step(v: Frame, t: Tensors) -> None:
             where = place(v)
@@ -160,13 +161,14 @@ class Translator:
         place, src, tape = self.window(s.target), s.src, self.tape
         shape = self.shape(s.type) if s.type else None
         dtype = numpy_dtype(s.type.dtype) if s.type else None
+        held = self.dtypes[src]
 
         def step(v: Frame, t: Tensors) -> None:
             where, value = place(v), t[src]
             if where.dtype != value.dtype or where.shape != value.shape:
-                raise Violation(_declared(s, value.shape, _name(value.dtype), where))
+                raise Violation(_declared(s, value.shape, held, where))
             if shape is not None and (value.dtype != dtype or value.shape != shape(v)):
-                raise Violation(f"{s.position}: %{plain(src)} is {Shaped(value.shape, _name(value.dtype))}, but is "
+                raise Violation(f"{s.position}: %{plain(src)} is {Shaped(value.shape, held)}, but is "
                                 f"written as {Shaped(shape(v), s.type.dtype if s.type else '')}")
             where.view()[...] = value
             tape.write(src, where)
@@ -224,19 +226,26 @@ class Translator:
     # --- operators ---
 
     def operation(self, s: ast.Op) -> Step:
-        shape, attributes = self.shape(s.type), self.attributes(s)
-        kernel, dtype, dst, tape = KERNELS[s.opcode], numpy_dtype(s.type.dtype), s.dst, self.tape
+        shape, attributes, opcode = self.shape(s.type), self.attributes(s), OPCODES[s.opcode]
+        kernel, dtype, dst, tape = opcode.kernel, numpy_dtype(s.type.dtype), s.dst, self.tape
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
+        types = (s.type.dtype, *(self.dtypes[name] for name in sources))
+        self.dtypes[dst] = s.type.dtype
+        if opcode.typed:
+            attributes.append(("types", _fixed(types)))
+        regions = any(a.kind == "function" for a in opcode.attributes)
         seen: set[Any] = set()
 
         def step(v: Frame, t: Tensors) -> None:
             declared = shape(v)
             operands = [t[name] for name in sources]
             values = {name: f(v) for name, f in attributes}
-            key = (declared, *[(x.shape, x.dtype) for x in operands], *values.values())
+            key = None if regions else (declared, *[x.shape for x in operands], *values.values())
             if key not in seen:
-                _check_types(s, Shaped(declared, s.type.dtype), operands, values)
-                seen.add(key)
+                given = [Shaped(x.shape, d) for x, d in zip(operands, types[1:], strict=True)]
+                _check_types(s, Shaped(declared, s.type.dtype), given, values)
+                if key is not None:
+                    seen.add(key)
             t[dst] = kernel(declared, dtype, operands, values)
             tape.operation(dst, sources, kernel, declared, dtype, values, t[dst])
 
@@ -244,7 +253,7 @@ class Translator:
 
     def attributes(self, s: ast.Op) -> list[tuple[str, Callable[[Frame], Any]]]:
         """A closure for each attribute of the operator, defaults included; ``value`` is that of a constant."""
-        given: dict[str, ast.Expr | ast.Group] = dict(s.attributes)
+        given = dict(s.attributes)
         compiled: list[tuple[str, Callable[[Frame], Any]]] = []
         if OPCODES[s.opcode].value:
             (value,) = [o for o in s.operands if not isinstance(o, ast.Tensor)]
@@ -255,11 +264,18 @@ class Translator:
                 compiled.append((attribute.name, _fixed(attribute.default)))
             elif isinstance(written, ast.Group):
                 compiled.append((attribute.name, self.group(written)))
-            elif attribute.kind == "word":
-                compiled.append((attribute.name, _fixed(word(written))))
+            elif isinstance(written, ast.Region):
+                compiled.append((attribute.name, self.region(written)))
+            elif attribute.kind in ("word", "name"):
+                assert isinstance(written, ast.Name)
+                compiled.append((attribute.name, _fixed(word(written) if attribute.kind == "word" else written.name)))
             else:
                 compiled.append((attribute.name, self.number(written)))
         return compiled
+
+    def region(self, region: ast.Region) -> Callable[[Frame], Bound]:
+        slots, known = self.slots, self.isa.scope
+        return lambda v: Bound(region.name, region, {**known, **{name: v[i] for name, i in slots.items()}})
 
     def number(self, value: ast.Expr) -> Callable[[Frame], Any]:
         negative = isinstance(value, ast.Unary) and value.operator == "-"
@@ -297,15 +313,14 @@ def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
 
 
-def _check_types(s: ast.Op, declared: Shaped, operands: list[Any], values: Mapping[str, Any]) -> None:
-    types = [Shaped(x.shape, _name(x.dtype)) for x in operands]
+def _check_types(s: ast.Op, declared: Shaped, types: list[Shaped], values: Mapping[str, Any]) -> None:
     complaint = fault(s.opcode, declared, types, values)
     if complaint:
         raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    return next(name for name in DTYPES if numpy_dtype(name) == dtype)
+    return of_numpy(dtype.name)
 
 
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:

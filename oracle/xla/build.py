@@ -37,6 +37,7 @@ from oracle.xla.expr import (
     is_axis,
     is_heavy,
     is_integer,
+    is_number,
     level,
     remake,
     same_kind,
@@ -144,7 +145,7 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
     """An element-wise operation; integer additions of sums are joined by :func:`add_of` instead."""
     if opcode == "convert" and operands[0].dtype == dtype:
         return operands[0]
-    if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0:
+    if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0 and is_number(dtype):
         return Const(0, dtype)
     if opcode == "add" and is_integer(dtype):
         for a, b in (operands, operands[::-1]):

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oracle.affine import Affine, Div
+from oracle.taidl.types import element_type
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
@@ -189,18 +190,19 @@ class FromBytes(Expr):
     dtype: str
 
 
-WIDTHS = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4,
-          "i64": 8, "u64": 8, "f64": 8}
-
-
 def width(dtype: str) -> int:
     """Bytes of an element."""
-    return WIDTHS[dtype]
+    return max(1, element_type(dtype).bits // 8)
 
 
 def is_integer(dtype: str) -> bool:
     """Whether sums of this type do not depend on their order."""
     return dtype[0] in "iu"
+
+
+def is_number(dtype: str) -> bool:
+    """Whether the type has a zero, of no bits."""
+    return element_type(dtype).kind in ("bool", "int", "uint", "float")
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -92,8 +92,8 @@ def _step(lowering: "Lowering", e: Fold, body: Expr, names: tuple[str, ...], ran
         return _given(lowering, e, body, names, ranges)
     assert isinstance(body, Map)
     operands = [_step(lowering, e, o, names, ranges) for o in body.operands]
-    opcode, attributes, dtype = body.opcode, body.attributes, body.dtype
-    return lambda i, value: elementwise(opcode, [o(i, value) for o in operands], attributes, dtype)
+    opcode, attributes, dtype, types = body.opcode, body.attributes, body.dtype, [o.dtype for o in body.operands]
+    return lambda i, value: elementwise(opcode, [o(i, value) for o in operands], attributes, dtype, types)
 
 
 def _given(lowering: "Lowering", e: Fold, part: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:

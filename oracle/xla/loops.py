@@ -15,9 +15,11 @@ from typing import Any
 from oracle.affine import Affine
 from oracle.resolved import Op, Read, ResolvedStream, Window
 from oracle.stream import HbmTensor
+from oracle.xla.direct import compute
 from oracle.xla.expr import Expr, Leaf
 from oracle.xla.lower import Lowering
-from oracle.xla.ops import NUMPY, bitcast, jax_dtype
+from oracle.xla.match import Unraisable
+from oracle.xla.ops import NUMPY, bitcast, convert, jax_dtype
 from oracle.xla.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
 from oracle.xla.tensors import Raiser, Tensor
 
@@ -109,11 +111,14 @@ class LoopRunner:
         for number, value in owner.constants.items():
             s = owner.instr.statements[number]
             if isinstance(s, Op) and not value.is_constant:
-                made[s.dst] = evaluate(value, values).astype(jax_dtype(s.type.dtype))
+                made[s.dst] = convert(evaluate(value, values), "i32", s.type.dtype)
         return made
 
-    def _value(self, item: WriteItem, held: Mapping[str, Any]) -> Any:
-        axes, e = self.tensors.tensor(item.owner, item.write.src)
+    def _value(self, item: WriteItem, held: dict[str, Any]) -> Any:
+        try:
+            axes, e = self.tensors.tensor(item.owner, item.write.src)
+        except Unraisable:
+            return compute(item.owner.instr, item.write.src, held)
         ranges = {a: (0, n - 1) for a, n in zip(axes, item.write.type.shape, strict=True)}
         return Lowering(held).tensor(e, axes, ranges)
 

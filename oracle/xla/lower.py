@@ -9,6 +9,9 @@ from itertools import product
 from typing import Any
 
 from oracle.affine import Affine
+from oracle.taidl.operators.carriers import element, flush, value
+from oracle.taidl.operators.contraction import ordered
+from oracle.taidl.operators.reduction import jax_combined as combined
 from oracle.xla.build import fresh, reach, substitute
 from oracle.xla.digits import Digits, digits
 from oracle.xla.expr import (
@@ -30,13 +33,13 @@ from oracle.xla.expr import (
     forms,
     free,
     is_axis,
+    is_integer,
     remake,
     walk,
     width,
 )
 from oracle.xla.folds import fold, one_chain
-from oracle.xla.match import Unraisable
-from oracle.xla.ops import bitcast, elementwise, jax_dtype, uncontracted
+from oracle.xla.ops import bitcast, constant, convert, elementwise, jax_dtype
 from oracle.xla.views import Spread, extent, grid, overlapping, view
 
 UNROLL = 64
@@ -85,16 +88,17 @@ class Lowering:
                 return self._by_digits(e, parts, ranges)
 
         if isinstance(e, Const):
-            return Spread(jnp.asarray(_wrapped(e), jax_dtype(e.dtype)), ())
+            return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
         if isinstance(e, Index):
             names = _names(e, ranges)
-            return Spread(grid(e.index, ranges, names).astype(jax_dtype(e.dtype)), names)
+            return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
         if isinstance(e, Leaf):
             return self._leaf(e, ranges)
         if isinstance(e, Map):
             names = _names(e, ranges)
             arrays = [self.spread(o, ranges).expand(names) for o in e.operands]
-            return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype), names)
+            types = [o.dtype for o in e.operands]
+            return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
         if isinstance(e, Switch):
             return self._switch(e, ranges)
         if isinstance(e, Guarded):
@@ -198,7 +202,7 @@ class Lowering:
         names = tuple(n for n in inner if n in found.names or (inner[n] != full[n]))
         array = jnp.broadcast_to(found.expand(names), tuple(extent(inner[n]) for n in names))
         pads = [(inner[n][0] - full[n][0], full[n][1] - inner[n][1]) for n in names]
-        array = jnp.pad(array, pads, constant_values=e.fill)
+        array = jnp.pad(array, pads, constant_values=constant(e.fill, e.dtype))
         index = tuple(named.get(n, Affine.variable(n)) - full[n][0] for n in names)
         return view(array, index, ranges)
 
@@ -210,7 +214,7 @@ class Lowering:
         for form, low, high in e.constraints:
             values = grid(form, ranges, names)
             for fails in ([values < low] if low is not None else []) + ([values > high] if high is not None else []):
-                result = jnp.where(fails, jnp.asarray(e.fill, result.dtype), result)
+                result = jnp.where(fails, constant(e.fill, e.dtype), result)
         return Spread(result, names)
 
     def _let(self, e: Let, ranges: Ranges) -> Spread:
@@ -233,14 +237,14 @@ class Lowering:
             result = None
             for point in product(*(range(n) for _, n in e.variables)):
                 values = {v: Affine(x) for (v, _), x in zip(e.variables, point, strict=True)}
-                part = self.spread(substitute(e.body, values, ranges), ranges).expand(names)
+                part = flush(value(self.spread(substitute(e.body, values, ranges), ranges).expand(names), e.dtype))
                 result = part if result is None else combine(result, part)
-            return Spread(result, names)
+            return Spread(element(result, e.dtype), names)
         inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
         axes = (*names, *(n for n, _ in e.variables))
-        array = self.spread(e.body, inner).expand(axes)
+        array = flush(value(self.spread(e.body, inner).expand(axes), e.dtype))
         reduce = jnp.max if e.kind == "max" else jnp.min
-        return Spread(reduce(array, axis=tuple(range(len(names), len(axes)))), names)
+        return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
 
     def _sum(self, e: Sum, ranges: Ranges) -> Spread:
         inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
@@ -256,11 +260,23 @@ class Lowering:
 
         names = _names(e, ranges)
         body = self.spread(e.body, ranges)
+        if not is_integer(e.dtype) and not self.reassociate:
+            return Spread(self._ordered_sum(e, body, names), names)
         axes = tuple(i for i, n in enumerate(body.names) if n not in names)
         times = math.prod(x for n, x in e.variables if n not in body.names)
         self.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
-        total = jnp.sum(body.array, axis=axes, dtype=jax_dtype(e.dtype)) * jnp.asarray(times, jax_dtype(e.dtype))
-        return Spread(total, tuple(n for n in body.names if n in names))
+        held = value(body.array, e.dtype)
+        total = jnp.sum(held, axis=axes, dtype=held.dtype) * jnp.asarray(times).astype(held.dtype)
+        return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
+
+    def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
+        """The sum over all of the variables, one after the other in row-major order."""
+        import jax.numpy as jnp
+
+        extents = [x for _, x in e.variables]
+        array = body.expand((*names, *(n for n, _ in e.variables)))
+        array = jnp.broadcast_to(array, (*array.shape[:len(names)], *extents))
+        return combined(array.reshape(*array.shape[:len(names)], -1), "add", e.dtype)
 
     def _dot(self, e: Sum, a: Expr, b: Expr, ranges: Ranges) -> Spread:
         """One ``dot_general``: variables of both sides are batch axes, bound ones are contracted."""
@@ -275,7 +291,7 @@ class Lowering:
             sides.reverse()
             alone.reverse()
             a, b = b, a
-        if e.dtype == "f32":  # the order of the sum matters
+        if not is_integer(e.dtype):  # the order of the sum matters
             summed = tuple(n for n, _ in e.variables if n in both)
         else:
             summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
@@ -301,15 +317,20 @@ class Lowering:
         lead = tuple(range(d))
         times = f"{math.prod(sizes[0])} x " if batch else ""
         self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
-        if dtype == "f32" and not self.reassociate:
-            return _ordered(left.astype("float32"), right.astype("float32"))
+        dims = (((d + 1,), (d,)), (lead, lead))
 
         def multiply(a: Any, b: Any) -> Any:
-            return lax.dot_general(
-                a, b, (((d + 1,), (d,)), (lead, lead)), precision=lax.Precision.HIGHEST,
-                preferred_element_type=jax_dtype(dtype))
+            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
 
-        return _signed_product(left, right, multiply) if "uint8" in (left.dtype, right.dtype) else multiply(left, right)
+        if is_integer(dtype):
+            held = jax_dtype(dtype)
+            unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
+            return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
+        if not self.reassociate:
+            return ordered(left, right, dtype)
+        left, right = value(left, dtype), value(right, dtype)
+        held = left.dtype
+        return element(multiply(left, right), dtype)
 
 
 def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
@@ -331,20 +352,6 @@ def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) 
     if right.dtype == jnp.uint8:
         total = total + sums(signed(left), -1)
     return total
-
-
-def _ordered(left: Any, right: Any) -> Any:
-    """[..., m, k] x [..., k, n] in f32, added up in the order of k, each product and each sum rounded."""
-    from jax import lax
-
-    def product(i: Any) -> Any:
-        a = lax.dynamic_slice_in_dim(left, i, 1, -1)
-        return a * lax.dynamic_slice_in_dim(right, i, 1, -2)
-
-    def body(i: Any, total: Any) -> Any:
-        return uncontracted(total) + uncontracted(product(i))
-
-    return lax.fori_loop(1, left.shape[-1], body, product(0))
 
 
 def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
@@ -387,14 +394,3 @@ def _stride(e: Expr, name: str) -> int:
             if name in form.variables():
                 return form.coefficient(name)
     return 0
-
-
-def _wrapped(e: Const) -> int | float:
-    """The constant within its type (bit patterns may be given unsigned)."""
-    if e.dtype[0] not in "iu" or e.dtype == "i1":
-        return e.value
-    if not isinstance(e.value, int):
-        raise Unraisable(f"{e.value} is no {e.dtype}")
-    bits = 8 * width(e.dtype)
-    value = e.value % (1 << bits)
-    return value - (1 << bits) if e.dtype[0] == "i" and value >> (bits - 1) else value

@@ -14,6 +14,7 @@ from typing import cast
 
 from oracle.affine import Affine
 from oracle.resolved import Op, Read, TensorType, Write
+from oracle.taidl.operators.conversion import width as bit_width
 from oracle.xla.build import (
     add_of,
     byte_of,
@@ -28,7 +29,7 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import Cursor, Dataflow, Query
-from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer, width
+from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
@@ -144,7 +145,7 @@ class Raiser:
             axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
             ranges = {**self.program.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
-        kept = tuple((k, v) for k, v in s.attributes if k in ("direction", "subnormals"))
+        kept = s.attributes
         if s.opcode == "add":
             return axes, add_of(values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
@@ -157,10 +158,8 @@ class Raiser:
             if not value.is_constant:
                 return Index(value, s.type.dtype)
             value = int(value)
-        if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
-            # equal to 0.0, but not the same
-            bits = 8 * width(s.type.dtype)
-            return map_of("bitcast_convert", (Const(1 << (bits - 1), f"u{bits}"),), (), s.type.dtype)
+        if isinstance(value, float) and math.copysign(1, value) < 0 and value == 0:
+            return map_of("negate", (Const(0.0, s.type.dtype),), (), s.type.dtype)
         return Const(cast("int | float", value), s.type.dtype)
 
     @staticmethod
@@ -227,6 +226,8 @@ def _slice(m: Move) -> Expr:
 
 def _pad(m: Move) -> Expr:
     """A case distinction along each padded axis."""
+    if any(m.ints("interior")):
+        raise Unraisable("pad between neighbours has no index notation")
     low, shape = m.ints("low"), m.operands[0][1].shape
     fill = Const(cast("int | float", m.op.attribute("value", 0)), m.op.type.dtype)
 
@@ -256,17 +257,56 @@ def _concatenate(m: Move) -> Expr:
     return switch_of(m.forms[dim], tuple(cases), m.ranges)
 
 
+def _reverse(m: Move) -> Expr:
+    dims = m.ints("dim")
+    return m.element(tuple(
+        Affine(extent - 1) - form if axis in dims else form
+        for axis, (form, extent) in enumerate(zip(m.forms, m.op.type.shape, strict=True))))
+
+
 def _bitcast_convert(m: Move) -> Expr:
-    source, target = width(m.operands[0][1].dtype), width(m.op.type.dtype)
-    if source == target:
+    kinds = m.operands[0][1].dtype, m.op.type.dtype
+    bits = [bit_width(dtype) for dtype in kinds]
+    if bits[0] == bits[1]:
         return map_of("bitcast_convert", (m.element(m.forms),), (), m.op.type.dtype)
+    if min(bits) < 8:
+        return _split(m, bits[0], bits[1]) if bits[0] > bits[1] else _join(m, bits[0], bits[1])
+    source, target = bits[0] // 8, bits[1] // 8
     if source == 1:
         byte = fresh()
         inner = {**m.ranges, byte: (0, target - 1)}
         return from_bytes(byte, m.element((*m.forms, Affine.variable(byte)), inner), m.op.type.dtype, m.ranges)
     if target == 1:
-        return byte_of(m.element(m.forms[:-1]), m.forms[-1])
+        return map_of("bitcast_convert", (byte_of(m.element(m.forms[:-1]), m.forms[-1]),), (), m.op.type.dtype)
     raise Unraisable(f"bitcast_convert from {source} to {target} bytes has no index notation")
+
+
+def _split(m: Move, bits: int, part: int) -> Expr:
+    """Elements of less than a byte: shifted down, and cut by the conversion."""
+    if bits < 8:
+        raise Unraisable(f"bitcast_convert from {bits} to {part} bits has no index notation")
+    plain = f"u{bits}"
+    whole = map_of("bitcast_convert", (m.element(m.forms[:-1]),), (), plain)
+    low = map_of("shift_right_logical", (whole, Index(m.forms[-1] * part, plain)), (), plain)
+    if part == 1:
+        return map_of("convert", (map_of("and", (low, Const(1, plain)), (), plain),), (), "i1")
+    return map_of("bitcast_convert", (map_of("convert", (low,), (), f"u{part}"),), (), m.op.type.dtype)
+
+
+def _join(m: Move, part: int, bits: int) -> Expr:
+    """Elements of less than a byte, each shifted to its place."""
+    if bits < 8:
+        raise Unraisable(f"bitcast_convert from {part} to {bits} bits has no index notation")
+    plain, total = f"u{bits}", None
+    for place in range(bits // part):
+        e = m.element((*m.forms, Affine(place)))
+        if part > 1:
+            e = map_of("bitcast_convert", (e,), (), f"u{part}")
+        e = map_of("convert", (e,), (), plain)
+        e = map_of("shift_left", (e, Const(place * part, plain)), (), plain) if place else e
+        total = e if total is None else map_of("or", (total, e), (), plain)
+    assert total is not None
+    return map_of("bitcast_convert", (total,), (), m.op.type.dtype)
 
 
 def _dot_general(m: Move) -> Expr:
@@ -301,6 +341,7 @@ def _reduce(m: Move) -> Expr:
 
 
 def _reduce_window(m: Move) -> Expr:
+    _plain_window(m)
     size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
     bound = tuple((fresh(), extent) for extent in size)
     axes, e = m.operands[0][0]
@@ -319,11 +360,18 @@ def _reduced(m: Move, kind: str, bound: tuple[tuple[str, int], ...], index: tupl
     return _combine(m, kind, bound, m.element(index, inner))
 
 
+def _plain_window(m: Move) -> None:
+    if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
+        raise Unraisable("reduce_window with edges or dilation has no index notation")
+
+
 def _combine(m: Move, kind: str, bound: tuple[tuple[str, int], ...], body: Expr) -> Expr:
     if kind == "add":
         if not is_integer(body.dtype):
             raise Unraisable("a sum of floating-point numbers over a window has an order of its own")
         return sum_of(bound, body, m.ranges)
+    if kind not in ("max", "min"):
+        raise Unraisable(f"a reduction of kind {kind} has no index notation")
     return extreme_of(kind, bound, body, m.ranges)
 
 
@@ -332,6 +380,7 @@ MOVES: dict[str, Callable[[Move], Expr]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
     "transpose": _transpose,
+    "reverse": _reverse,
     "slice": _slice,
     "pad": _pad,
     "concatenate": _concatenate,

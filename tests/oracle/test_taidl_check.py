@@ -118,7 +118,7 @@ def test_sound_bodies_pass(body: str) -> None:
     (TILE + "%y:16x16xi8 = transpose(%x, dim=1);", r"attribute dim of transpose is a list \{\.\.\.\}"),
     (TILE + "%y:32x16xi8 = concatenate(%x, %x, dim={0});", r"attribute dim of concatenate is a single value"),
     (TILE + "%y:16xi8 = reduce(%x, dim={0}, kind=mean);",
-     r"attribute kind of reduce is one of add, max, min; found mean"),
+     r"attribute kind of reduce is one of add, max, min, multiply, and, or, xor; found mean"),
     # types
     (TILE + "%y:16x16xi8 = reshape(%x); %z:16x16xi8 = convert(%y); %w:16x16xi32 = add(%z, %z);",
      r"%w is declared 16x16xi32 but add gives 16x16xi8"),

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from oracle.taidl.fused import fma
 from oracle.taidl.operators import carriers, numbers
 from oracle.taidl.operators.base import (
     Array,
+    Attribute,
     Attributes,
     Dim,
     Opcode,
@@ -31,8 +33,9 @@ from oracle.taidl.operators.base import (
     wrong,
 )
 from oracle.taidl.operators.conversion import convert, converted
+from oracle.taidl.operators.elementwise import SUBNORMALS
 from oracle.taidl.operators.movement import padded, spread
-from oracle.taidl.types import element_type
+from oracle.taidl.types import TYPES, element_type
 
 Values = Mapping[str, Any]
 
@@ -144,15 +147,49 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
         left, right = extents["lhs_" + part], extents["rhs_" + part]
         if shapes_differ(left, right):
             return f"the {part} axes of {x} and {y} have the extents {show(left)} and {show(right)}"
+    if (a["rounding"], a["subnormals"]) != ("each", "keep") and result.dtype != "f32":
+        return f"rounding and subnormals of {{}} are for sums in f32, not in {result.dtype}"
+    if (a["rounding"], a["subnormals"]) == ("each", "flush"):
+        return "subnormals=flush of {} goes with rounding=fused"
     return wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
 def _dot(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return product(*_matrices(x, a), dtype).reshape(shape)
+    left, right = _matrices(x, a)
+    if a["rounding"] == "fused":
+        return _fused(left, right, flush=a["subnormals"] == "flush").reshape(shape)
+    return product(left, right, dtype).reshape(shape)
 
 
 def _dot_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jax_product(*_matrices(x, a), types, result.dtype).reshape(result.shape)
+    left, right = _matrices(x, a)
+    if a["rounding"] == "fused":
+        return _jax_fused(left, right, types, flush=a["subnormals"] == "flush").reshape(result.shape)
+    return jax_product(left, right, types, result.dtype).reshape(result.shape)
+
+
+def _fused(left: Array, right: Array, *, flush: bool) -> Array:
+    """In the order of the contracted axis, from zero on, one rounding for each product that is added."""
+    left, right = (converted(x, element_type(numbers.name_of(x.dtype)), TYPES["f32"]) for x in (left, right))
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), np.float32)
+    for i in range(left.shape[-1]):
+        total = fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
+    return total
+
+
+def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    from oracle.xla.fused import fma as lowered
+
+    left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
+
+    def body(i: Any, total: Any) -> Any:
+        a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
+        return lowered(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
+
+    return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
 
 
 def _matrices(x: Sequence[Any], a: Values) -> tuple[Any, Any]:
@@ -283,8 +320,10 @@ def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Se
 
 ROWS: list[Opcode] = [
     Opcode("dot_general", 2, _dot_rule, _dot, _dot_lowering, "contraction",
-           "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed",
-           (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()))),
+           "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed; `rounding` is "
+           "each (by default), or fused: a chain of `fma` in f32 from zero on",
+           (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()),
+            Attribute("rounding", "word", ("each", "fused"), "each"), SUBNORMALS)),
     Opcode("convolution", 2, _convolution_rule, _convolution, _convolution_lowering, "opaque",
            "accumulates as `dot_general`, over places of the kernel, then input features; `lhs_dims` and `out_dims` "
            "are the axes of batch, feature and space, `rhs_dims` those of output feature, input feature and space "

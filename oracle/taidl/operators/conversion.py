@@ -179,7 +179,7 @@ def _reduce_precision_rule(result: Shaped, operands: Sequence[Shaped], a: Attrib
     (x,) = operands
     if not is_kind(x.dtype, "float") or element_type(x.dtype).bits == 64:
         return f"{{}} is not defined for {x.dtype}"
-    for name, low, high in (("exponent", 1, 8), ("mantissa", 0, 23)):
+    for name, low, high in (("E", 1, 8), ("M", 0, 23)):
         bits = a[name]
         if isinstance(bits, int) and not low <= bits <= high:
             return f"{name} must be in {low}..{high}, found {bits}"
@@ -205,7 +205,7 @@ def _reduced(xp: Any, bits: Any, exponent: int, mantissa: int) -> Any:
 
 def _reduce_precision(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
     v = np.ascontiguousarray(numbers.value(x[0]))
-    bits = _reduced(np, v.view(np.uint32), a["exponent"], a["mantissa"])
+    bits = _reduced(np, v.view(np.uint32), a["E"], a["M"])
     return numbers.element(bits.view(np.float32).reshape(shape), dtype)
 
 
@@ -214,7 +214,7 @@ def _reduce_precision_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str,
     from jax import lax
 
     bits = lax.bitcast_convert_type(carriers.value(x[0], types[0]), jnp.uint32)
-    made = _reduced(jnp, bits, int(a["exponent"]), int(a["mantissa"]))
+    made = _reduced(jnp, bits, int(a["E"]), int(a["M"]))
     return carriers.element(lax.bitcast_convert_type(made, jnp.float32), result.dtype)
 
 
@@ -261,8 +261,8 @@ ROWS: list[Opcode] = [
     Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast, _bitcast_lowering, "layout",
            "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
     Opcode("reduce_precision", 1, _reduce_precision_rule, _reduce_precision, _reduce_precision_lowering, "elementwise",
-           "rounded to a format with so many bits; what is too large is infinite, what is too small zero",
-           (integer("exponent"), integer("mantissa"))),
+           "rounded to `E` exponent and `M` mantissa bits; what is too large is infinite, what is too small zero",
+           (integer("E"), integer("M"))),
     Opcode("uniform_quantize", 1, _quantize_rule, _quantize, _quantize_lowering, "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated", typed=True),
     Opcode("uniform_dequantize", 1, _dequantize_rule, _dequantize, _dequantize_lowering, "elementwise",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.taidl.fused import fma
 from oracle.taidl.operators import carriers, elementary, numbers
 from oracle.taidl.operators.base import (
     Array,
@@ -329,6 +330,25 @@ def _select_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], typ
     return _jnp("where")(*x)
 
 
+def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    if operands[0].dtype != "f32":
+        return f"{{}} is not defined for {operands[0].dtype}"
+    return _rule(("float",))(result, operands, a)
+
+
+def _fma(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
+    return fma(*x, flush=a["subnormals"] == "flush")
+
+
+def _fma_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    from oracle.xla.fused import fma as lowered
+
+    return lowered(*x, flush=a["subnormals"] == "flush")
+
+
+SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")
+
+
 def _function(name: str, operands: int, doc: str) -> Opcode:
     f = getattr(elementary, name)
     return _row(name, operands, FLOATS, elementary.in_numpy(f), elementary.in_jax(f), doc, widest=32)
@@ -394,6 +414,9 @@ ROWS: list[Opcode] = [
     _function("sine", 1, "of radians of any size"),
     _function("cosine", 1, "of radians of any size"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
+    Opcode("fma", 3, _fma_rule, _fma, _fma_lowering, "elementwise",
+           "`a * b + c` of f32, rounded once; subnormal numbers are kept, or flush (operands and tiny results count as "
+           "zeros of their sign)", (SUBNORMALS,)),
     Opcode("clamp", 3, _clamp_rule, _kernel(_within), _lowering(_jax_within), "elementwise",
            "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
     Opcode("compare", 2, _compare_rule, _compare, _compare_lowering, "elementwise",

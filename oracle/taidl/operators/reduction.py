@@ -113,7 +113,7 @@ def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 # --- JAX ----------------------------------------------------------------------------------------------------------
 
 
-def _jax_combined(x: Any, kind: str, dtype: str) -> Any:
+def jax_combined(x: Any, kind: str, dtype: str) -> Any:
     """The last axis combined."""
     import jax.numpy as jnp
     from jax import lax
@@ -139,7 +139,7 @@ def _jax_combined(x: Any, kind: str, dtype: str) -> Any:
 
 
 def _reduce_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return _jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
+    return jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
 
 
 # --- windows ------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
     v = lax.pad(x[0], fill, [(lo, hi, d - 1) for lo, hi, d in zip(
         lists["low"], lists["high"], lists["base_dilation"], strict=True)])
     shape = [int(d) for d in result.shape]
-    return _jax_combined(_gathered(shape, v, a, jnp.stack), a["kind"], result.dtype)
+    return jax_combined(_gathered(shape, v, a, jnp.stack), a["kind"], result.dtype)
 
 
 ROWS: list[Opcode] = [

@@ -1,0 +1,111 @@
+"""The bodies of ``def`` that operators apply to tensors, as the interpreter runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from oracle.taidl import ast
+from oracle.taidl.evaluate import evaluate
+from oracle.taidl.inline import plain
+from oracle.taidl.opcodes import OPCODES, Shaped, fault, word
+from oracle.taidl.operators.base import Kernel
+from oracle.taidl.types import numpy_dtype
+
+
+class Violation(Exception):
+    """A rule broken by an instruction instance; the machine adds which one."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An operator with all its integers known."""
+
+    dst: str
+    sources: tuple[str, ...]
+    kernel: Kernel
+    type: Shaped
+    values: Mapping[str, Any]
+
+
+@dataclass
+class Bound:
+    """A region with the integers that it may name; the types it is given fix the rest (:meth:`outputs`)."""
+
+    name: str
+    region: ast.Region
+    scope: dict[str, int]
+    steps: list[_Step] = field(default_factory=list)
+    results: tuple[str, ...] = ()
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        """The types that it gives for inputs of these types; Violation for a fault in it."""
+        names = self.region.parameters
+        self.steps, self.results = [], names[len(inputs):]
+        types = dict(zip(names, inputs, strict=False))
+        self.block(self.region.body, types)
+        for name in self.results:
+            if name not in types:
+                raise Violation(f"{self.region.position}: def {self.name} does not define %{plain(name)} on this path")
+        return tuple(types[name] for name in self.results)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """What it gives; its types have been asked for before."""
+        tensors = dict(zip(self.region.parameters, inputs, strict=False))
+        for s in self.steps:
+            shape = tuple(int(d) for d in s.type.shape)
+            operands = [tensors[name] for name in s.sources]
+            tensors[s.dst] = np.asarray(s.kernel(shape, numpy_dtype(s.type.dtype), operands, s.values))
+        return tuple(tensors[name] for name in self.results)
+
+    def block(self, body: Sequence[ast.Statement], types: dict[str, Shaped]) -> None:
+        for s in body:
+            match s:
+                case ast.Op():
+                    self.operation(s, types)
+                case ast.Let():
+                    self.scope[s.name] = evaluate(s.value, self.scope)
+                case ast.If():
+                    self.block(s.then if evaluate(s.condition, self.scope) else s.otherwise, types)
+                case ast.Repeat():
+                    for i in range(evaluate(s.count, self.scope)):
+                        self.scope[s.variable] = i
+                        self.block(s.body, types)
+
+    def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
+        sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
+        kind = Shaped(tuple(evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
+        opcode, given = OPCODES[s.opcode], dict(s.attributes)
+        values: dict[str, Any] = {
+            a.name: self.attribute(given[a.name], a.kind) if a.name in given else a.default for a in opcode.attributes}
+        if opcode.value:
+            (operand,) = s.operands
+            assert not isinstance(operand, ast.Tensor)
+            values["value"] = self.number(operand)
+        complaint = fault(s.opcode, kind, [types[name] for name in sources], values)
+        if complaint:
+            raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
+        if opcode.typed:
+            values["types"] = (kind.dtype, *(types[name].dtype for name in sources))
+        types[s.dst] = kind
+        self.steps.append(_Step(s.dst, sources, opcode.kernel, kind, values))
+
+    def attribute(self, e: ast.Attribute, kind: str) -> Any:
+        if isinstance(e, ast.Region):
+            return Bound(e.name, e, dict(self.scope))
+        if isinstance(e, ast.Group):
+            return tuple(evaluate(i, self.scope) for i in e.items)
+        if kind in ("word", "name"):
+            assert isinstance(e, ast.Name)
+            return word(e) if kind == "word" else e.name
+        return self.number(e)
+
+    def number(self, e: ast.Expr) -> int | float:
+        """An integer expression, or a float literal with or without a sign."""
+        literal = e.operand if isinstance(e, ast.Unary) and e.operator == "-" else e
+        if isinstance(literal, ast.Number) and isinstance(literal.value, float):
+            return literal.value if literal is e else -literal.value
+        return evaluate(e, self.scope)
