@@ -15,10 +15,12 @@ from pathlib import Path
 from oracle.errors import TaidlError, suggest
 from oracle.taidl import ast
 from oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
+from oracle.taidl.operators.control import register_function
 from oracle.taidl.parser import parse
 
 __all__ = [
     "Instruction", "Isa", "Register", "available", "check", "forget", "instantiate", "load", "parse", "register",
+    "register_function",
 ]
 
 _ISAS = Path(__file__).parent.parent / "isas"
