@@ -122,7 +122,7 @@ def elementwise(dtype: str, shape: tuple[int, ...] = (513,)) -> list[Case]:
         elif name == "convert":
             choices = [Case(name, Shaped(shape, t), (x,)) for t in TYPES]
         elif name == "reduce_precision":
-            choices = [Case(name, x, (x,), {"exponent": e, "mantissa": m}) for e, m in ((8, 7), (5, 10), (4, 0), (8, 23),
+            choices = [Case(name, x, (x,), {"E": e, "M": m}) for e, m in ((8, 7), (5, 10), (4, 0), (8, 23),
                                                                                       (1, 3))]
         elif name == "uniform_quantize":
             choices = [Case(name, Shaped(shape, QUANTIZED), (x,)),

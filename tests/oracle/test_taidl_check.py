@@ -193,10 +193,10 @@ def test_a_complaint_within_a_def_names_the_place_in_the_def() -> None:
 
 
 @pytest.mark.parametrize(("parameters", "message"), [
-    ({"dim": 3}, r"parameter dim of ISA gemmini must be in 4\.\.256, found 3"),
-    ({"dim": 257}, r"parameter dim of ISA gemmini must be in 4\.\.256, found 257"),
-    ({"dim": 16.0}, r"parameter dim of ISA gemmini must be an integer in 4\.\.256, found 16\.0"),
-    ({"dim": True}, r"must be an integer in 4\.\.256, found True"),
+    ({"dim": 3}, r"parameter dim of ISA gemmini must be in 4\.\.1024, found 3"),
+    ({"dim": 1025}, r"parameter dim of ISA gemmini must be in 4\.\.1024, found 1025"),
+    ({"dim": 16.0}, r"parameter dim of ISA gemmini must be an integer in 4\.\.1024, found 16\.0"),
+    ({"dim": True}, r"must be an integer in 4\.\.1024, found True"),
     ({"dimm": 16}, r"ISA gemmini has no parameter 'dimm'; did you mean 'dim'\? \(valid: acc_rows, dim, dma_bytes, sp"),
 ])
 def test_parameters_out_of_range(parameters: dict[str, int], message: str) -> None:
