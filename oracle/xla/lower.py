@@ -336,22 +336,28 @@ class Lowering:
 def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
     """A product of which a side is of unsigned bytes, by one of signed bytes, for which machines have instructions.
 
-    An unsigned byte is a signed one and 128; what the 128 add is the sum of the other side.
+    An unsigned byte is a signed one and 128: (a + 128) (b + 128) = a b + 128 a + 128 b + 128 * 128.
     """
     import jax.numpy as jnp
 
     def signed(x: Any) -> Any:
         return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
 
-    def sums(x: Any, axis: int) -> Any:
-        return jnp.sum(x, axis=axis, dtype=jnp.int32, keepdims=True) * jnp.int32(128)
-
-    total = multiply(signed(left), signed(right))
+    # one row or column of ones more, and the product makes the sums as well
+    m, n, a, b = left.shape[-2], right.shape[-1], signed(left), signed(right)
     if left.dtype == jnp.uint8:
-        total = total + sums(right, -2)
+        a = jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), jnp.int8)], -2)
     if right.dtype == jnp.uint8:
-        total = total + sums(signed(left), -1)
-    return total
+        b = jnp.concatenate([b, jnp.ones((*b.shape[:-1], 1), jnp.int8)], -1)
+    total = multiply(a, b)
+    made = total[..., :m, :n]
+    if left.dtype == jnp.uint8:
+        made = made + total[..., m:, :n] * jnp.int32(128)
+    if right.dtype == jnp.uint8:
+        made = made + total[..., :m, n:] * jnp.int32(128)
+    if left.dtype == right.dtype:
+        made = made + jnp.asarray(left.shape[-1] << 14 & 0xFFFFFFFF, jnp.uint32).astype(jnp.int32)
+    return made
 
 
 def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
