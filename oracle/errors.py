@@ -6,6 +6,7 @@ without a traceback and exits with status 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -39,14 +40,46 @@ def render(message: str, position: Position | None, source: str | None) -> str:
     if position is None:
         return message
     text = f"{position}: {message}"
-    lines = (source or "").splitlines()
-    if 0 < position.line <= len(lines):
-        text += f"\n    {lines[position.line - 1]}\n    {' ' * (position.column - 1)}^"
+    lines = (source or "").split("\n")
+    if source and 0 < position.line <= len(lines):
+        line = lines[position.line - 1]
+        # a tab is as wide below as above
+        indent = "".join("\t" if c == "\t" else " " for c in line[:position.column - 1])
+        text += f"\n    {line.rstrip()}\n    {indent}^"
     return text
 
 
 class TaidlError(SourceError):
-    """A TAIDL description does not parse or does not check."""
+    """A TAIDL description does not parse or does not check.
+
+    ``faults`` has an error for each fault that was found, in the order of the text; ``message`` and ``position`` are
+    those of the first.
+    """
+
+    faults: tuple[TaidlError, ...] = ()
+
+    def __init__(self, message: str, position: Position | None = None, source: str | None = None) -> None:
+        super().__init__(message, position, source)
+        self.faults = (self,)
+
+
+MAX_FAULTS = 20
+"""How many faults of a description a message shows."""
+
+
+def together(errors: Sequence[TaidlError]) -> TaidlError:
+    """One error for all faults of the errors given (at least one): each once, in the order of the text."""
+    unique = {str(fault): fault for error in errors for fault in error.faults}
+    faults = sorted(unique.values(), key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0))
+    if len(faults) == 1:
+        return faults[0]
+    shown = [str(fault) for fault in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        shown.append(f"... and {len(faults) - MAX_FAULTS} more")
+    error = TaidlError(faults[0].message, faults[0].position)
+    error.args = ("\n".join([*shown, f"{len(faults)} errors"]),)
+    error.faults = tuple(faults)
+    return error
 
 
 class StreamError(SourceError):

@@ -28,6 +28,9 @@ INTEGER_OPERATORS: dict[str, Callable[[int, int], int]] = {
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }
+MAX_BITS = 4096
+"""How large an integer may become: addresses and sizes need some 64 bits, and what grows without bound is a mistake."""
+
 _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
@@ -90,7 +93,12 @@ def binary(expr: ast.Binary, left: int, right: int) -> int:
         raise TaidlError(f"the right side of {symbol} must be positive, found {right}", expr.position)
     if symbol in ("<<", ">>") and right < 0:
         raise TaidlError(f"the right side of {symbol} must not be negative, found {right}", expr.position)
-    return INTEGER_OPERATORS[symbol](left, right)
+    if symbol == "<<" and right > MAX_BITS:
+        raise TaidlError(f"a shift by {right} gives a number of more than {MAX_BITS} bits", expr.position)
+    value = INTEGER_OPERATORS[symbol](left, right)
+    if value.bit_length() > MAX_BITS:
+        raise TaidlError(f"the value of {symbol} has {value.bit_length()} bits, more than {MAX_BITS}", expr.position)
+    return value
 
 
 def _call(expr: ast.Call, values: list[int]) -> int:

@@ -16,6 +16,13 @@ from oracle.taidl import ast
 from oracle.taidl.operators import OPCODES
 
 
+MAX_STATEMENTS = 100_000
+"""How long the body of an instruction may become."""
+
+MAX_CALLS = 50
+"""How deep ``def`` blocks may call each other."""
+
+
 def inline(isa: ast.IsaDef, instruction: ast.InstructionDecl) -> tuple[ast.Statement, ...]:
     """The instruction's body without calls; TaidlError for an unknown ``def``, a wrong call or recursion."""
     changing = frozenset(r.name for r in isa.registers)
@@ -71,12 +78,17 @@ class _Inliner:
     definitions: dict[str, ast.Definition]
     changing: frozenset[str]
     calls: int = 0
+    statements: int = 0
 
     def block(
         self, body: tuple[ast.Statement, ...], names: _Names, stack: tuple[str, ...]
     ) -> tuple[ast.Statement, ...]:
         out: list[ast.Statement] = []
+        self.statements += len(body)
         for statement in body:
+            if self.statements > MAX_STATEMENTS:
+                raise self.error(f"with every def in place the instruction has more than {MAX_STATEMENTS} statements",
+                                 statement)
             if isinstance(statement, ast.Invoke):
                 out += self.invoke(statement, names, stack)
             else:
@@ -181,6 +193,8 @@ class _Inliner:
             raise self.error(f"unknown def {name!r}{suggest(name, list(self.definitions))}", node)
         if name in stack:
             raise self.error(f"def {name} calls itself: {' -> '.join((*stack, name))}", node)
+        if len(stack) >= MAX_CALLS:
+            raise self.error(f"defs call each other more than {MAX_CALLS} deep", node)
         return definition
 
     def error(self, message: str, node: ast.Node) -> TaidlError:

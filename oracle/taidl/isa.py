@@ -15,6 +15,7 @@ from oracle.taidl.check import BodyChecker, check_declarations
 from oracle.taidl.evaluate import evaluate, register_key
 from oracle.taidl.inline import inline
 from oracle.taidl.printer import print_isa
+from oracle.taidl.slices import definite
 
 HBM = "hbm"
 """The implicit buffer: global memory, bytes."""
@@ -108,7 +109,8 @@ def check(definition: ast.IsaDef) -> Mapping[str, Instruction]:
     try:
         check_declarations(definition)
         instructions = {
-            i.name: Instruction(i.name, i.attributes, inline(definition, i)) for i in definition.instructions
+            i.name: Instruction(i.name, i.attributes, definite(definition, inline(definition, i)))
+            for i in definition.instructions
         }
         isa = _bound(definition, bind(definition, {}), instructions)
         buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
-from oracle.errors import Position, suggest
+from oracle.errors import Position, TaidlError, suggest, together
 from oracle.taidl import ast
 from oracle.taidl.scanner import Scanner
 from oracle.taidl.types import PATTERN, element_type
@@ -27,15 +28,26 @@ LEVELS = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">"), ("|",), ("&",), 
 COMPARISON = 2
 """The level of the comparisons, which do not associate."""
 
-_SIGNS = tuple(
-    re.compile(pattern)
-    for pattern in (r"\|\|", "&&", "[=!<>]=|[<>](?![<>])", r"\|(?!\|)", "&(?!&)", "<<|>>", r"[+-](?!>)", "//|[*/%]")
-)
+MAX_DEPTH = 100
+"""How deep an expression may be: the levels of its tree."""
+
+MAX_NESTING = 50
+"""How many brackets, or blocks, may be open at once."""
+
+_LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs} | {"/": len(LEVELS) - 1}
+_SIGN = re.compile(r"\|\||&&|[=!<>]=|<<|>>|//|[<>|&*/%]|[+-](?!>)")
+# where reading goes on after a fault: at the next declaration that begins a line
+_RESTART = re.compile(r"^(?:\[|(?:param|const|def)\b)", re.MULTILINE)
+_HEADER = re.compile(r"isa\s+[A-Za-z_]")
+_WALK = re.compile(r"\+(?:\s|#[^\n]*\n)*\{")
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*\s*=(?!=)")
+_DEFINITION = re.compile(r"def\b")
+_NAME = re.compile(r"[A-Za-z_]")
 _TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
 _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
 _BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[")
-_HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*)*\()")
+_HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*\n)*\()")
 _DTYPE = re.compile(PATTERN)
 # HxWxC is three dims: a name in capitals ends before an "x"
 _DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
@@ -45,7 +57,11 @@ _SEPARATOR = re.compile("[x,]")
 
 
 def parse(text: str, file: str = "<string>") -> ast.IsaDef:
-    """The syntax tree of a description; TaidlError with line and caret where the text is not TAIDL."""
+    """The syntax tree of a description; TaidlError with line and caret where the text is not TAIDL.
+
+    The error names the first fault of each declaration. Without a line ``isa NAME`` (the paper's texts have none) the
+    description has the name of its file.
+    """
     return _Parser(Scanner(text, file)).isa()
 
 
@@ -56,17 +72,29 @@ class _Parser:
         self.s = scanner
         self.depth = 0
         """Open parentheses and brackets around the expression: within them ``%name`` is a modulo."""
+        self.blocks = 0
+        """Blocks open around the statement."""
+        self.operators = 0
+        """Operators read so far."""
 
     # --- declarations ---
 
     def isa(self) -> ast.IsaDef:
         s, position = self.s, self.s.position()
-        s.need("isa")
-        name = s.name()
-        s.accept(";")
+        name = self.header()
         nodes: list[ast.Node] = []
+        faults: list[TaidlError] = []
         while not s.done:
-            nodes.append(self.declaration())
+            start = s.at
+            try:
+                nodes.append(self.declaration())
+            except TaidlError as fault:
+                faults.append(fault)
+                self.depth = self.blocks = 0
+                if not s.skip_to(_RESTART, start + 1):
+                    break
+        if faults:
+            raise together(faults)
 
         def all_of(kind: type[T]) -> tuple[T, ...]:
             return tuple(n for n in nodes if isinstance(n, kind))
@@ -75,6 +103,17 @@ class _Parser:
             name, all_of(ast.Parameter), all_of(ast.Constant), all_of(ast.BufferDecl), all_of(ast.RegisterDecl),
             all_of(ast.Definition), all_of(ast.InstructionDecl), source=s.text, position=position,
         )
+
+    def header(self) -> str:
+        """``isa NAME``, or, where a declaration comes first, the name of the file."""
+        s = self.s
+        if s.done or s.matches(_HEADER) or not (s.sees("[") or s.matches(_NAME)):
+            s.need("isa")
+            name = s.name()
+            s.accept(";")
+            return name
+        stem = Path(s.file).stem
+        return stem if stem.isidentifier() else "unnamed"
 
     def declaration(self) -> ast.Node:
         s = self.s
@@ -145,14 +184,18 @@ class _Parser:
         if self.s.accept("{"):
             return self.block()
         statements = []
-        while not (self.s.done or self.s.sees("[") or self.s.matches(re.compile(r"def\b"))):
+        while not (self.s.done or self.s.sees("[") or self.s.matches(_DEFINITION)):
             statements.append(self.statement())
         return tuple(statements)
 
     def block(self) -> tuple[ast.Statement, ...]:
         statements = []
+        self.blocks += 1
+        if self.blocks > MAX_NESTING:
+            self.s.fail(f"blocks are nested more than {MAX_NESTING} deep")
         while not self.s.accept("}"):
             statements.append(self.statement())
+        self.blocks -= 1
         return tuple(statements)
 
     # --- statements ---
@@ -236,7 +279,7 @@ class _Parser:
 
     def argument(self) -> ast.Tensor | ast.Expr | tuple[str, ast.Expr | ast.Group]:
         s = self.s
-        if not s.matches(re.compile(r"[A-Za-z_]\w*\s*=(?!=)")):
+        if not s.matches(_ATTRIBUTE):
             return self.operand()
         name = s.name()
         s.need("=")
@@ -284,8 +327,7 @@ class _Parser:
                 return self.inside(self.expr, closing)
         number = s.matches(_DIM_NUMBER)
         if number is not None:
-            s.take(_DIM_NUMBER)
-            return ast.Number(int(number[1]) * {None: 1, "K": 1024, "M": 1024**2}[number[2]], position=position)
+            return ast.Number(s.whole(_DIM_NUMBER), position=position)
         name = s.take(_DIM_NAME)
         return ast.Name(name, position=position) if name is not None else s.expected(what)
 
@@ -324,31 +366,47 @@ class _Parser:
     # --- expressions ---
 
     def expr(self, level: int = 0) -> ast.Expr:
-        if level == len(LEVELS):
-            return self.unary()
-        left = self.expr(level + 1)
-        while (sign := self.sign(level)) is not None:
-            right = self.expr(level + 1)
+        """An expression of operators of the level and tighter ones."""
+        before = self.operators
+        left = self.unary()
+        tightest = len(LEVELS)
+        while (sign := self.sign(level, tightest)) is not None:
+            own = _LEVEL[sign]
+            right = self.expr(own + 1)
             left = ast.Binary("//" if sign == "/" else sign, left, right, position=left.position)
-            if level == COMPARISON:
-                break
+            self.operators += 1
+            # comparisons do not associate; all others do to the left
+            tightest = own - 1 if own == COMPARISON else own
+        if self.operators - before > MAX_DEPTH and _deeper(left, MAX_DEPTH):
+            self.s.fail(f"this expression is more than {MAX_DEPTH} operators deep: take it apart with let",
+                        left.position)
         return left
 
-    def sign(self, level: int) -> str | None:
-        """Read an operator of the level, if one comes next."""
+    def sign(self, loosest: int, tightest: int) -> str | None:
+        """Read an operator of these levels, if one comes next."""
         s = self.s
-        if s.sees("%") and not self.depth and s.matches(_STARTS_STATEMENT):
+        match = s.matches(_SIGN)
+        if match is None or not loosest <= _LEVEL[match.group()] <= tightest:
             return None
-        if s.sees("+") and s.matches(re.compile(r"\+(?:\s|#[^\n]*)*\{")):
+        if match.group() == "%" and not self.depth and s.matches(_STARTS_STATEMENT):
             return None
-        return s.take(_SIGNS[level])
+        if match.group() == "+" and s.matches(_WALK):
+            return None
+        return s.take(_SIGN)
 
     def unary(self) -> ast.Expr:
-        s, position = self.s, self.s.position()
-        for sign in "-!":
-            if s.sees(sign) and s.accept(sign):
-                return ast.Unary(sign, self.unary(), position=position)
-        return self.atom(position)
+        s = self.s
+        signs: list[tuple[Position, str]] = []
+        while s.sees("-") or s.sees("!"):
+            place = s.position()
+            signs.append((place, "-" if s.accept("-") else "!"))
+            if signs[-1][1] == "!":
+                s.need("!")
+        value = self.atom(s.position())
+        for position, sign in reversed(signs):
+            value = ast.Unary(sign, value, position=position)
+        self.operators += len(signs)
+        return value
 
     def atom(self, position: Position) -> ast.Expr:
         s = self.s
@@ -378,9 +436,14 @@ class _Parser:
 
     # --- brackets ---
 
+    def enter(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            self.s.fail(f"brackets are nested more than {MAX_NESTING} deep")
+
     def inside(self, rule: Callable[[], T], closing: str) -> T:
         """What a rule reads between brackets, the first of which is read."""
-        self.depth += 1
+        self.enter()
         value = rule()
         self.depth -= 1
         self.s.need(closing)
@@ -389,7 +452,7 @@ class _Parser:
     def listed(self, rule: Callable[[], T], closing: str) -> tuple[T, ...]:
         """A list with commas between brackets, the first of which is read."""
         items: list[T] = []
-        self.depth += 1
+        self.enter()
         if not self.s.sees(closing):
             items.append(rule())
             while self.s.accept(","):
@@ -398,3 +461,26 @@ class _Parser:
         if not self.s.accept(closing):
             self.s.expected(f"',' or {closing!r}")
         return tuple(items)
+
+
+def _deeper(expr: ast.Expr, limit: int) -> bool:
+    """Whether the tree of an expression has more levels than the limit; without recursion, as it may have many."""
+    level: list[ast.Expr] = [expr]
+    for _ in range(limit):
+        level = [part for e in level for part in _parts(e)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(expr: ast.Expr) -> tuple[ast.Expr, ...]:
+    match expr:
+        case ast.Element(_, index):
+            return (index,)
+        case ast.Unary(_, operand):
+            return (operand,)
+        case ast.Binary(_, left, right):
+            return (left, right)
+        case ast.Call(_, arguments):
+            return arguments
+    return ()

@@ -6,6 +6,7 @@ three parts, ``%T`` a tensor at the start of a statement and the modulo by ``T``
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from typing import NoReturn
@@ -15,9 +16,12 @@ from oracle.errors import Position, TaidlError
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"\w+|->|<-|&&|\|\||[=!<>]=|<<|>>|\S")
-_NUMBER = re.compile(r"0x[0-9A-Fa-f_]+\b|(?P<float>[0-9]+(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+))"
+_NUMBER = re.compile(r"0x_*[0-9A-Fa-f][0-9A-Fa-f_]*\b|(?P<float>[0-9]+(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+))"
                      r"|[0-9]+[KM]?\b")
 _SUFFIX = {"K": 1024, "M": 1024 * 1024}
+
+MAX_DIGITS = 300
+"""How long a number may be written."""
 
 
 class Scanner:
@@ -48,7 +52,7 @@ class Scanner:
     def expected(self, what: str) -> NoReturn:
         """Raise TaidlError for something else than what was expected."""
         match = _WORD.match(self.text, self.at)
-        self.fail(f"expected {what}, found {repr(match.group()) if match else 'the end of the text'}")
+        self.fail(f"expected {what}, found {repr(_short(match.group())) if match else 'the end of the text'}")
 
     # --- what comes next ---
 
@@ -84,6 +88,13 @@ class Scanner:
         self._skip()
         return True
 
+    def skip_to(self, pattern: re.Pattern[str], least: int) -> bool:
+        """Go on where the pattern is found next, not before an offset; False where it is not."""
+        match = pattern.search(self.text, max(self.at, least))
+        if match is not None:
+            self.at = match.start()
+        return match is not None
+
     def need(self, sign: str) -> None:
         """Read a sign that must come next."""
         if not self.accept(sign):
@@ -99,16 +110,33 @@ class Scanner:
         match = self.matches(_NUMBER)
         if match is None:
             return None
-        text = match.group().replace("_", "")
+        if not match["float"]:
+            return self.whole(_NUMBER)
+        value = float(match.group())
+        if not math.isfinite(value):
+            self.fail(f"{_short(match.group())} is beyond the range of floats")
         self.at = match.end()
         self._skip()
-        if match["float"]:
-            return float(text)
-        if text[-1] in _SUFFIX:
-            return int(text[:-1]) * _SUFFIX[text[-1]]
-        return int(text, 0) if text.startswith("0x") else int(text)
+        return value
+
+    def whole(self, pattern: re.Pattern[str]) -> int:
+        """Read an integer that the pattern matches: decimal, hexadecimal, with the suffix K or M."""
+        match = self.matches(pattern)
+        assert match is not None
+        text = match.group().replace("_", "")
+        if len(text) > MAX_DIGITS:
+            self.fail(f"the number {_short(text)} has {len(text)} digits, more than {MAX_DIGITS}")
+        self.at = match.end()
+        self._skip()
+        if text.startswith("0x"):
+            return int(text, 0)
+        return int(text[:-1]) * _SUFFIX[text[-1]] if text[-1] in _SUFFIX else int(text)
 
     def integer(self) -> int:
         """Read an integer that must come next."""
         value = self.number()
         return value if isinstance(value, int) else self.expected("an integer")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
