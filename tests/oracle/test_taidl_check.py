@@ -95,7 +95,7 @@ def test_sound_bodies_pass(body: str) -> None:
     ("%x:1x16xi8 <- $spad[64];", r"\$spad\[64\] spans 64\.\.64, outside of an axis of extent 64"),
     ("%x:16x16xi8 <- $spad[56:72];", r"\$spad\[56:72\] spans 56\.\.71, outside of an axis of extent 64"),
     ("%x:2x16xi8 <- $spad[60 + {2 : 4}];", r"spans 60\.\.64, outside of an axis of extent 64"),
-    ("%x:1x16xi8 <- $spad[-1];", r"spans -1\.\.-1, outside"),
+    ("%x:1x16xi8 <- $spad[0 - 1];", r"spans -1\.\.-1, outside"),
     ("%x:0x16xi8 <- $spad[0:0];", r"a dimension must be at least 1, found 0"),
     ("%x:{rows}x16xi8 <- $spad[4:4];", r"extent 0 and stride 1 of \$spad\[4:4\]: an extent is at least 1"),
     ("%x:2x16xi8 <- $spad[9 + {2 : -1}];", r"extent 2 and stride -1"),
