@@ -10,17 +10,12 @@ import pytest
 from oracle import taidl
 from oracle.errors import StreamError, TaidlError
 from oracle.kernel import Kernel, KernelIsa, isa
-from oracle.taidl.opcodes import OPCODES
 from oracle.taidl.parser import parse
 from oracle.taidl.printer import print_isa
 from oracle.taidl.slices import definite
 
 FIGURES = Path(__file__).parents[1] / "data" / "taidl_figures"
 FILES = sorted(FIGURES.glob("*.taidl"))
-
-
-def needs(opcode: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(opcode not in OPCODES, reason=f"{opcode} is not there")
 
 
 
@@ -186,7 +181,6 @@ def test_figure_11_equals_the_product_of_its_bytes() -> None:
         np.testing.assert_array_equal(both(accumulated, a, b, c), c + a.astype(np.int32) @ quads)
 
 
-@needs("reduce_precision")
 @pytest.mark.parametrize("by", [1, 32, 77, 511])
 def test_figure_12_rotates_a_register_as_bits(by: int) -> None:
     avx = figure("12")
@@ -203,7 +197,6 @@ def test_figure_12_rotates_a_register_as_bits(by: int) -> None:
     np.testing.assert_array_equal(both(rotated, x), np.packbits(bits, bitorder="little").view(np.uint32))
 
 
-@needs("reduce_precision")
 def test_figure_13_rounds_to_the_printed_value() -> None:
     fp8 = figure("13")
 
@@ -267,7 +260,6 @@ def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: ob
     np.testing.assert_array_equal(sliced(tmp_path, kind, piece), np.arange(32).reshape(8, 4)[numpy])
 
 
-@needs("reverse")
 @pytest.mark.parametrize(("kind", "piece", "numpy"), [
     ("8x4xi8", "::-1", np.s_[::-1]),
     ("4x4xi8", "::-2", np.s_[::-2]),
