@@ -143,7 +143,7 @@ def narrow(form: Affine, low: int, high: int, ranges: Ranges) -> Ranges:
 
 def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str, object], ...], dtype: str) -> Expr:
     """An element-wise operation; integer additions of sums are joined by :func:`add_of` instead."""
-    if opcode == "convert" and operands[0].dtype == dtype:
+    if opcode in ("convert", "bitcast_convert") and operands[0].dtype == dtype:
         return operands[0]
     if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0 and is_number(dtype):
         return Const(0, dtype)

@@ -61,3 +61,11 @@ def test_products_of_tiles_move_along_rows() -> None:
                         for t in range(2):
                             want[t, m, n] += left * b[2048 * block + 64 * t + 64 * k + 4 * n + i]
     np.testing.assert_array_equal(interpreter.run(stream, AMX, arguments)["out"], want.reshape(2, 256))
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_no_loop_over_the_instructions_is_left(name: str) -> None:
+    report = compile_stream(KERNELS[name](8), taidl.load("amx")).report
+    assert report.raised, str(report)
+    products = [o for r in report.results for o in r.operations]
+    assert len(products) == {"cnn_inference_amx": 2, "cnn_inference_mix": 2}.get(name, 1), str(report)
