@@ -24,8 +24,8 @@ from oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
 from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from oracle.taidl.isa import HBM, Instruction, Isa
-from oracle.taidl.kernels import numpy_dtype
 from oracle.taidl.parser import parse
+from oracle.taidl.types import element_type, numpy_dtype
 
 MAX_BYTES = 1 << 28
 """How much the debug points of one kernel may record in one run."""
@@ -34,7 +34,6 @@ MAX_LINES = 1 << 20
 """How many times the debug points of one kernel may print in one run."""
 
 _ALIGNMENT = 64
-_BYTE_BY_VALUE = ("i1", "i2", "i4", "u2", "u4")
 
 Values: TypeAlias = Mapping[str, int]
 
@@ -77,7 +76,8 @@ class Debugged:
     def _shown(self, point: Point, visit: int, logs: Sequence[np.ndarray], loops: Values) -> Any:
         data = point.data
         if isinstance(data, Part):
-            value = _from_bytes(logs[self.places[point]][visit], data, self.isa.buffer(data.buffer).dtype)
+            dtype = self.isa.buffer(data.buffer).dtype
+            value = _Form.of(dtype).elements(logs[self.places[point]][visit], dtype)
             return value[tuple(slice(None) if kept else 0 for kept in data.kept)]
         if isinstance(data, Registers):
             values = self.registers[self.places[point], visit]
@@ -85,12 +85,28 @@ class Debugged:
         return None if data is None else data.evaluate(loops)
 
 
-def _from_bytes(raw: np.ndarray, part: Part, dtype: str) -> np.ndarray:
-    """The elements of a part as a debug instruction wrote them."""
-    made = numpy_dtype(dtype)
-    if dtype in _BYTE_BY_VALUE:
-        return raw.astype(made)
-    return np.ascontiguousarray(raw).view(made).reshape(part.extents)
+@dataclass(frozen=True)
+class _Form:
+    """How elements of a type come to HBM as bytes: the type they are converted to (or None), and its bytes."""
+
+    converted: str | None
+    width: int
+
+    @staticmethod
+    def of(dtype: str) -> "_Form":
+        found = element_type(dtype)
+        if found.kind == "quant":
+            return _Form("f32", 4)  # the number that is meant
+        if found.bits < 8:
+            return _Form("f32", 4) if found.kind == "float" else _Form("i8", 1)
+        return _Form(None, found.bits // 8)
+
+    def elements(self, raw: np.ndarray, dtype: str) -> np.ndarray:
+        """The elements, from bytes in the last axis (where there are several)."""
+        if self.converted == "i8":
+            return raw.astype(numpy_dtype(dtype))
+        made = numpy_dtype(self.converted or dtype)
+        return np.ascontiguousarray(raw).view(made).reshape(raw.shape[:-1] if self.width > 1 else raw.shape)
 
 
 def debugged(isa: Isa, stream: Stream, recorded: tuple[Recorded, ...]) -> Debugged | None:
@@ -207,7 +223,7 @@ class _Maker:
         return Instr.make(name, at=visit * size + log.address, **starts)
 
     def _bytes(self, part: Part) -> tuple[int, ...]:
-        width = numpy_dtype(self.isa.buffer(part.buffer).dtype).itemsize
+        width = _Form.of(self.isa.buffer(part.buffer).dtype).width
         return (*part.extents, width) if width > 1 else part.extents
 
     def _kind(self, text: str) -> str:
@@ -233,8 +249,8 @@ def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
     names = [f"o{n}" for n in range(len(part.starts))]
     shape = "".join(f"{{{n}}}x" for n in part.extents)
     windows = [f"{o} + {{{n} : {s}}}" for o, n, s in zip(names, part.extents, part.strides)]
-    width = numpy_dtype(dtype).itemsize
-    extents = [*part.extents, *([width] if width > 1 else [])]
+    form = _Form.of(dtype)
+    extents = [*part.extents, *([form.width] if form.width > 1 else [])]
     strides: list[int] = []
     step = 1
     for extent in reversed(extents):
@@ -243,13 +259,15 @@ def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
     target = ", ".join(f"{n} : {s}" for n, s in zip(extents, strides))
     inside = f"assert(0 <= o0 && o0 + {(part.extents[0] - 1) * part.strides[0]} < {hbm_bytes});" \
         if part.buffer == HBM else ""
-    if dtype == "i8":
-        copied, written = "", "%X"
-    else:
-        opcode = "convert" if dtype in _BYTE_BY_VALUE else "bitcast_convert"
-        copied, written = f"%B:{shape}{f'{{{width}}}x' if width > 1 else ''}i8 = {opcode}(%X);", "%B"
+    steps, last, held = "", "%X", dtype
+    if form.converted is not None:
+        opcode = "uniform_dequantize" if element_type(dtype).kind == "quant" else "convert"
+        steps, last, held = f"%C:{shape}{form.converted} = {opcode}(%X); ", "%C", form.converted
+    if held != "i8":
+        inner = f"{{{form.width}}}x" if form.width > 1 else ""
+        steps, last = f"{steps}%B:{shape}{inner}i8 = bitcast_convert({last});", "%B"
     return (f"({', '.join(['at', *names])}) {{ {inside} %X:{shape}{dtype} <- ${part.buffer}[{', '.join(windows)}]; "
-            f"{copied} {written} -> $hbm[at + {{{target}}}]; }}")
+            f"{steps} {last} -> $hbm[at + {{{target}}}]; }}")
 
 
 def _register_text(registers: Registers) -> str:

@@ -157,6 +157,35 @@ def test_points_show_floats_and_masks(tmp_path: Path, capsys: pytest.CaptureFixt
             f"rows: {np.array2string(x, prefix='rows: ')}\nmode: 0\n")
 
 
+@pytest.mark.parametrize("dtype, shown", [
+    ("i1", "[ True False  True  True]"), ("i4", "[1 0 -1 3]"), ("u16", "[1 0 0 3]"), ("i32", "[ 1  0 -1  3]"),
+    ("f4e2m1fn", "[ 1.  0. -1.  3.]"), ("f8e4m3fn", "[1 0 -1 3]"), ("bf16", "[1 0 -1 3]"),
+    ("!quant.uniform<i8:f32, 0.5:3>", "[ 1.  0. -1.  3.]"),
+])
+def test_points_show_every_kind_of_element(
+    dtype: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = "uniform_quantize" if "quant" in dtype else "convert"
+    (tmp_path / "t.taidl").write_text(f"""isa t;
+    [held] (2) (4 x {dtype});
+    [ld](dram, row) {{
+        %X:1x4xi8 <- $hbm[dram + {{1 : 0, 4 : 1}}];
+        %F:1x4xf32 = convert(%X);
+        %Y:1x4x{dtype} = {there}(%F);
+        %Y -> $held[row, 0:4];
+    }}""")
+    machine = isa(tmp_path / "t.taidl")
+
+    @machine.kernel(arg={"start": 0, "shape": (4, np.int8)})
+    def load() -> None:
+        machine.api.ld(0, 1)
+        machine.debug("", machine.held[1])
+
+    for call in (load.run, load.interpret):
+        assert call(np.array([1, 0, -1, 3], np.int8)) == ()
+        assert capsys.readouterr().out == shown + "\n"
+
+
 def test_a_fault_of_the_kernel_is_that_without_points() -> None:
     def bad(debug: bool) -> Kernel:
         @GEMMINI.kernel(size=64)
