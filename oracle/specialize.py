@@ -25,6 +25,9 @@ from oracle.taidl.opcodes import OPCODES, Shaped, fault
 
 Scope: TypeAlias = dict[str, Affine]
 
+MAX_UNROLLED = 1_000_000
+"""How many statements an instruction may have when its REPEATs are unrolled."""
+
 SYMBOL = "$"
 """First character of the variables that stand for attributes and registers."""
 
@@ -111,7 +114,11 @@ class Execution:
                 case ast.If():
                     self.block(s.then if self.truth(s.condition) else s.otherwise)
                 case ast.Repeat():
-                    for i in range(self.integer(s.count, "the count of a REPEAT")):
+                    count = self.integer(s.count, "the count of a REPEAT")
+                    if count * max(1, len(s.body)) > MAX_UNROLLED or len(self.statements) > MAX_UNROLLED:
+                        raise StreamError(f"a REPEAT of {count} iterations makes this instruction longer than "
+                                          f"{MAX_UNROLLED} statements")
+                    for i in range(count):
                         self.scope[s.variable] = Affine(i)
                         self.block(s.body)
 

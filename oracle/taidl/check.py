@@ -7,12 +7,13 @@ same rules when an instruction is resolved or interpreted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oracle.affine import Affine
-from oracle.errors import TaidlError, suggest
+from oracle.errors import TaidlError, suggest, together
 from oracle.resolved import Buffer
 from oracle.taidl import ast
 from oracle.taidl.evaluate import COMPARISONS, names
@@ -22,47 +23,55 @@ from oracle.taidl.printer import print_expr, print_slice
 
 _HBM = "hbm"
 
+MAX_AXES = 64
+"""As many axes as NumPy's arrays may have."""
 
-def check_declarations(isa: ast.IsaDef) -> None:
-    """Names are declared once, and ``def`` blocks use nothing but what is declared or given to them."""
+MAX_ELEMENTS = 1 << 40
+"""How many elements a tensor or a buffer may have."""
+
+
+def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
+    """The faults of declarations: names that are there twice, ``def`` blocks that use what they are not given."""
     integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
     for group in (integers, isa.buffers, isa.definitions, isa.instructions):
         seen: dict[str, ast.Node] = {}
         for node in group:
             name = _name(node)
             if name in seen:
-                raise TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
+                yield TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
                                  isa.source)
             seen[name] = node
     for buffer in isa.buffers:
         if buffer.name == _HBM:
-            raise TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
+            yield TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
     declared = {_name(n): n for n in integers}
     parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
     for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
         for i, name in enumerate(given):
             if name in given[:i]:
-                raise TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
+                yield TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
             if name in declared:
                 line = declared[name].position.line
-                raise TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
+                yield TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
                                  part.position, isa.source)
     known = set(declared)
     for definition in isa.definitions:
-        _closed(definition.body, known | set(definition.parameters), definition, isa)
+        yield from _closed(definition.body, known | set(definition.parameters), definition, isa)
 
 
-def _closed(body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef) -> None:
+def _closed(
+    body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef
+) -> Iterator[TaidlError]:
     for statement in body:
         for node in statement_names(statement):
             if node.name not in known:
-                raise TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
+                yield TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
                                  node.position, isa.source)
         if isinstance(statement, ast.Let):
             known.add(statement.name)
         for block in _blocks(statement):
             inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
-            _closed(block, known | inner, owner, isa)
+            yield from _closed(block, known | inner, owner, isa)
 
 
 def _name(node: ast.Node) -> str:
@@ -139,9 +148,15 @@ class _Scope:
     integers: set[str]
     tensors: dict[str, Shaped] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    """Tensors whose definitions are at fault, so that nothing is said about their uses."""
 
     def copy(self) -> _Scope:
-        return _Scope(set(self.integers), dict(self.tensors), set(self.lost))
+        return _Scope(set(self.integers), dict(self.tensors), set(self.lost), set(self.broken))
+
+
+class _Consequence(TaidlError):
+    """A fault that is only there because of another one."""
 
 
 @dataclass
@@ -154,19 +169,42 @@ class BodyChecker:
     registers: Mapping[str, int | None]
     """Size of each register array, None for a single register."""
 
+    faults: list[TaidlError] = field(default_factory=list)
+
     def check(self, attributes: Sequence[str], body: Sequence[ast.Statement]) -> None:
-        """TaidlError for the first fault in the body."""
+        """TaidlError for the faults in the body."""
         self.attributes = set(attributes)
+        self.faults = []
         self.block(body, _Scope({*self.known, *self.registers, *attributes}))
+        if self.faults:
+            raise together(self.faults)
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
         return TaidlError(message, node.position, self.isa.source)
 
     def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
         for statement in body:
-            for expr in self.own(statement):
-                self.resolve(expr, scope)
-            self.statement(statement, scope)
+            try:
+                for expr in self.own(statement):
+                    self.resolve(expr, scope)
+                self.statement(statement, scope)
+            except TaidlError as fault:
+                if not isinstance(fault, _Consequence):
+                    self.faults.append(fault)
+                self.recover(statement, scope)
+
+    def recover(self, s: ast.Statement, scope: _Scope) -> None:
+        """After a fault the names that the statement defines are there, tensors with their declared types."""
+        if isinstance(s, ast.Let):
+            scope.integers.add(s.name)
+        elif isinstance(s, ast.Read | ast.Op) and s.dst not in scope.tensors:
+            try:
+                scope.tensors[s.dst] = self.type(s.type)
+            except TaidlError:
+                scope.broken.add(s.dst)
+        for block in _blocks(s):
+            for inner in block:
+                self.recover(inner, scope)
 
     def own(self, s: ast.Statement) -> Iterator[ast.Expr]:
         """The expressions of a statement without those of a region, which has names of its own."""
@@ -192,15 +230,18 @@ class BodyChecker:
                 self.assign(s)
             case ast.Let():
                 self.integers([s.value])
+                self.symbolic(s.value)
                 if s.name in scope.integers:
                     raise self.error(f"{plain(s.name)!r} is already defined", s)
                 scope.integers.add(s.name)
             case ast.Assert():
                 self.condition(s.condition)
+                self.symbolic(s.condition)
             case ast.If():
                 self.branch(s, scope)
             case ast.Repeat():
                 self.integers([s.count])
+                self.symbolic(s.count)
                 inner = scope.copy()
                 inner.integers.add(s.variable)
                 self.block(s.body, inner)
@@ -259,6 +300,7 @@ class BodyChecker:
 
     def assign(self, s: ast.Assign) -> None:
         self.integers([s.value, *([s.index] if s.index is not None else [])])
+        self.symbolic(s.value)
         for kind, group in (("an attribute", self.attributes), ("a parameter or constant", set(self.known))):
             if s.register in group:
                 raise self.error(f"cannot assign to {s.register}: it is {kind}", s)
@@ -312,10 +354,14 @@ class BodyChecker:
 
     def type(self, kind: ast.Type) -> Shaped:
         self.integers(kind.dims)
+        if len(kind.dims) > MAX_AXES:
+            raise self.error(f"a tensor has at most {MAX_AXES} axes, found {len(kind.dims)}", kind)
         shape = tuple(self.dim(canonical(d, self.known)) for d in kind.dims)
         for extent, node in zip(shape, kind.dims, strict=True):
             if isinstance(extent, int) and extent < 1:
                 raise self.error(f"a dimension must be at least 1, found {extent}", node)
+        if math.prod(d for d in shape if isinstance(d, int)) > MAX_ELEMENTS:
+            raise self.error(f"{Shaped(shape, kind.dtype)} has more than 2^40 elements", kind)
         return Shaped(shape, kind.dtype)
 
     def define(self, name: str, kind: Shaped, s: ast.Node, scope: _Scope) -> None:
@@ -324,6 +370,8 @@ class BodyChecker:
         scope.tensors[name] = kind
 
     def tensor(self, name: str, node: ast.Node, scope: _Scope) -> Shaped:
+        if name in scope.broken:
+            raise _Consequence(name)
         if name not in scope.tensors:
             raise self.error(self.unknown("tensor", f"%{name}", [f"%{t}" for t in scope.tensors], scope), node)
         return scope.tensors[name]

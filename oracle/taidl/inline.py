@@ -15,7 +15,6 @@ from oracle.errors import TaidlError, suggest
 from oracle.taidl import ast
 from oracle.taidl.operators import OPCODES
 
-
 MAX_STATEMENTS = 100_000
 """How long the body of an instruction may become."""
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from oracle.errors import StreamError, TaidlError, TargetError, suggest
+from oracle.errors import StreamError, TaidlError, TargetError, suggest, together
 from oracle.resolved import Buffer
 from oracle.taidl import ast
-from oracle.taidl.check import BodyChecker, check_declarations
+from oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker, check_declarations
 from oracle.taidl.evaluate import evaluate, register_key
 from oracle.taidl.inline import inline
 from oracle.taidl.printer import print_isa
 from oracle.taidl.slices import definite
+
+MAX_REGISTERS = 1 << 16
+"""How many elements an array of control registers may have."""
 
 HBM = "hbm"
 """The implicit buffer: global memory, bytes."""
@@ -104,23 +108,33 @@ class Isa:
 def check(definition: ast.IsaDef) -> Mapping[str, Instruction]:
     """Check a description with its default parameters; its instructions, with every ``def`` in place.
 
-    TaidlError for the first fault.
+    TaidlError for all faults: those of the declarations, or, where there are none, those of the instructions.
     """
+    faults = list(check_declarations(definition))
+    if faults:
+        raise together(faults)
+    instructions: dict[str, Instruction] = {}
     try:
-        check_declarations(definition)
-        instructions = {
-            i.name: Instruction(i.name, i.attributes, definite(definition, inline(definition, i)))
-            for i in definition.instructions
-        }
         isa = _bound(definition, bind(definition, {}), instructions)
-        buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}
-        checker = BodyChecker(definition, isa.scope, buffers, {r.name: r.size for r in isa.registers})
-        for instruction in instructions.values():
-            checker.check(instruction.attributes, instruction.body)
     except TaidlError as error:
-        # evaluation knows the place but not the text
-        raise TaidlError(error.message, error.position, definition.source) from None
+        raise _located(error, definition.source) from None
+    buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}
+    checker = BodyChecker(definition, isa.scope, buffers, {r.name: r.size for r in isa.registers})
+    for i in definition.instructions:
+        try:
+            made = Instruction(i.name, i.attributes, definite(definition, inline(definition, i)))
+            checker.check(made.attributes, made.body)
+            instructions[i.name] = made
+        except TaidlError as error:
+            faults.append(_located(error, definition.source))
+    if faults:
+        raise together(faults)
     return instructions
+
+
+def _located(error: TaidlError, source: str) -> TaidlError:
+    """The error with the lines of the text, which evaluation does not know."""
+    return together([TaidlError(fault.message, fault.position, source) for fault in error.faults])
 
 
 def instantiate(
@@ -151,6 +165,8 @@ def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
     if any(n < 1 for n in shape):
         raise TaidlError(f"every axis of buffer {declared.name} must have at least one element, found "
                          f"{'x'.join(map(str, shape))}", declared.position)
+    if len(shape) > MAX_AXES or math.prod(shape) > MAX_ELEMENTS:
+        raise TaidlError(f"buffer {declared.name} has more than {MAX_AXES} axes or 2^40 elements", declared.position)
     return Buffer(declared.name, shape, declared.base.dtype)
 
 
@@ -158,6 +174,9 @@ def _register(declared: ast.RegisterDecl, scope: Mapping[str, int]) -> Register:
     size = None if declared.size is None else evaluate(declared.size, scope)
     if size is not None and size < 1:
         raise TaidlError(f"register array {declared.name} must have at least one element, found {size}",
+                         declared.position)
+    if size is not None and size > MAX_REGISTERS:
+        raise TaidlError(f"register array {declared.name} has {size} elements, more than {MAX_REGISTERS}",
                          declared.position)
     return Register(declared.name, size, evaluate(declared.initial, scope))
 

@@ -38,7 +38,7 @@ _LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs} |
 _SIGN = re.compile(r"\|\||&&|[=!<>]=|<<|>>|//|[<>|&*/%]|[+-](?!>)")
 # where reading goes on after a fault: at the next declaration that begins a line
 _RESTART = re.compile(r"^(?:\[|(?:param|const|def)\b)", re.MULTILINE)
-_HEADER = re.compile(r"isa\s+[A-Za-z_]")
+_HEADER = re.compile(r"isa\b")
 _WALK = re.compile(r"\+(?:\s|#[^\n]*\n)*\{")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*\s*=(?!=)")
 _DEFINITION = re.compile(r"def\b")

@@ -88,7 +88,9 @@ def _axis(axis: ast.Axis) -> str:
     return f"{start}:{stop}" + (f":{step}" if step else "")
 
 
-def _attribute(value: ast.Expr | ast.Group) -> str:
+def _attribute(value: ast.Attribute) -> str:
+    if isinstance(value, ast.Region):
+        return value.name
     if isinstance(value, ast.Group):
         return "{" + ", ".join(print_expr(i) for i in value.items) + "}"
     return print_expr(value)

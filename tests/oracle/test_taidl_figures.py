@@ -164,7 +164,8 @@ def test_figure_10_computes_with_either_dataflow(dataflow: int) -> None:
 def test_figure_11_equals_the_product_of_its_bytes() -> None:
     amx = figure("11")
 
-    @amx.kernel(arg=[{"start": 0, "shape": (16, 64), "dtype": "uint8"}, {"start": 1024, "shape": (16, 64), "dtype": "int8"},
+    @amx.kernel(arg=[{"start": 0, "shape": (16, 64), "dtype": "uint8"},
+                     {"start": 1024, "shape": (16, 64), "dtype": "int8"},
                      {"start": 2048, "shape": (16, 16), "dtype": "int32"}],
                 res={"start": 2048, "shape": (16, 16), "dtype": "int32"})
     def accumulated() -> None:
