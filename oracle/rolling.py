@@ -30,13 +30,16 @@ _WORK = 1 << 25
 Shape: TypeAlias = tuple[object, ...]
 
 
-def roll(stream: Stream) -> Stream:
-    """``stream`` with its unrolled repetitions as loops; itself where there are none."""
+def roll(stream: Stream, least: int = LEAST) -> Stream:
+    """``stream`` with its unrolled repetitions of ``least`` groups as loops; itself where there are none.
+
+    With 2, whatever two groups differ by counts as a step.
+    """
     names = frozenset(_variables(stream.body))
     prefix = "u"
     while any(n.startswith(prefix) for n in names):
         prefix += "u"
-    body = _Roller(prefix).nodes(stream.body)
+    body = _Roller(prefix, least).nodes(stream.body)
     return stream if body == stream.body else replace(stream, body=body)
 
 
@@ -63,12 +66,13 @@ class _Run:
 @dataclass
 class _Roller:
     prefix: str
+    least: int
 
     def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """A sequence with loops for its repetitions, inside of its loops first."""
         made = [n if isinstance(n, Instr) else replace(n, body=self.nodes(n.body)) for n in nodes]
-        while len(made) >= LEAST:
-            runs = _best(made)
+        while len(made) >= self.least:
+            runs = _best(made, self.least)
             rolled = self.replaced(made, runs)
             if rolled is None:
                 break
@@ -109,37 +113,46 @@ class _Roller:
         return Loop(var, 0, run.count, 1, tuple([_renamed(n, passing, var) for n in body]))
 
 
-def _best(nodes: Sequence[Node]) -> list[_Run]:
+def _best(nodes: Sequence[Node], least: int) -> list[_Run]:
     """The runs of that period which saves most nodes, the smallest of those that save the same."""
     kinds: dict[Shape, int] = {}
     kind = np.array([kinds.setdefault(_shape(n), len(kinds)) for n in nodes])
     hashed = np.array([_hash(n) for n in nodes], np.uint64)
     best: list[_Run] = []
     most = 0
-    for period in range(1, min(len(nodes) // LEAST, max(1, _WORK // len(nodes))) + 1):
-        runs = _runs(kind, hashed, period)
+    for period in range(1, min(len(nodes) // least, max(1, _WORK // len(nodes))) + 1):
+        runs = _runs(kind, hashed, period, least)
         saved = sum((r.count - 1) * period - 1 for r in runs)
         if saved > most:
             best, most = runs, saved
     return best
 
 
-def _runs(kind: np.ndarray, hashed: np.ndarray, period: int) -> list[_Run]:
+def _runs(kind: np.ndarray, hashed: np.ndarray, period: int, least: int) -> list[_Run]:
     """Disjoint runs of groups of ``period``, from left to right."""
     alike = kind[:-period] == kind[period:]
-    if np.count_nonzero(alike) < (LEAST - 1) * period:
+    if np.count_nonzero(alike) < (least - 1) * period:
         return []
     step = hashed[period:] - hashed[:-period]
-    holds = alike[:-period] & alike[period:] & (step[:-period] == step[period:])
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
-    runs: list[_Run] = []
-    end = 0
+    even = alike[:-period] & alike[period:] & (step[:-period] == step[period:])
+    runs = _disjoint([], even, period, LEAST)
+    return runs if least >= LEAST else _disjoint(runs, alike, period, 2)
+
+
+def _disjoint(runs: list[_Run], holds: np.ndarray, period: int, groups: int) -> list[_Run]:
+    """``runs`` and, between them, one for each stretch in which ``holds`` suffices for ``groups`` and more groups."""
+    free = holds.copy()
+    for run in runs:
+        free[max(0, run.start - (groups - 1) * period):run.stop] = False
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]]).astype(np.int8)))
+    made, end = list(runs), 0
     for start, stop in edges.reshape(-1, 2).tolist():
         start = max(start, end)
-        if stop - start >= (LEAST - 2) * period:
-            runs.append(_Run(start, period, (stop - start) // period + 2))
-            end = runs[-1].stop
-    return runs
+        if stop - start >= (1 if groups == 2 else groups - 2) * period:
+            count = 2 if groups == 2 else (stop - start) // period + 2
+            made.append(_Run(start, period, count))
+            end = made[-1].stop
+    return sorted(made, key=lambda r: r.start)
 
 
 # --- nodes without and with their constants -------------------------------------------------------------------------

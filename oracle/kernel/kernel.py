@@ -16,7 +16,7 @@ from oracle.kernel.compiled import CompiledKernel
 from oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from oracle.kernel.files import write_stream
 from oracle.kernel.index import Site
-from oracle.kernel.located import Located, resolve_rolled
+from oracle.kernel.located import Located, compiled, resolve_rolled
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
@@ -68,9 +68,7 @@ class Kernel(KernelFunction):
     @cached_property
     def oracle(self) -> "Oracle":
         """The stream as a JAX function of its arguments."""
-        from oracle.xla.oracle import compile_resolved
-
-        return compile_resolved(self.resolved, **self._options)
+        return compiled(self.isa, self.stream, self.resolved, **self._options)
 
     @property
     def report(self) -> "OracleReport":
@@ -124,10 +122,10 @@ class Kernel(KernelFunction):
     def _prepare(self) -> Call:
         if self.debugged is None:
             return self.program.call()
-        from oracle.xla.oracle import compile_resolved
-
         _ = self.resolved  # faults are those of the kernel alone
-        return observed(self._program(compile_resolved(self.debugged.resolved, **self._options)).call(), self.debugged)
+        shown = self.debugged
+        oracle = compiled(shown.isa, shown.stream, shown.resolved, **self._options)
+        return observed(self._program(oracle).call(), shown)
 
     def interpret(self, *arrays: Any, poison: int | None = None) -> Any:
         """The results by the NumPy interpreter, which is the definition of right (and slow).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from oracle.errors import StreamError
 from oracle.kernel.index import Site
 from oracle.resolve import MAX_INSTRUCTIONS, resolve
@@ -9,6 +11,12 @@ from oracle.resolved import ResolvedStream
 from oracle.rolling import roll
 from oracle.stream import Instr, Node, Stream
 from oracle.taidl.isa import Isa
+
+if TYPE_CHECKING:
+    from oracle.xla.oracle import Oracle
+
+_PAIRED = 2048
+"""Up to how many instructions a stream that was not raised is tried once more, with other loops."""
 
 
 def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> ResolvedStream:
@@ -24,6 +32,25 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
             pass  # said below in terms of the stream as it is written
     with Located(sites):
         return resolve(stream, isa, max_instructions=MAX_INSTRUCTIONS + _size(stream.body))
+
+
+def compiled(
+    isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
+) -> "Oracle":
+    """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops, if that is raised."""
+    from oracle.xla.oracle import compile_resolved
+
+    made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
+    if made.raised or not raising or _size(stream.body) > _PAIRED:
+        return made
+    paired = roll(stream, 2)
+    if paired is stream:
+        return made
+    try:
+        other = compile_resolved(resolve(paired, isa), reassociate=reassociate)
+    except StreamError:
+        return made
+    return other if other.raised else made
 
 
 def _size(nodes: tuple[Node, ...]) -> int:

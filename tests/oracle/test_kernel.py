@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import archloom
+from mapper.mapping import Mapping
+from mapper.workload import Epilogue, gemm
 from oracle.affine import Affine
 from oracle.assembly import to_text
 from oracle.errors import ArtifactError, InputError, StreamError
 from oracle.kernel import Kernel, isa, loop, parallel
-from oracle.stream import HbmTensor, Instr, Loop, Parallel
+from oracle.stream import HbmTensor, Instr, Loop, Parallel, flat_trace
 from tests.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
+from uma_targets.gemmini.emit import GemminiEmitter
 
 jax = pytest.importorskip("jax")
 
@@ -53,6 +57,20 @@ def test_unrolled_loops_are_raised_as_loops_are() -> None:
     assert "raised to dot 4000x4x4 int8 x int8 -> i32" in str(flat.report)
     given = arguments(flat)
     assert np.array_equal(flat.run(*given), matmul_reference(*given))
+
+
+@pytest.mark.parametrize("size", [24, 48])
+def test_unrolled_products_with_two_buffers_in_turn_are_raised(size: int) -> None:
+    work = gemm(size, size, size, epilogue=Epilogue(bias=False, scale=0.013, relu=False, out_dtype="int8"))
+    sizes = tuple((d, 8) for d in "mnk")
+    mapping = Mapping("gemm", "ws", sizes, ("m", "n"), (("A", "stream"), ("B", "stream")),
+                      (("A", 2), ("B", 2), ("C", 2)))
+    stream = GemminiEmitter(GEMMINI.isa.parameters).emit(work, mapping)
+    flat = tuple(Instr.make(mnemonic, **values) for mnemonic, values in flat_trace(stream))
+    unrolled = GEMMINI.wrap(replace(stream, body=flat))
+    assert unrolled.report.raised and len(flat) == stream.count()
+    given = arguments(unrolled)
+    assert np.array_equal(unrolled.run(*given), GEMMINI.wrap(stream).run(*given))
 
 
 def test_long_kernels_without_repetition_are_resolved() -> None:

@@ -109,10 +109,18 @@ def repetitive(draw: st.DrawFn, depth: int = 3) -> list[Instr]:
     return body(depth)(draw(st.integers(-99, 99)))
 
 
+def test_pairs_are_loops_where_that_is_asked_for() -> None:
+    body = [node for i in range(2) for node in (op("row", r=i * i), op("cell", at=i), op("cell", at=i + 4))]
+    whole = stream(list(body))
+    assert roll(whole) is whole
+    assert [line.strip() for line in to_text(roll(whole, 2)).splitlines()[3:]] == [
+        "loop u0 in 0..2 {", "row r=u0", "cell at=u0", "cell at=u0 + 4", "}"]
+
+
 @settings(max_examples=200, deadline=None)
-@given(repetitive())
-def test_the_instances_stay_what_they_were(body: list[Instr]) -> None:
-    rolled = roll(stream(list(body)))
+@given(repetitive(), st.integers(2, 3))
+def test_the_instances_stay_what_they_were(body: list[Instr], least: int) -> None:
+    rolled = roll(stream(list(body)), least)
     assert list(flat_trace(rolled)) == list(flat_trace(stream(list(body))))
     assert roll(rolled).count() == rolled.count() == len(body)
 
