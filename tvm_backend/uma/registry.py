@@ -25,6 +25,7 @@ BUILT_IN = {
     "gemmini": "uma_targets.gemmini.target:Gemmini",
     "oma": "uma_targets.oma.target:Oma",
     "plasticine": "uma_targets.plasticine.target:Plasticine",
+    "qkv": "uma_targets.qkv.target:Qkv",
     "systolic_array": "uma_targets.systolic_array.target:SystolicArray",
     "tpu_v1": "uma_targets.tpu_v1.target:TpuV1",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
