@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from oracle.affine import Affine, Div, Mod
-from oracle.resolved import ResolvedStream
+from oracle.resolved import ResolvedStream, Window
 from oracle.xla.build import (
     add_of,
     byte_of,
@@ -29,7 +29,7 @@ from oracle.xla.build import (
     sum_of,
     switch_of,
 )
-from oracle.xla.expr import Const, Expr, Leaf, Ranges, is_integer, width
+from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 from oracle.xla.updates import Update
@@ -72,7 +72,7 @@ class Cursor:
     covered: bool = False
 
     def back(self) -> "Cursor":
-        return replace(self, index=self.index - 1)
+        return Cursor(self.block, self.index - 1, self.known, self.after, self.covered)
 
     def renamed(self, mapping: Mapping[str, Affine]) -> "Cursor":
         """The cursor for a query in which variables are replaced."""
@@ -80,6 +80,34 @@ class Cursor:
             return self
         known = {k: v.substitute(mapping) for k, v in self.known.items()}
         return replace(self, known={**mapping, **known}, after=self.after and self.after.renamed(mapping))
+
+
+def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
+    """How many items of the cursor's block there are up to the last before it that may write the query's elements."""
+    items, index = at.block.items, at.index
+    while index:
+        item = items[index - 1]
+        if isinstance(item, WriteItem):
+            if item.window.buffer == q.buffer and not _clear_of(item.window, spans):
+                break
+        elif isinstance(item, LoopItem) and q.buffer in item.written:
+            break
+        index -= 1
+    return index
+
+
+def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
+    """Whether a window at a constant place lies outside of ``spans``, one for each axis of the buffer."""
+    for axis, (offset, (low, high)) in enumerate(zip(window.offsets, spans, strict=True)):
+        if not offset.terms:
+            first = last = offset.constant
+            for dim in window.dims:
+                if dim.axis == axis:
+                    reach = dim.stride * (dim.extent - 1)
+                    first, last = first + min(0, reach), last + max(0, reach)
+            if last < low or first > high:
+                return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -104,20 +132,25 @@ class Dataflow:
     def find(self, q: Query, at: Cursor) -> Expr:
         """The value of the query's elements at the cursor, over the query's variables."""
         summands: list[Expr] = []
+        spans = [a.range(q.ranges) for a in q.address]
         while True:
             if next(self._steps) > STEPS:
                 raise Unraisable("its reads fall into too many pieces")
-            if at.index == 0:
+            index = _last_writer(q, spans, at)
+            if index != at.index:
+                at = Cursor(at.block, index, at.known, at.after, at.covered)
+            if index == 0:
                 step = self._start(q, at)
                 if isinstance(step, Expr):
                     return self._total(summands, step, q)
                 at = step
                 continue
-            item = at.block.items[at.index - 1]
-            result: Expr | Cursor = at.back()
-            if isinstance(item, WriteItem) and item.window.buffer == q.buffer:
+            item = at.block.items[index - 1]
+            result: Expr | Cursor
+            if isinstance(item, WriteItem):
                 result = self._write(q, at, item, summands)
-            elif isinstance(item, LoopItem) and q.buffer in item.written:
+            else:
+                assert isinstance(item, LoopItem)
                 result = self._loop(q, at, item, summands)
             if isinstance(result, Expr):
                 return self._total(summands, result, q)
@@ -163,7 +196,10 @@ class Dataflow:
     def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
         """A loop before the cursor, all of whose iterations are over."""
         hits: list[Hit] = []
+        spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
+            if _clear_of(item.window, spans):
+                continue
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
             found = match(item.window, at.known, unknown, q.address, q.ranges)
             if found is not None:
