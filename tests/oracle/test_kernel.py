@@ -329,7 +329,7 @@ def test_torch_has_bfloat16(tmp_path: Path) -> None:
 
 def test_types_that_jax_lacks_are_refused() -> None:
     wide = GEMMINI.kernel(arg={"start": 0, "shape": (2, np.int64)})(lambda: GEMMINI.api.fence())
-    with pytest.raises(InputError, match="tensor arg0 of <lambda> is int64, which JAX does not compute with"):
+    with pytest.raises(InputError, match="arg0 of <lambda> .*int64"):
         wide.run(np.zeros(2, np.int64))
     assert wide.interpret(np.zeros(2, np.int64)) == ()
 
