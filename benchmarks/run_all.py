@@ -151,6 +151,13 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                *RECORDED),
         Figure("… slowest over fastest", lambda r: r["cycles_ratio"], *RECORDED),
     ),
+    "tpu_v1_networks.py": (
+        Figure("TPU v1: MLP0, simulated over published TeraOps/s (layers assumed square)", lambda r: r["mlp0_ratio"],
+               *RECORDED),
+        Figure("… MLP1", lambda r: r["mlp1_ratio"], *RECORDED),
+        Figure("… share of the peak, 5 layers of 4096 x 4096 at batch 2048", lambda r: r["large_batch_share"],
+               *RECORDED),
+    ),
     "resnet50_estimate.py": (
         Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
         Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),
