@@ -72,7 +72,11 @@ def _find(name_or_path: str | Path) -> Path:
 
 @lru_cache(maxsize=16)
 def _read(path: str, mtime: int, size: int) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
-    definition = parse(Path(path).read_text(encoding="utf-8"), path)
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TaidlError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    definition = parse(text, path)
     return definition, check(definition)
 
 

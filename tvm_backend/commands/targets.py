@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.errors import ArchloomError, GraphError, InputError
 from tvm_backend.commands import arguments
+from tvm_backend.commands.isa import load
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.report.table import Column, render
 
@@ -53,7 +54,7 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         for flag, given in (("--dot", args.dot), ("--svg", args.svg)):
             if given:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
-        return _isa_outcome(_isa(path, options))
+        return _isa_outcome(load(args.target, options))
     if path.suffix == ".py":
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
@@ -99,22 +100,10 @@ def _rules_text(takes: dict[str, list[str]]) -> str:
                      for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules)))
 
 
-def _isa(path: Path, options: dict[str, str]) -> "Isa":
-    from oracle import taidl
-
-    parameters: dict[str, int] = {}
-    for key, value in options.items():
-        try:
-            parameters[key] = int(value, 0)
-        except ValueError:
-            raise InputError(f"--option {key}={value}: a parameter of an ISA is an integer") from None
-    return taidl.load(path, **parameters)
-
-
 def _isa_outcome(isa: "Isa") -> Outcome:
-    from oracle.taidl.printer import print_isa
+    from tvm_backend.commands.isa import described, written
 
-    return Outcome(f"{_isa_text(isa)}\n\n{print_isa(isa.definition)}", _isa_data(isa))
+    return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
 
 
 def _isa_data(isa: "Isa") -> dict[str, Any]:

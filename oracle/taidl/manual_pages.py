@@ -1,0 +1,238 @@
+"""A manual as a page: Markdown, HTML (one file, no scripts, nothing loaded), or plain text for the terminal."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from oracle.taidl.manual import Entry, Manual, Storage, Value, paragraphs
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; ``anchor`` is what links to it name."""
+
+    level: int
+    text: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text in which backquotes enclose code."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines that are kept as they are."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A head and rows of texts in which backquotes enclose code; the first cells are links where ``linked``."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    linked: bool = False
+
+
+Block = Heading | Paragraph | Code | Table
+
+
+# --- what a page consists of --------------------------------------------------------------------------------------
+
+
+def page(manual: Manual) -> list[Block]:
+    """The blocks of a manual, in order."""
+    blocks: list[Block] = [Heading(1, f"{manual.name}: reference manual")]
+    blocks += _prose(manual.introduction)
+    blocks += [Heading(2, "Storage"), Table(
+        ("buffer", "rows", "base type", "bytes", ""),
+        (("`hbm`", "as large as the stream says", "`i8`", "", "global memory"), *map(_storage, manual.buffers)))]
+    for title, head, values in (
+        ("Control registers", ("register", "at reset", "", ""), manual.registers),
+        ("Parameters", ("parameter", "value", "range", ""), manual.parameters),
+        ("Constants", ("constant", "value", "from", ""), manual.constants),
+    ):
+        if values:
+            blocks += [Heading(2, title), Table(head, tuple(map(_value, values)))]
+    blocks += [Heading(2, "Instructions"), Table(
+        ("instruction", "reads", "writes", "sets", ""), tuple(map(_row, manual.instructions)), linked=True)]
+    section = ""
+    for entry in manual.instructions:
+        if entry.section and entry.section != section:
+            blocks.append(Heading(2, entry.section[0].upper() + entry.section[1:]))
+        section = entry.section
+        blocks += _instruction(entry)
+    if manual.blocks:
+        blocks.append(Heading(2, "Shared blocks"))
+        blocks.append(Paragraph("Put in place where an instruction calls them."))
+        for entry in manual.blocks:
+            blocks += [Heading(3, f"`{entry.call}`", f"def-{entry.name}"), *_prose(entry.description), Code(entry.text)]
+    return blocks
+
+
+def _prose(comment: Sequence[str]) -> Iterator[Block]:
+    for kept, text in paragraphs(comment):
+        yield Code(text) if kept else Paragraph(text)
+
+
+def _storage(s: Storage) -> tuple[str, ...]:
+    return (f"`{s.name}`", " × ".join(map(str, s.rows)) or "one", f"`{s.base}`", f"{s.bytes:,}", s.description)
+
+
+def _value(v: Value) -> tuple[str, ...]:
+    return (f"`{v.name}`", f"`{v.value}`", f"`{v.expected}`" if v.expected else "", v.description)
+
+
+def _row(e: Entry) -> tuple[str, ...]:
+    first = next((text for kept, text in paragraphs(e.description) if not kept), "")
+    return (f"`{e.call}`", _names(b for b, _ in e.reads), _names(b for b, _ in e.writes), _names(e.registers_written),
+            first)
+
+
+def _names(names: Sequence[str] | Iterator[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+def _instruction(e: Entry) -> Iterator[Block]:
+    yield Heading(3, f"`{e.call}`", e.name)
+    yield from _prose(e.description)
+    if e.operands:
+        yield Table(("operand", "what it decides"), tuple((f"`{o.name}`", "; ".join(o.uses)) for o in e.operands))
+    touched = [*((f"`${b}`", "read", slices) for b, slices in e.reads),
+               *((f"`${b}`", "written", slices) for b, slices in e.writes)]
+    if touched:
+        yield Table(("storage", "", "where"), tuple((b, how, _names(slices)) for b, how, slices in touched))
+    if e.registers_read or e.registers_written:
+        yield Table(("control register", ""), tuple(
+            (f"`{r}`", " and ".join(["read"] * (r in e.registers_read) + ["set"] * (r in e.registers_written)))
+            for r in dict.fromkeys([*e.registers_read, *e.registers_written])))
+    if e.asserts:
+        yield Table(("asserted",), tuple((f"`{a}`",) for a in e.asserts))
+    yield Code(e.text)
+
+
+# --- forms --------------------------------------------------------------------------------------------------------
+
+
+def to_markdown(blocks: Sequence[Block]) -> str:
+    """GitHub's Markdown."""
+    return "\n\n".join(_markdown(b) for b in blocks) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(level, text, anchor):
+            mark = f'<a id="{anchor}"></a>\n\n' if anchor else ""
+            return f"{mark}{'#' * level} {_escaped(text)}"
+        case Paragraph(text):
+            return _escaped(text)
+        case Code(text):
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+            return f"{fence}text\n{text}\n{fence}"
+        case Table(head, rows, linked):
+            cells = [[_escaped(c).replace("|", "\\|") for c in row] for row in rows]
+            if linked:
+                cells = [[f"[{row[0]}](#{_anchor(row[0])})", *row[1:]] for row in cells]
+            lines = [list(head), ["---"] * len(head), *cells]
+            return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """The text with the signs escaped that Markdown would read, outside of code."""
+    parts = _split(text)
+    return "".join(f"`{p}`" if code else re.sub(r"([\\*_<>\[\]#])", r"\\\1", p) for code, p in parts)
+
+
+def _split(text: str) -> list[tuple[bool, str]]:
+    """Code (between backquotes) and the rest; a backquote without its partner is text."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return [(p.startswith("`") and len(p) > 1, p[1:-1] if p.startswith("`") and len(p) > 1 else p) for p in pieces if p]
+
+
+def _anchor(call: str) -> str:
+    return call.strip("`").partition("(")[0]
+
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2430; }
+h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #d5dae2; }
+h3 { margin-top: 2rem; }
+code, pre { font: 14px/1.45 ui-monospace, monospace; background: #f3f5f8; border-radius: 4px; }
+code { padding: .1em .3em; } pre { padding: .8rem 1rem; overflow-x: auto; } h3 code { background: none; padding: 0; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .8rem; border-bottom: 1px solid #d5dae2; }
+th { font-weight: 600; background: #f3f5f8; } a { color: #1a56b0; text-decoration: none; }
+"""
+
+
+def to_html(title: str, blocks: Sequence[Block]) -> str:
+    """A page of its own, well-formed as XML, too."""
+    body = "\n".join(_html(b) for b in blocks)
+    return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n<title>{html.escape(title)}</title>\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<style>{_STYLE}</style>\n</head>\n'
+            f"<body>\n{body}\n</body>\n</html>\n")
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Heading(level, text, anchor):
+            name = f' id="{html.escape(anchor)}"' if anchor else ""
+            return f"<h{level}{name}>{_inline(text)}</h{level}>"
+        case Paragraph(text):
+            return f"<p>{_inline(text)}</p>"
+        case Code(text):
+            return f"<pre>{html.escape(text)}</pre>"
+        case Table(head, rows, linked):
+            def first(cell: str) -> str:
+                return f'<a href="#{html.escape(_anchor(cell))}">{_inline(cell)}</a>' if linked else _inline(cell)
+
+            lines = ["".join(f"<th>{html.escape(h)}</th>" for h in head)]
+            for row in rows:
+                cells = [first(row[0]), *map(_inline, row[1:])]
+                lines.append("".join(f"<td>{c}</td>" for c in cells))
+            return "<table>\n" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "\n</table>"
+
+
+def _inline(text: str) -> str:
+    return "".join(f"<code>{html.escape(p)}</code>" if code else html.escape(p) for code, p in _split(text))
+
+
+def to_text(blocks: Sequence[Block]) -> str:
+    """Plain text, as wide as its tables."""
+    return "\n\n".join(filter(None, (_text(b) for b in blocks))) + "\n"
+
+
+def _text(block: Block) -> str:
+    match block:
+        case Heading(level, text):
+            shown = text.replace("`", "")
+            return f"{shown}\n{('=', '-', '.')[level - 1] * len(shown)}"
+        case Paragraph(text):
+            return text
+        case Code(text):
+            return "\n".join(f"    {line}".rstrip() for line in text.split("\n"))
+        case Table(head, rows):
+            lines = [[c.replace("`", "") for c in line] for line in (head, *rows)]
+            widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+            rule = ["-" * min(w, 60) for w in widths]
+            return "\n".join(_row_text(line, widths) for line in [lines[0], rule, *lines[1:]])
+
+
+def _row_text(line: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+
+
+FORMS: dict[str, Callable[[Manual], str]] = {
+    "text": lambda m: to_text(page(m)),
+    "markdown": lambda m: to_markdown(page(m)),
+    "html": lambda m: to_html(f"{m.name}: reference manual", page(m)),
+}
+"""A page of a manual by the name of its form."""

@@ -1,0 +1,87 @@
+"""``isa``: check a TAIDL description and document it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+
+if TYPE_CHECKING:
+    from oracle.taidl.isa import Isa
+
+DETAILS = (
+    "ISA is a .taidl file or the name of an ISA that comes with archloom. Prints its reference manual: storage, control"
+    " registers, and for each instruction its operands, what it asserts and touches, and its text; descriptions are the"
+    " comments of the file. All faults of a description are reported at once, each with its place."
+)
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "text"}
+
+
+def register(subparsers: Any) -> None:
+    parser = arguments.command(subparsers, "isa", run, "check a TAIDL description and print its manual", DETAILS)
+    parser.add_argument("isa", metavar="ISA")
+    parser.add_argument("--option", "-O", action="append", default=[], metavar="PARAM=VALUE",
+                        help="a parameter of the ISA, such as dim=32; repeatable")
+    parser.add_argument("--format", choices=("text", "markdown", "html", "taidl"),
+                        help="of the manual (default: by the suffix of --output, else text); taidl prints the"
+                        " description itself in its canonical form")
+    arguments.add_output(parser, "write there instead of to stdout")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Check the description; print its manual, or write it."""
+    output: Path | None = args.output
+    form = args.format or (SUFFIXES.get(output.suffix.lower(), "text") if output is not None else "text")
+    isa = load(args.isa, arguments.options(args.option))
+    text, data = written(isa, form), described(isa)
+    if output is not None:
+        from tvm_backend.files import write_file
+
+        write_file(output, text.encode("utf-8"))
+        text, data["output"] = str(output), str(output)
+    return Outcome(text, data)
+
+
+def load(name: str, options: dict[str, str]) -> "Isa":
+    """The checked ISA with its parameters; InputError for a parameter that is no integer."""
+    from oracle import taidl
+
+    parameters: dict[str, int] = {}
+    for key, value in options.items():
+        try:
+            parameters[key] = int(value, 0)
+        except ValueError:
+            raise InputError(f"--option {key}={value}: a parameter of an ISA is an integer") from None
+    return taidl.load(name, **parameters)
+
+
+def written(isa: "Isa", form: str) -> str:
+    """The manual in one of its forms, or the canonical text."""
+    from oracle.taidl.manual import manual
+    from oracle.taidl.manual_pages import FORMS
+    from oracle.taidl.printer import print_isa
+
+    return print_isa(isa.definition) if form == "taidl" else FORMS[form](manual(isa))
+
+
+def described(isa: "Isa") -> dict[str, Any]:
+    """The manual as JSON: ``parameters`` by name, ``buffers`` with whole shapes, ``instructions`` with attributes."""
+    from oracle.taidl.manual import manual
+
+    data = asdict(manual(isa))
+    data["parameters"] = dict(isa.parameters)
+    data["constants"] = dict(isa.constants)
+    for buffer, declared in zip(data["buffers"], isa.buffers, strict=True):
+        buffer.update(shape=list(declared.shape), dtype=declared.dtype)
+    for entry in (*data["instructions"], *data["blocks"]):
+        entry["attributes"] = [o["name"] for o in entry["operands"]]
+        entry["description"] = "\n".join(entry["description"])
+        for way in ("reads", "writes"):
+            entry[way] = dict(entry[way])
+    data["introduction"] = "\n".join(data["introduction"])
+    return data
