@@ -85,13 +85,18 @@ class CompiledKernel(KernelFunction):
                 raise InputError(f"kernel {self.name} cannot be serialized for platform {name!r}"
                                  f"{suggest(str(name), list(PLATFORMS))}")
         program = self._program
-        made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
+        try:
+            made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
+            body = bytes(made.serialize())
+        except (NotImplementedError, ValueError) as error:
+            raise InputError(f"kernel {self.name} cannot be serialized (a custom_call of a function in Python cannot, "
+                             f"one in JAX can): {error}") from None
         head = json.dumps({
             "name": self.name, **self._origin, "platforms": list(made.platforms), "jax": jax.__version__,
             "arguments": [_tensor(t) for t in self.arguments], "results": [_tensor(t) for t in self.results],
             "bits": [b.tolist() for b in program.bits],
         }).encode()
-        payload = head + bytes(made.serialize())
+        payload = head + body
         return _HEADER.pack(MAGIC, VERSION, len(head), len(payload), zlib.crc32(payload)) + payload
 
 

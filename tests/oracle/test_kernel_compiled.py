@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import archloom
+from oracle import taidl
 from oracle.errors import ArtifactError, InputError
 from oracle.kernel import Kernel
 from tests.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
@@ -154,6 +155,28 @@ def test_exporting_for_several_platforms(matmul: Kernel) -> None:
     assert np.array_equal(loaded.run(*given), matmul_reference(*given))
     with pytest.raises(InputError, match=r"matmul cannot be serialized for platform 'abacus' \(valid: cpu, cuda"):
         matmul.compile().serialize(platforms=("abacus",))
+
+
+@pytest.mark.parametrize("language", ["numpy", "jax"])
+def test_custom_calls(language: str, tmp_path: Path) -> None:
+    taidl.register_function("kernel_test_" + language, **{language: lambda x: x * 2})
+    (tmp_path / "t.taidl").write_text(f"""isa t;
+    [twice](dram, to) {{
+        %X:4xi8 <- $hbm[dram + {{4 : 1}}];
+        %Y:4xi8 = custom_call(%X, function=kernel_test_{language});
+        %Y -> $hbm[to + {{4 : 1}}];
+    }}""")
+    machine = archloom.isa(tmp_path / "t.taidl")
+    kernel = machine.kernel(arg={"start": 0, "shape": (4, np.int8)}, res={"start": 4, "shape": (4, np.int8)})(
+        lambda: machine.api.twice(0, 4))
+    x = np.array([1, -2, 3, 100], np.int8)
+    assert np.array_equal(kernel.run(x), x * 2) and np.array_equal(kernel.interpret(x), x * 2)
+    assert np.array_equal(kernel.batch(2).run(np.stack([x, -x])), np.stack([x * 2, x * -2]))
+    if language == "jax":
+        assert np.array_equal(archloom.load_kernel(kernel.compile().serialize()).run(x), x * 2)
+    else:
+        with pytest.raises(InputError, match=r"cannot be serialized \(a custom_call of a function in Python cannot"):
+            kernel.compile().serialize()
 
 
 def test_a_batch_equals_single_runs_bit_for_bit(matmul: Kernel, tmp_path: Path) -> None:
