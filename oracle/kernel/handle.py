@@ -17,6 +17,7 @@ from oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, p
 from oracle.kernel.tensors import end, tensors
 from oracle.stream import Instr, Stream
 from oracle.taidl import load
+from oracle.taidl.builder import Builder
 from oracle.taidl.isa import HBM, Instruction, Isa
 
 
@@ -200,11 +201,13 @@ class KernelIsa:
         return self.wrap(read_stream(path))
 
 
-def isa(name_or_path: str | Path, **parameters: int) -> KernelIsa:
-    """The ISA of that name, or of a ``.taidl`` file, for writing kernels; parameters by name.
+def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:
+    """The ISA of that name, of a ``.taidl`` file or of a builder, for writing kernels; parameters by name.
 
     Raises TaidlError for a description that is not there or faulty, TargetError for a wrong parameter.
     """
+    if isinstance(name_or_path, Builder):
+        return KernelIsa(name_or_path.build(**parameters))
     return KernelIsa(load(name_or_path, **parameters))
 
 
