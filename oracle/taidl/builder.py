@@ -250,7 +250,7 @@ class Body:
         return Tensor(name, type_of(type))
 
     @contextmanager
-    def IF(self, condition: Value) -> Iterator[None]:  # noqa: N802 - the word of the language
+    def IF(self, condition: Value) -> Iterator[None]:
         """``with b.IF(condition): ...``"""
         position = here()
         with self._inner() as statements:
@@ -259,7 +259,7 @@ class Body:
         self.statements.append(self._closed)
 
     @contextmanager
-    def ELSE(self) -> Iterator[None]:  # noqa: N802 - the word of the language
+    def ELSE(self) -> Iterator[None]:
         """``with b.ELSE(): ...``, directly after an IF."""
         before = self.statements[-1] if self.statements else None
         if not isinstance(before, ast.If) or before is not self._closed:
@@ -270,7 +270,7 @@ class Body:
         self._closed = None
 
     @contextmanager
-    def REPEAT(self, variable: str, count: Integer) -> Iterator[Value]:  # noqa: N802 - the word of the language
+    def REPEAT(self, variable: str, count: Integer) -> Iterator[Value]:
         """``with b.REPEAT("i", count) as i: ...``"""
         position = here()
         with self._inner() as statements:

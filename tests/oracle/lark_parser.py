@@ -28,7 +28,9 @@ def parse(text: str) -> ast.IsaDef:
         tree = grammar().parse(text)
     except UnexpectedInput as error:
         raise TaidlError(str(error)) from None
-    name, *declarations = tree.children
+    headed = tree.children[0].data == "header"
+    name = tree.children[0].children[0] if headed else "unnamed"
+    declarations = tree.children[1:] if headed else tree.children
     nodes = [_Declarations().build(d) for d in declarations]
     return ast.IsaDef(str(name), *(tuple(n for n in nodes if isinstance(n, kind)) for kind in KINDS))
 

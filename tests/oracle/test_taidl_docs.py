@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from oracle import taidl
 from oracle.interpreter import run_state
@@ -26,6 +27,12 @@ def test_the_example_runs() -> None:
     s = Stream("tiny", (), (HbmTensor("x", 1, (4, 6), "int8"),), (), 32, body, "s")
     state = run_state(s, isa, {"x": x})
     np.testing.assert_array_equal(state.buffers["sum"], x[:, :4].sum(axis=0, dtype=np.int32))
+
+
+def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    (block, shown), = re.findall(r"```python\n(from oracle\.taidl\.builder.*?)```\n\n```text\n(.*?)```", TEXT, re.S)
+    exec(compile(block, "docs/taidl.md", "exec"), {})
+    assert capsys.readouterr().out == shown
 
 
 def test_the_table_of_operators_is_that_of_the_code() -> None:

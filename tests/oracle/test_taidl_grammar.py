@@ -17,7 +17,7 @@ from tests.oracle import lark_parser
 from tests.oracle.test_taidl_parser import TPU, statements
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl/*.taidl")])
+FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
 SAMPLE = """isa s; param p = 2 in 1..4; const K = p * 2 const L = 0x1F & ( 3 << 1 )
 [ ram ] ( 8 x p ) ( p x i8 ) [ one ] ( ) ( f32 ) r = 0 ; t[ 3 ] = K ;
 def f ( %X , n ) { let m = n - 1 ; %Y : { m } x 4 x i8 = pad ( %X , low = { 0 , 1 } , kind = max , value = - 1 ) }
@@ -39,7 +39,7 @@ def outcome(parser: object, text: str) -> ast.IsaDef | None:
         return None
 
 
-@pytest.mark.parametrize("text", [SAMPLE, TPU, *(p.read_text() for p in FILES)])
+@pytest.mark.parametrize("text", [SAMPLE, TPU, TPU.replace("isa tpu", ""), *(p.read_text() for p in FILES)])
 def test_whole_descriptions(text: str) -> None:
     assert parse(text) == lark_parser.parse(text)
 
