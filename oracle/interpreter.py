@@ -22,6 +22,8 @@ from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from oracle.taidl.isa import HBM, Isa
 from oracle.taidl.kernels import Array, numpy_dtype
 from oracle.taidl.machine import Machine, Unit
+from oracle.taidl.operators.numbers import kind_bits
+from oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, to_bytes
 from oracle.validate import check_isa
 
 
@@ -35,10 +37,8 @@ class State:
 
     def read(self, tensor: HbmTensor) -> Array:
         """A copy of a tensor in HBM, with its shape and dtype."""
-        dtype = np.dtype(tensor.dtype)
-        size = int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
-        raw = self.hbm[tensor.address:tensor.address + size]
-        return raw.view(np.int8).copy().view(dtype).reshape(tensor.shape)
+        raw = self.hbm[tensor.address:tensor.address + byte_count(tensor.shape, tensor.dtype)]
+        return from_bytes(raw, tensor.shape, named_dtype(tensor.dtype))
 
 
 def run(
@@ -74,7 +74,7 @@ def start(
     random = None if poison is None else np.random.default_rng(poison)
     hbm = _fresh((stream.hbm_bytes,), np.dtype(np.int8), random)
     for tensor, value in _paired(stream, arguments):
-        raw = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.int8)
+        raw = to_bytes(value)
         hbm[tensor.address:tensor.address + raw.size] = raw
     for tensor in stream.results:
         _check_place(stream, tensor, "result")
@@ -85,8 +85,9 @@ def start(
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator | None) -> Array:
     if random is None:
         return np.zeros(shape, dtype)
-    if dtype.kind == "b":
-        return random.integers(0, 2, shape).astype(bool)
+    if dtype.itemsize == 1:
+        bits = kind_bits(dtype)
+        return as_codes(random.integers(0, 1 << bits, shape).astype(np.uint8), dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return np.frombuffer(random.bytes(size), np.int8).copy().view(dtype).reshape(shape)
 
@@ -100,7 +101,7 @@ def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tup
         if tensor.name not in arguments:
             raise InputError(f"argument {tensor.name} of stream {stream.name} is missing")
         value = np.asarray(arguments[tensor.name])
-        if value.shape != tensor.shape or value.dtype != np.dtype(tensor.dtype):
+        if value.shape != tensor.shape or value.dtype != named_dtype(tensor.dtype):
             raise InputError(
                 f"argument {tensor.name} of stream {stream.name} must be {tensor.dtype}{list(tensor.shape)}, "
                 f"found {value.dtype}{list(value.shape)}"
@@ -110,7 +111,7 @@ def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tup
 
 
 def _check_place(stream: Stream, tensor: HbmTensor, what: str) -> None:
-    end = tensor.address + int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+    end = tensor.address + byte_count(tensor.shape, tensor.dtype)
     if tensor.address < 0 or end > stream.hbm_bytes:
         raise StreamError(
             f"{what} {tensor.name} of stream {stream.name} lies at {tensor.address}..{end}, outside of its "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
-
 from oracle.errors import StreamError, suggest
 from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 from oracle.taidl.isa import Isa
+from oracle.taidl.types import byte_count, named_dtype
 
 
 def validate(stream: Stream, isa: Isa) -> None:
@@ -41,15 +40,12 @@ def check_isa(stream: Stream, isa: Isa) -> None:
 def tensor_bytes(tensor: HbmTensor) -> int:
     """Size of an argument or result in bytes; StreamError for a dtype or shape that is none."""
     try:
-        item = np.dtype(tensor.dtype).itemsize
+        named_dtype(tensor.dtype)
     except TypeError:
         raise StreamError(f"tensor {tensor.name!r}: {tensor.dtype!r} is no NumPy dtype") from None
-    size = item
-    for extent in tensor.shape:
-        if extent < 0:
-            raise StreamError(f"tensor {tensor.name!r}: expected extents of at least 0, found {tensor.shape}")
-        size *= extent
-    return size
+    if any(extent < 0 for extent in tensor.shape):
+        raise StreamError(f"tensor {tensor.name!r}: expected extents of at least 0, found {tensor.shape}")
+    return byte_count(tensor.shape, tensor.dtype)
 
 
 def _check_tensors(stream: Stream) -> None:
@@ -68,7 +64,7 @@ def _check_tensors(stream: Stream) -> None:
                     f"{what} {t.name!r}: expected bytes in 0..{stream.hbm_bytes} (hbm_bytes), "
                     f"found {t.address}..{t.address + size}"
                 )
-            item = np.dtype(t.dtype).itemsize
+            item = named_dtype(t.dtype).itemsize
             if t.address % item:
                 raise StreamError(
                     f"{what} {t.name!r}: expected an address that is a multiple of {item} ({t.dtype}), "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,11 +18,11 @@ from oracle.resolve import resolve
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
+from oracle.xla import border
 from oracle.xla.expr import Expr, Extreme, Sum, children
 from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
-from oracle.xla.ops import NUMPY
 from oracle.xla.options import compiler_options
 from oracle.xla.raising import Raised, raise_stream
 from oracle.xla.scalars import take_out
@@ -83,9 +84,18 @@ class Program:
 
     def function(self, *arguments: Any) -> tuple[Any, ...]:
         """The results for JAX arrays (or tracers) of the right shapes and types."""
-        named = {t.name: a for t, a in zip(self.stream.arguments, arguments, strict=True)}
+        import jax
+
+        tensors = self.stream.arguments
+        with jax.enable_x64(True) if border.needs_wide(self.stream) else nullcontext():
+            named = {t.name: border.inwards(a, t) for t, a in zip(tensors, arguments, strict=True)}
+            made = self._computed(named)
+            return tuple(border.outwards(a, t) for t, a in zip(self.stream.results, made, strict=True))
+
+    def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for arguments by name, in bytes where :func:`oracle.xla.border.as_bytes` says so."""
         if self.raised is None:
-            return LoopRunner.of(self.stream).run(named)
+            return LoopRunner.of(border.as_bytes(self.stream)).run(named)
         lowering = Lowering(named, reassociate=self.reassociate)
         made, operations = [], []
         for r in self.raised:
@@ -245,10 +255,7 @@ def compile_stream(stream: Stream, isa: Isa, *, reassociate: bool = False, raisi
 
 def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raising: bool = True) -> Oracle:
     """As :func:`compile_stream`, for a stream that is resolved already."""
-    for tensor in (*stream.arguments, *stream.results):
-        if tensor.dtype not in NUMPY.values():
-            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not compute "
-                             f"with in its default mode (it does with {', '.join(sorted(NUMPY.values()))})")
+    border.check(stream)
     plain, bits = take_out(stream)
     key = (plain, reassociate, raising)
     with _programs_lock:
@@ -271,7 +278,7 @@ def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Progra
     if not raising:
         return Program(stream, None, "raising is switched off", reassociate)
     try:
-        raised = raise_stream(stream, reassociate=reassociate)
+        raised = raise_stream(border.as_bytes(stream), reassociate=reassociate)
         contractions = sum(count_contractions(r.value) for r in raised)
         if contractions > CONTRACTIONS:
             raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")

@@ -29,7 +29,7 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import Cursor, Dataflow, Query
-from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer
+from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer, is_number
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
@@ -146,7 +146,7 @@ class Raiser:
             ranges = {**self.program.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
         kept = s.attributes
-        if s.opcode == "add":
+        if s.opcode == "add" and is_number(s.type.dtype):
             return axes, add_of(values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
 

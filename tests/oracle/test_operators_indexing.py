@@ -31,7 +31,7 @@ def whole(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_dynamic_slices(data: st.DataObject) -> None:
     from jax import lax
 
@@ -52,7 +52,7 @@ def test_dynamic_slices(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_gather_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -76,7 +76,7 @@ def test_gather_is_that_of_xla(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_scatter_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -127,7 +127,7 @@ def test_sort_by_two_keys() -> None:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -161,7 +161,7 @@ def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 

@@ -1,0 +1,98 @@
+"""Arguments and results of types that JAX's arrays have, but TAIDL's memory holds otherwise: 4-bit and 8-bit floats.
+
+They cross the border of a program as their bytes in HBM, packed and unpacked by JAX.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from oracle.errors import InputError
+from oracle.resolved import Op, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
+from oracle.stream import HbmTensor
+from oracle.taidl.operators.carriers import is_wide
+from oracle.taidl.operators.conversion import code, from_code
+from oracle.taidl.types import TYPES, byte_count, element_type, of_numpy, storage_bits
+from oracle.xla.ops import NUMPY
+
+_NATIVE = frozenset(NUMPY.values())
+
+CROSSING = frozenset(t.numpy for t in TYPES.values() if t.bits < 64 and t.bits != 6)
+"""The types of arguments and results; XLA's CPU backend has no arrays of 6-bit numbers."""
+
+
+def check(stream: ResolvedStream) -> None:
+    """InputError for an argument or a result of a type that cannot cross."""
+    for tensor in (*stream.arguments, *stream.results):
+        if tensor.dtype not in CROSSING:
+            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not take and give "
+                             f"in its default mode (it does with {', '.join(sorted(CROSSING))}); let the stream have its "
+                             "bytes, as int8")
+
+
+def as_bytes(stream: ResolvedStream) -> ResolvedStream:
+    """The stream with bytes for the tensors that are not held in JAX as in HBM."""
+    return replace(stream, arguments=tuple(map(_bytes, stream.arguments)), results=tuple(map(_bytes, stream.results)))
+
+
+def _bytes(tensor: HbmTensor) -> HbmTensor:
+    if tensor.dtype in _NATIVE:
+        return tensor
+    return replace(tensor, shape=(byte_count(tensor.shape, tensor.dtype),), dtype="int8")
+
+
+def inwards(x: Any, tensor: HbmTensor) -> Any:
+    """An argument as :func:`as_bytes` has it."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if tensor.dtype in _NATIVE:
+        return x
+    dtype = of_numpy(tensor.dtype)
+    bits = storage_bits(element_type(dtype).bits)
+    if element_type(dtype).kind in ("int", "uint"):
+        codes = code(x.astype(jnp.int8 if dtype[0] == "i" else jnp.uint8), dtype)
+    else:
+        plain = lax.bitcast_convert_type(x, jnp.dtype(f"uint{bits}"))
+        codes = plain.astype(jnp.uint8)
+    per, flat = 8 // bits, codes.reshape(-1)
+    flat = jnp.pad(flat, (0, -flat.size % per)).reshape(-1, per) << (np.arange(per, dtype=np.uint8) * np.uint8(bits))
+    return lax.bitcast_convert_type(flat.sum(axis=1, dtype=jnp.uint8), jnp.int8)
+
+
+def outwards(x: Any, tensor: HbmTensor) -> Any:
+    """A result from its bytes."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if tensor.dtype in _NATIVE:
+        return x
+    dtype = of_numpy(tensor.dtype)
+    bits = storage_bits(element_type(dtype).bits)
+    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+    plain = lax.bitcast_convert_type(x, jnp.uint8)[:, None] >> shifts & np.uint8((1 << bits) - 1)
+    codes = plain.reshape(-1)[:math.prod(tensor.shape)].reshape(tensor.shape)
+    target = jnp.dtype(tensor.dtype)
+    if element_type(dtype).kind in ("int", "uint"):
+        return from_code(codes, dtype).astype(target)
+    return lax.bitcast_convert_type(codes.astype(jnp.dtype(f"uint{bits}")), target)
+
+
+def needs_wide(stream: ResolvedStream) -> bool:
+    """Whether a tensor of the stream has elements of 64 bits."""
+    return any(is_wide(b.dtype) for b in stream.buffers) or any(map(_is_wide, _statements(stream.body)))
+
+
+def _statements(nodes: tuple[ResolvedNode, ...]) -> Iterator[Statement]:
+    for node in nodes:
+        yield from _statements(node.body) if hasattr(node, "body") else node.statements
+
+
+def _is_wide(s: Statement) -> bool:
+    regions = [v for _, v in s.attributes if isinstance(v, ResolvedRegion)] if isinstance(s, Op) else []
+    return is_wide(s.type.dtype) or any(_is_wide(inner) for r in regions for inner in r.statements)
