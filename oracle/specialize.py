@@ -249,7 +249,8 @@ class Execution:
             made = tuple(s for s in self.statements if isinstance(s, Op))
         finally:
             self.statements, self.tensors, self.pure = outside
-        resolved = ResolvedRegion(region.name, tuple(zip(names, kinds, strict=False)), tuple(n for n, _ in results), made)
+        given = tuple(zip(names, kinds, strict=False))
+        resolved = ResolvedRegion(region.name, given, tuple(name for name, _ in results), made)
         return resolved, tuple(Shaped(t.shape, t.dtype) for _, t in results)
 
     def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:

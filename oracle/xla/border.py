@@ -30,9 +30,9 @@ def check(stream: ResolvedStream) -> None:
     """InputError for an argument or a result of a type that cannot cross."""
     for tensor in (*stream.arguments, *stream.results):
         if tensor.dtype not in CROSSING:
-            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not take and give "
-                             f"in its default mode (it does with {', '.join(sorted(CROSSING))}); let the stream have its "
-                             "bytes, as int8")
+            raise InputError(f"tensor {tensor.name} of {stream.name} is {tensor.dtype}, which JAX does not take and "
+                             f"give in its default mode (it does with {', '.join(sorted(CROSSING))}); let the stream "
+                             "have its bytes, as int8")
 
 
 def as_bytes(stream: ResolvedStream) -> ResolvedStream:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from oracle.taidl.opcodes import fault
 from oracle.taidl.operators import OPCODES
 from oracle.taidl.operators.base import Shaped
 from oracle.taidl.operators.carriers import carried, elements
-from oracle.taidl.opcodes import fault
 from oracle.taidl.types import TYPES, as_codes, element_type, numpy_dtype
 
 QUANTIZED = "!quant.uniform<i8:f32, 0.25:-3>"

@@ -52,7 +52,8 @@ def stored(name: str, dtype: str, count: int, address: str) -> str:
     elif bits == 8:
         text = f"%{name}.c:{size}xi8 = bitcast_convert(%{name});\n"
     elif bits < 8:
-        text = f"%{name}.q:{size}x{per}x{dtype} = reshape(%{name});\n%{name}.c:{size}xi8 = bitcast_convert(%{name}.q);\n"
+        text = (f"%{name}.q:{size}x{per}x{dtype} = reshape(%{name});\n"
+                f"%{name}.c:{size}xi8 = bitcast_convert(%{name}.q);\n")
     else:
         text = (f"%{name}.q:{count}x{bits // 8}xi8 = bitcast_convert(%{name});\n"
                 f"%{name}.c:{size}xi8 = reshape(%{name}.q);\n")
@@ -62,7 +63,6 @@ def stored(name: str, dtype: str, count: int, address: str) -> str:
 def program(cases: list[Case]) -> tuple[Isa, str, list[str]]:
     """An instruction for each case, a stream of them, and the types of its results; all operands are alike."""
     text, body, places, results, at = "", "", [], "", 8 * N * 3
-    (dtype,) = {x.dtype for c in cases for x in c.operands if x.dtype != "i1"} or {"i1"}
     for i, c in enumerate(cases):
         names = []
         text += f"[op{i}](out) {{\n"
@@ -100,8 +100,8 @@ def agree(stream_text: str, isa: Isa, arguments: dict[str, np.ndarray]) -> dict[
 
 def _elementwise_in_streams(dtype: str, step: int = 1) -> None:
     cases = [c for c in elementwise(dtype, (N,)) if c.opcode != "select" and "quant" not in c.result.dtype]
-    cases = [c for c in cases if c.opcode != "convert" or c.result.dtype in ("i8", "i4", "u16", "f32", "bf16", "f8e5m2")]
-    cases = cases[::step]
+    targets = ("i8", "i4", "u16", "f32", "bf16", "f8e5m2")
+    cases = [c for c in cases if c.opcode != "convert" or c.result.dtype in targets][::step]
     isa, text, places = program(cases)
     hbm = np.zeros(8 * N * 3, np.int8)
     for k in range(3):
@@ -191,16 +191,19 @@ loop i in 0..2 {
     assert found["W"].tolist() == [48, -112, 16, 32]
 
 
+CALL = "[g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }"
+
+
 @pytest.mark.parametrize(("text", "message"), [
-    ("def f(%x, %y) { %y:8xi8 = constant(0); } [g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }",
+    ("def f(%x, %y) { %y:8xi8 = constant(0); } " + CALL,
      "declared 4xi8 but f gives 8xi8"),
-    ("def f(%x) { %y:8xi8 = constant(0); } [g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }",
+    ("def f(%x) { %y:8xi8 = constant(0); } " + CALL,
      "def f needs 1 parameters for what it takes"),
-    ("def f(%x, n, %y) { %y:4xi8 = negate(%x); } [g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }",
+    ("def f(%x, n, %y) { %y:4xi8 = negate(%x); } " + CALL,
      "def f is applied to tensors alone, but has the parameter n"),
-    ("[m](4)(i8); def f(%x, %y) { %y:4xi8 <- $m[0:4]; } [g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }",
+    ("[m](4)(i8); def f(%x, %y) { %y:4xi8 <- $m[0:4]; } " + CALL,
      "must not read or write buffers"),
-    ("def f(%x, %y) { %y:4xi8 = call(%x, function=f); } [g]() { %a:4xi8 = constant(1); %b:4xi8 = call(%a, function=f); }",
+    ("def f(%x, %y) { %y:4xi8 = call(%x, function=f); } " + CALL,
      "def f calls itself"),
     ("def f(%x, %y) { %y:4xi8 = negate(%x); } [g]() { %a:4xi8 = constant(1); %b:4xi8 = while(%a, cond=f, body=f); }",
      "the condition f must give one scalar i1, found"),
@@ -253,7 +256,8 @@ def test_custom_calls_that_are_not_registered_or_wrong() -> None:
 
 # --- memory -------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", ["int4", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", [
+    "int4", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "int8"])
 def test_tensors_of_every_width_lie_packed_in_hbm(name: str) -> None:
     dtype, count = of_numpy(name), 16
     size = byte_count((count,), name)

@@ -85,7 +85,7 @@ def test_wrong_shape_and_type(matmul):
 def test_types_that_jax_lacks_are_refused(matmul):
     stream, isa, _ = matmul
     wide = HbmTensor("W", 64, (4,), "int64")
-    with pytest.raises(InputError, match="tensor W of test is int64, which JAX does not compute with"):
+    with pytest.raises(InputError, match="tensor W of test is int64, which JAX does not take and give"):
         compile_stream(Stream(*(*list(vars(stream).values())[:2], (wide,), (), 1024, (), "test")), isa)
 
 

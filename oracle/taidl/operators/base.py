@@ -37,7 +37,8 @@ class Region(Protocol):
     with arrays (NumPy's in a kernel, JAX's in a lowering) it computes.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]: ...
 

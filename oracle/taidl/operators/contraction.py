@@ -21,9 +21,7 @@ from oracle.taidl.operators.base import (
     Dim,
     Opcode,
     Shaped,
-    axes_fault,
     axis_fault,
-    differ,
     integer,
     integers,
     ints,
@@ -320,8 +318,8 @@ def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Se
 
 ROWS: list[Opcode] = [
     Opcode("dot_general", 2, _dot_rule, _dot, _dot_lowering, "contraction",
-           "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed; `rounding` is "
-           "each (by default), or fused: a chain of `fma` in f32 from zero on",
+           "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed; "
+           "`rounding` is each (by default), or fused: a chain of `fma` in f32 from zero on",
            (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()),
             Attribute("rounding", "word", ("each", "fused"), "each"), SUBNORMALS)),
     Opcode("convolution", 2, _convolution_rule, _convolution, _convolution_lowering, "opaque",

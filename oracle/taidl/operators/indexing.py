@@ -221,8 +221,8 @@ def _scatter_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     if a["kind"] != "update" and kind_fault(a["kind"], x.dtype):
         return kind_fault(a["kind"], x.dtype)
     if len(window) + len(inserted) != rank or updates.dtype != x.dtype or list(window) != sorted(window, key=int):
-        return (f"each axis of {x} is in inserted_window_dims or has an entry in update_window_dims (which ascend), and "
-                f"the updates are of its type, found {updates}")
+        return (f"each axis of {x} is in inserted_window_dims or has an entry in update_window_dims (which ascend), "
+                f"and the updates are of its type, found {updates}")
     if shapes_differ([d for i, d in enumerate(updates.shape) if i not in window], batch):
         return f"the updates {updates} without the axes {show(window)} do not have the shape {show(batch)} of indices"
     sizes = _window_sizes(updates.shape, a, rank)
