@@ -26,14 +26,16 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
 
     A write that accumulates stands for its read of the old contents as well.
     """
-    swallowed = _old_contents(instr)
+    touching = [s for s in instr.statements if isinstance(s, (Read, Write))]
+    targets = {s.src: s.window for s in touching if isinstance(s, Write) and s.kind == "accumulate"}
+    swallowed = _old_contents(instr, targets) if targets else ()
     found: list[Access] = []
     windows: dict[tuple[str, str], list[Window]] = {}
-    for s in instr.statements:
-        if isinstance(s, Read) and s.dst not in swallowed:
-            kind: Literal["read", "write", "accumulate"] = "read"
-        elif isinstance(s, Write):
-            kind = s.kind
+    for s in touching:
+        if isinstance(s, Write):
+            kind: Literal["read", "write", "accumulate"] = s.kind
+        elif s.dst not in swallowed:
+            kind = "read"
         else:
             continue
         same = windows.setdefault((s.window.buffer, kind), [])
@@ -43,11 +45,8 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
     return tuple(found)
 
 
-def _old_contents(instr: ResolvedInstr) -> set[str]:
-    """The tensors that hold what accumulating writes add to."""
-    targets = {s.src: s.window for s in instr.statements if isinstance(s, Write) and s.kind == "accumulate"}
-    if not targets:
-        return set()
+def _old_contents(instr: ResolvedInstr, targets: Mapping[str, Window]) -> set[str]:
+    """The tensors that hold what accumulating writes add to; ``targets`` are these writes, by what they write."""
     reads = {s.dst: s.window for s in instr.statements if isinstance(s, Read)}
     old: set[str] = set()
     for s in instr.statements:

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.timing.engine.layout import ACCUMULATE, NONE, READ, WRITE
+from acadl_models.timing.engine.forms import Form
+from acadl_models.timing.engine.layout import NONE, WRITE
 from acadl_models.timing.engine.meeting import connect, list_pairs
-from acadl_models.timing.engine.windows import NOTHING, Pattern, pattern, patterns
-from acadl_models.timing.machine import AccessPlan, word_axes
-from acadl_models.timing.program import Place
 from oracle.affine import Affine, Bounds
-from oracle.resolved import Buffer
 
 Array = NDArray[np.int64]
 
-KINDS = {"read": READ, "write": WRITE, "accumulate": ACCUMULATE}
-
-
-@dataclass(eq=False)
-class Form:
-    """What accesses have in common that go to one place with windows of one shape: all but where they lie.
-
-    ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
-    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``kept``: what users derive from it.
-    """
-
-    place: Place
-    kind: int
-    patterns: tuple[Pattern, ...]
-    is_moved: bool
-    strides: tuple[int, ...]
-    word_shape: Pattern
-    kept: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def is_spread(self) -> bool:
-        """Over several banks."""
-        return len(self.place.banks) > 1
-
-
-def form(plan: AccessPlan) -> Form:
-    """The form of an access."""
-    window, place = plan.access.window, plan.place
-    shapes = patterns(window.dims, len(window.offsets))
-    strides: tuple[int, ...] = ()
-    word_shape = NOTHING
-    if place.banks:
-        strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
-        progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
-        word_shape = shapes[0] if strides == (1,) else pattern(progressions)
-    return Form(place, KINDS[plan.access.kind], shapes, any(s.origin for s in shapes), strides, word_shape)
+_EMPTY: list[int] = []
 
 
 class Entry:
@@ -74,18 +34,9 @@ class Entry:
             offsets = tuple([o + s.origin for o, s in zip(offsets, form.patterns)])
         self.offsets = offsets
         self.word = offsets[0] if form.strides == (1,) else _word(form.strides, offsets)
-        self.low: list[int] = []
-        self.high: list[int] = []
+        self.low = self.high = _EMPTY
         self.conflict_class = NONE
         self.axes: tuple[int, ...] = ()
-
-
-@lru_cache(maxsize=1024)
-def _word_strides(shape: tuple[int, ...], dtype: str, data_width: int) -> tuple[int, ...]:
-    """How many words a step along each leading axis of a buffer is; the axes after them make up one word."""
-    axes = word_axes(Buffer("", shape, dtype), data_width)
-    assert axes is not None
-    return tuple(math.prod(shape[axis + 1 : axes]) for axis in range(axes))
 
 
 def _word(strides: tuple[int, ...], offsets: tuple[Affine, ...]) -> Affine:
@@ -99,10 +50,9 @@ def _word(strides: tuple[int, ...], offsets: tuple[Affine, ...]) -> Affine:
 def find_ranges(entries: list[Entry], bounds: Bounds) -> None:
     """Smallest and largest element that each access touches along each axis, over all iterations."""
     for e in entries:
-        for offset, shape in zip(e.offsets, e.form.patterns):
-            low, high = offset.range(bounds) if offset.terms else (offset.constant, offset.constant)
-            e.low.append(low)
-            e.high.append(high + shape.span)
+        ranges = [(o.constant, o.constant) if not o.terms else o.range(bounds) for o in e.offsets]
+        e.low = [low for low, _ in ranges]
+        e.high = [high + span for (_, high), span in zip(ranges, e.form.spans)]
 
 
 LARGEST_CLASS = 128
@@ -202,6 +152,9 @@ def _name_class(part: list[Entry], number: int) -> None:
 
 def _same_place(part: list[Entry], axis: int) -> bool:
     """All accesses start at one fixed place along the axis, so that any two of them have it in common."""
-    first = part[0].offsets[axis]
-    return first.is_constant and all(e.offsets[axis] == first for e in part)
+    low = part[0].low[axis]
+    for e in part:
+        if e.offsets[axis].terms or e.low[axis] != low:
+            return False
+    return True
 

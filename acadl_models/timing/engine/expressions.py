@@ -53,19 +53,21 @@ class Expressions:
         """Position of an expression in the tables, with its atoms."""
         position = self._by_id.get(id(e))
         if position is None:
-            terms = [v for atom, coefficient in e.terms for v in (self._value(atom), coefficient)]
-            position = self._by_id[id(e)] = self.tables.put([e.constant, len(e.terms), *terms])
+            flat = [e.constant, len(e.terms)]
+            for atom, coefficient in e.terms:
+                value = self.values.get(atom)
+                flat += self._new_value(atom) if value is None else value, coefficient
+            position = self._by_id[id(e)] = self.tables.put(flat)
             self._kept.append(e)
         return position
 
-    def _value(self, atom: Atom) -> int:
-        """Number of a loop variable or atom; atoms inside an atom come before it."""
-        if atom not in self.values:
-            assert not isinstance(atom, str), atom
-            numerator = self.place(atom.numerator)
-            self.values[atom] = self.loops + len(self.atoms)
-            self.atoms.append((int(not isinstance(atom, Div)), atom.divisor, numerator, atom.numerator.variables()))
-        return self.values[atom]
+    def _new_value(self, atom: Atom) -> int:
+        """Number of an atom that had none; atoms inside an atom come before it."""
+        assert not isinstance(atom, str), atom
+        numerator = self.place(atom.numerator)
+        number = self.values[atom] = self.loops + len(self.atoms)
+        self.atoms.append((int(not isinstance(atom, Div)), atom.divisor, numerator, atom.numerator.variables()))
+        return number
 
     def moves(self, e: Affine) -> tuple[tuple[str, int, int], ...]:
         """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
@@ -75,8 +77,7 @@ class Expressions:
             linear = [(a, 1, c * steps[a]) for a, c in e.terms if type(a) is str]
             if len(linear) < len(e.terms):
                 linear = [(v, *move) for v, move in self.periods.moves(e).items()]
-            found = tuple(linear)
-            self._moves[id(e)] = found
+            found = self._moves[id(e)] = tuple(linear)
             self._kept.append(e)
         return found
 

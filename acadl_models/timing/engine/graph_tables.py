@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,22 +17,17 @@ from acadl_models.acadl import (
     PipelineStage,
 )
 from acadl_models.acadl.latency import Expression, parse
-from acadl_models.timing.engine.accessing import Form, form
+from acadl_models.timing.engine.forms import Shared
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower_memories import MemoryTables, memory_tables
 from acadl_models.timing.engine.tables import Array
-from acadl_models.timing.machine import AccessPlan, Program, StaticInstruction, fetch_cycles
-from acadl_models.timing.program import Place
-from oracle.resolved import WindowDim
+from acadl_models.timing.machine import Program, fetch_cycles
 
 READS_HOLD = {"finished": READS_UNTIL_FINISH, "started": READS_UNTIL_START, "ignored": READS_NEVER}
 """By the value of ``write_after_read``."""
 
-MOST_KNOWN = 8192
-"""So many forms and routes are remembered of a graph."""
-
-RouteKey: TypeAlias = tuple[int, int, str, bool, tuple[tuple[int, int] | None, ...]]
-"""Identities of the takers and of the stages on the way, mnemonic, whether requests are made, ranges of arguments."""
+MOST_SHARED = 1 << 16
+"""When streams share so many words, a lowering begins again with none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,29 +51,14 @@ class GraphTables:
     most: int
     memories: MemoryTables
     _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
-    _forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = field(default_factory=dict)
+    _shared: list[Shared] = field(default_factory=list)
 
-    _routes: dict[RouteKey, tuple[list[int], object, object]] = field(default_factory=dict)
-
-    def known_routes(self, key: RouteKey) -> list[int] | None:
-        """The records of instructions like an earlier one."""
-        found = self._routes.get(key)
-        return None if found is None else found[0]
-
-    def remember_routes(self, key: RouteKey, records: list[int], static: StaticInstruction) -> None:
-        """Keep the records of an instruction; ``static`` holds the objects whose identities are in the key."""
-        if len(self._routes) >= MOST_KNOWN:
-            self._routes.clear()
-        self._routes[key] = records, static.takers, static.routed
-
-    def form(self, plan: AccessPlan) -> Form:
-        """The form of an access; streams share them."""
-        key = plan.place, plan.access.kind, plan.access.window.dims
-        found = self._forms.get(key)
-        if found is None:
-            if len(self._forms) >= MOST_KNOWN:
-                self._forms.clear()
-            found = self._forms[key] = form(plan)
+    def shared(self) -> Shared:
+        """The words that streams share at present."""
+        found = self._shared[-1] if self._shared else None
+        if found is None or len(found) > MOST_SHARED:
+            found = Shared(self)
+            self._shared[:] = [found]
         return found
 
     def fetch_cycles(self, program: Program) -> int:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from acadl_models.timing.engine.accessing import Entry, classify, find_ranges
 from acadl_models.timing.engine.expressions import BadLatencyError, Expressions, Latencies, LatencyOwner
+from acadl_models.timing.engine.forms import Shared
 from acadl_models.timing.engine.graph_tables import GraphTables, graph_tables
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower_accesses import AccessLowering
 from acadl_models.timing.engine.lower_loops import LoopLowering, LoopText
+from acadl_models.timing.engine.lower_routes import SharedRoutes, route_records
 from acadl_models.timing.engine.tables import Array, Tables
 from acadl_models.timing.loops import TOP, LoopSites
 from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
-from oracle.affine import Affine
 from oracle.errors import GraphError
 
 
@@ -48,8 +49,6 @@ class _Lowering:
         self.around: list[tuple[str, ...]] = []
         self.innermost: list[int] = []
         self.code: list[int] = []
-        self._routes_known: dict[tuple[object, ...], tuple[int, int]] = {}
-        self._needed: dict[tuple[int, str], tuple[str, ...]] = {}
         self.total = self._walk(program.body, (), NONE)
         self.code += [OP_END, 0]
 
@@ -79,24 +78,23 @@ class _Lowering:
         return total
 
     def lowered(self) -> Lowered:
+        shared = self.graph.shared()
         entries: list[Entry] = []
-        of_static: list[list[Entry]] = []
-        for k, static in enumerate(self.statics):
-            mine: list[Entry] = []
-            for plan in static.plans:
-                place, window = plan.place, plan.access.window
-                if place.tracked or place.banks:
-                    form = self.graph.form(plan)
-                    mine.append(Entry(form, window.offsets, k, self.around[k], len(entries) + len(mine)))
-            of_static.append(mine)
-            entries += mine
-        bounds = self.bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
+        of_static = [self._entries(k, entries, shared) for k in range(len(self.statics))]
+        bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
         find_ranges(entries, bounds)
         classes = classify(entries)
-        self.tables = Tables(self.graph.words, classes.met)
+        for e in entries:
+            if e.axes not in e.form.lists:
+                shared.list_patterns(e.form, e.axes)
+        shared_routes = SharedRoutes(self.graph, shared, bounds, self.loops)
+        requests = [any(e.form.place.banks for e in found) for found in of_static]
+        routes = [shared_routes.find(*each) for each in zip(self.statics, requests, self.around)]
+        known = shared.words()
+        self.tables = Tables(self.graph.words, known, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
         self.latencies = Latencies(self.expressions, bounds)
-        at = H_SIZE + len(self.graph.words)
+        at = H_SIZE + len(self.graph.words) + len(known)
         self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
         d = self.tables.header
         for field, value in self.graph.header.items():
@@ -107,7 +105,7 @@ class _Lowering:
         d[H_FETCH_FLIGHTS] = min(flights, d[H_FETCH_LATENCY])  # at most one starts in a cycle
         d[H_CLASSES], d[H_MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
         d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
-        places = self._instruction_tables(of_static)
+        places = self._instruction_tables(of_static, requests, routes)
         d[H_PROGRAM], d[H_PLACES] = self.tables.put(self.code), self.tables.put(places)
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
@@ -116,6 +114,14 @@ class _Lowering:
         d[H_VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H_ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
+
+    def _entries(self, k: int, before: list[Entry], shared: Shared) -> list[Entry]:
+        """The accesses of an instruction that the engine must know; they are appended to those ``before``."""
+        first, around = len(before), self.around[k]
+        for plan in self.statics[k].plans:
+            if plan.place.tracked or plan.place.banks:
+                before.append(Entry(shared.form(plan), plan.access.window.offsets, k, around, len(before)))
+        return before[first:]
 
     def _loop_texts(self, of_static: list[list[Entry]]) -> list[LoopText]:
         firsts = [0]
@@ -127,30 +133,31 @@ class _Lowering:
         ]
 
     # --- instructions ------------------------------------------------------------------------------------------
-    def _instruction_tables(self, of_static: list[list[Entry]]) -> list[int]:
+    def _instruction_tables(
+        self, of_static: list[list[Entry]], requests: list[bool], routes: list[tuple[int, int] | None]
+    ) -> list[int]:
         """Put the records of the instructions; returns the positions of the records of all accesses."""
-        d = self.tables.header
-        signatures = self._signatures()
+        d, put = self.tables.header, self.tables.put
+        signatures, home, top = self._signatures(), self.sites.home, len(self.sites.sites)
         records: list[int] = []
-        places: list[int] = []
+        accesses: list[int] = []
         d[H_MAX_LATENCIES] = 0
-        for k, found in enumerate(of_static):
-            varying: list[int] = []
-            requests = any(e.form.place.banks for e in found)
-            routes, route_count = self._routes(k, requests, varying)
-            static = self.statics[k]
-            names, mnemonic = static.names, static.node.mnemonic
-            accesses = self.tables.put([v for e in found for v in self.accesses.record(e, names, mnemonic)])
-            places += [accesses + n * TA_SIZE for n in range(len(found))]
-            record = [0] * TI_SIZE
-            record[TI_LOOP], record[TI_SIGNATURE] = self.innermost[k], signatures[k]
-            record[TI_ROUTES], record[TI_ROUTE_COUNT] = routes, route_count
-            home = self.sites.home[static.index]
-            record[TI_SITE] = len(self.sites.sites) if home == TOP else home
-            record[TI_ACCESSES], record[TI_ACCESS_COUNT] = accesses, len(found)
-            record[TI_LATENCIES], record[TI_LATENCY_COUNT] = self.tables.list(varying)
-            records += record
-            d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
+        for k, static in enumerate(self.statics):
+            way, varying = routes[k], list[int]()
+            if way is None:
+                found, varying = route_records(self.graph, static, requests[k], self.latencies, self.around[k])
+                way = put(found), len(found) // TR_SIZE
+                d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
+            site = home[static.index]
+            records += (
+                self.innermost[k], signatures[k], *way, len(accesses), len(of_static[k]), put(varying), len(varying),
+                top if site == TOP else site,
+            )  # fmt: skip
+            for e in of_static[k]:
+                accesses += self.accesses.record(e, static)
+        first = put(accesses)
+        records[TI_ACCESSES::TI_SIZE] = [first + v for v in records[TI_ACCESSES::TI_SIZE]]
+        places = list(range(first, first + len(accesses), TA_SIZE))
         d[H_STATIC_TABLE] = self.tables.put(records)
         d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
         d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
@@ -186,74 +193,6 @@ class _Lowering:
         d = self.tables.header
         d[H_SIGNATURES], d[H_SIGNATURE_TABLE], d[H_OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers
-
-    def _routes(self, k: int, requests: bool, varying: list[int]) -> tuple[int, int]:
-        """The records of an instruction in the stages into which it may come, and how many.
-
-        Instructions that go the same way share them, in other streams, too, as far as the ranges of what latencies name
-        decide these.
-        """
-        static = self.statics[k]
-        ranges = tuple([self._range(static.names.get(name)) for name in self._latency_names(static)])
-        key = id(static.takers), id(static.routed), static.node.mnemonic, requests, ranges
-        found = self._routes_known.get(key)
-        if found is None:
-            records = self.graph.known_routes(key)
-            if records is None:
-                records = self._new_routes(k, requests, varying)
-                if varying:
-                    return self.tables.put(records), len(records) // TR_SIZE
-                self.graph.remember_routes(key, records, static)
-            found = self._routes_known[key] = self.tables.put(records), len(records) // TR_SIZE
-        return found
-
-    def _range(self, value: Affine | None) -> tuple[int, int] | None:
-        if value is None:
-            return None
-        return value.range(self.bounds) if value.terms else (value.constant, value.constant)
-
-    def _latency_names(self, static: StaticInstruction) -> tuple[str, ...]:
-        """What the latencies on the way of an instruction name; ``statics`` hold the takers."""
-        key = id(static.takers), static.node.mnemonic
-        if key not in self._needed:
-            mnemonic, found = static.node.mnemonic, set[str]()
-            for name in static.routed:
-                if name in self.graph.stage_numbers:
-                    found |= self.graph.stage_latencies[self.graph.stage_numbers[name]].names
-            for unit in static.takers.values():
-                rate = unit.interval_of(mnemonic)
-                found |= unit.latency_of(mnemonic).names | (frozenset() if rate is None else rate.names)
-            self._needed[key] = tuple(sorted(found))
-        return self._needed[key]
-
-    def _new_routes(self, k: int, requests: bool, varying: list[int]) -> list[int]:
-        static, graph = self.statics[k], self.graph
-        names = static.names
-        mnemonic, around = static.node.mnemonic, self.around[k]
-        numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
-        added = self.tables.header[H_LATENCY_ADDED]
-        records: list[int] = []
-
-        def code(expression, least: int, where: str) -> int:  # type: ignore[no-untyped-def]
-            value = self.latencies.code(expression, names, mnemonic, least, where, around)
-            if value >= 0:
-                return value
-            varying.append(-1 - value)
-            return -len(varying)
-
-        for number in numbers:
-            stage = graph.stages[number]
-            unit = static.takers.get(stage.name)
-            held = latency = interval = 1
-            if unit is None or added:
-                held = code(graph.stage_latencies[number], 1, f"{stage}: latency")
-            if unit is not None:
-                least = 0 if requests else 1
-                latency = code(unit.latency_of(mnemonic), least, f"{unit}: latency")
-                rate = unit.interval_of(mnemonic)
-                interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")
-            records += [number, NONE if unit is None else graph.unit_numbers[unit.name], held, latency, interval]
-        return records
 
 
 def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:

@@ -52,21 +52,16 @@ class MemoryTables:
         alone = storage.max_concurrent_requests == 1 or (storage.shared_port and state[2] == NONE)
         return int(alone or (state[0] == CACHED and not self.header[H_HIT_AFTER_MISS]))
 
-    def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> tuple[int, bool]:
-        """The table of the caches on the way to a memory, or NONE, and whether their latencies are numbers.
-
-        ``latency`` codes that of an attribute.
-        """
+    def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> int:
+        """The table of the caches on the way to a memory, or NONE; ``latency`` codes that of an attribute."""
         if len(path) < 2:
-            return NONE, True
+            return NONE
         record = [len(path) - 1]
-        fixed = True
         for name in path[:-1]:
             cache = self.graph[name]
             assert isinstance(cache, DataStorage)
             record += [self.caches[name], latency(cache, "hit_latency"), latency(cache, "miss_latency")]
-            fixed = fixed and not any(x.names for x in cache.latencies().values())
-        return put(record), fixed
+        return put(record)
 
     def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
         """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
