@@ -320,6 +320,15 @@ class Dataflow:
             hits.append((item, place))
         if not hits:
             return before
+        places = [place.simplify(q.ranges) for _, place in hits if place is not None]
+        if all(item.write.kind == "write" for item, _ in hits) and len(places) == len(hits) and len(set(places)) == 1:
+            # one iteration alone wrote them
+            distance = (places[0] - now).simplify(q.ranges)
+            low, high = distance.range(q.ranges)
+            if high >= 0:
+                past = Constraint(distance, low, -1)
+                return self.split(q, past, lambda part, names: self.find(part, at.renamed(names)))
+            return Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: places[0]}, before)
         if any(item.write.kind == "accumulate" for item, _ in hits) or any(place is not None for _, place in hits):
             raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
         low, high = now.range(q.ranges)

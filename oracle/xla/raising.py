@@ -10,7 +10,9 @@ from oracle.stream import HbmTensor
 from oracle.xla.build import fresh, from_bytes
 from oracle.xla.dataflow import Query, taidl_dtype
 from oracle.xla.expr import Expr, Range, width
+from oracle.xla.match import Unraisable
 from oracle.xla.program import program
+from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
 
 
@@ -26,6 +28,16 @@ class Raised:
 
 def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> tuple[Raised, ...]:
     """The results of the stream as expressions over its arguments; Unraisable says why there are none."""
+    try:
+        return _raised(stream, reassociate)
+    except Unraisable:
+        straight = without_rings(stream)
+        if straight is stream:
+            raise
+    return _raised(straight, reassociate)
+
+
+def _raised(stream: ResolvedStream, reassociate: bool) -> tuple[Raised, ...]:
     raiser = Raiser(program(stream), reassociate)
     return tuple(_result(raiser, tensor) for tensor in stream.results)
 
