@@ -25,6 +25,7 @@ from oracle.xla.lower import UNROLL, Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.options import compiler_options
 from oracle.xla.raising import Raised, raise_stream
+from oracle.xla.repeats import with_loops
 from oracle.xla.scalars import take_out
 
 CACHED = 256
@@ -275,6 +276,7 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
 
 @paused()
 def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Program:
+    stream = with_loops(stream)
     if not raising:
         return Program(stream, None, "raising is switched off", reassociate)
     try:

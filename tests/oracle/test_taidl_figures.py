@@ -160,7 +160,6 @@ def test_figure_10_computes_with_either_dataflow(dataflow: int) -> None:
     np.testing.assert_array_equal(both(product, a, b), sum(x.astype(np.int32) @ b for x in a))
 
 
-@pytest.mark.slow
 def test_figure_11_equals_the_product_of_its_bytes() -> None:
     amx = figure("11")
 
