@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GROUP = "archloom.targets"
 BUILT_IN = {
     "ai_engine": "uma_targets.ai_engine.target:AiEngine",
+    "amx": "uma_targets.amx.target:Amx",
     "eyeriss": "uma_targets.eyeriss.target:Eyeriss",
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",

@@ -1,0 +1,173 @@
+"""A core with Intel AMX and AVX-512 as an architecture graph: Sapphire Rapids, as far as its programs see it.
+
+Instructions are issued in order of arrival to whatever port is free, several a cycle. The matrix unit TMUL begins a
+product of whole tiles every 16 cycles (one row of A a cycle) and gives it after 52; two load ports and one store port
+move 64 bytes a cycle between registers and the first of two caches; two ports compute with vectors of 512 bits.
+
+Sources: rates and latencies of tile instructions, ports, and caches from Intel's "64 and IA-32 Architectures
+Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles for
+a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways in
+5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
+memory here, of ``memory_cycles``. Frequencies under AMX differ by model; 2 GHz is assumed.
+"""
+
+from __future__ import annotations
+
+from acadl_models.acadl import (
+    BACKED_BY,
+    CONTAINS,
+    DRAM,
+    FORWARD,
+    READ_DATA,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    ExecuteStage,
+    FunctionalUnit,
+    MemoryAccessUnit,
+    PipelineStage,
+    RegisterFile,
+    SetAssociativeCache,
+    architecture,
+    create_ag,
+    generate,
+)
+from acadl_models.acadl.objects import UnitLatency
+from acadl_models.options import out_of_range, refuse
+from acadl_models.parts import Fetch
+
+LINE_BYTES = 64
+ROWS = 16
+MACS_PER_CYCLE = 1024
+"""Of bytes: 16 x 16 x 64 of them in 16 cycles."""
+
+PRODUCTS = frozenset({"tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud", "tdpbf16ps"})
+CONFIGURATION = frozenset({"ldtilecfg", "tilecfg", "tilerelease", "tilezero"})
+TILE_LOADS = frozenset({"tileloadd", "tileloaddt1"})
+VECTOR_LOADS = frozenset({"vmovups_load", "vbroadcastss_m", "vmovdqu32_m", "vpmovzxbd_m"})
+VECTOR_STORES = frozenset({"vmovups_store", "vpmovusdb_m", "vpmovsdb_m"})
+FROM_MEMORY = frozenset({"vaddps_m", "vmulps_m", "vfmadd231ps_m", "vmaxps_m"})
+FLOATS = frozenset({"vaddps", "vsubps", "vmulps", "vfmadd231ps", "vmaxps", "vminps", "vcvtps2dq", "vcvtdq2ps"})
+INTEGERS = frozenset({"vmovups", "vmovd", "vbroadcastss", "vpxord", "vpord", "vpaddd", "vpslld", "kmovw"})
+
+
+def amx(
+    *,
+    product_cycles: int = 16,
+    product_latency: int = 52,
+    load_ports: int = 2,
+    vector_ports: int = 2,
+    l1_kib: int = 48,
+    l1_ways: int = 12,
+    l1_cycles: int = 5,
+    l2_kib: int = 2048,
+    l2_ways: int = 16,
+    l2_cycles: int = 14,
+    memory_cycles: int = 200,
+    fetch_width: int = 6,
+    issue_entries: int = 96,
+    queue: int = 32,
+    memory_gib: int = 16,
+    clock_hz: float = 2e9,
+) -> ArchitectureGraph:
+    """One core; ``product_cycles`` and ``product_latency`` are those of a product of whole tiles.
+
+    Raises TargetError that lists every option out of range.
+    """
+    _check_options(locals())
+
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=48, read_write_ports=1,
+            read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
+        )
+        l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=48, ports=1)
+        l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=16, ports=load_ports + 1)
+        ACADLEdge(l2, memory, BACKED_BY)
+        ACADLEdge(l1, l2, BACKED_BY)
+        tiles = RegisterFile("tiles", data_width=8 * ROWS * LINE_BYTES, registers={f"tmm{i}": 0 for i in range(8)})
+        zmm = RegisterFile("zmm", data_width=8 * LINE_BYTES, registers={f"zmm{i}": 0 for i in range(32)})
+        fetch = Fetch("fetch", issue_entries, fetch_width)
+
+        def station(name: str, *units: FunctionalUnit) -> None:
+            waiting = PipelineStage(f"{name}.queue", latency=1, depth=queue)
+            ACADLEdge(fetch.stage, waiting, FORWARD)
+            for number, unit in enumerate(units):
+                stage = ExecuteStage(f"{name}.stage[{number}]", latency=1)
+                ACADLEdge(waiting, stage, FORWARD)
+                ACADLEdge(stage, unit, CONTAINS)
+
+        rows: UnitLatency = {name: f"{product_cycles}" for name in PRODUCTS} | {"*": 1}
+        tmul = FunctionalUnit(
+            "tmul", to_process=PRODUCTS | CONFIGURATION,
+            latency={**dict.fromkeys(PRODUCTS, product_latency), "*": 1}, interval=rows,
+            in_flight=1 + product_latency // product_cycles,
+        )
+        ports = [FunctionalUnit(
+            f"vector[{i}]", to_process=FLOATS | INTEGERS, latency={**dict.fromkeys(FLOATS, 4), "*": 1}, interval=1,
+            in_flight=4) for i in range(vector_ports)]
+        loads = [MemoryAccessUnit(
+            f"load[{i}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
+            latency={**dict.fromkeys(FROM_MEMORY, 4), "*": 1},
+            interval={**dict.fromkeys(TILE_LOADS, ROWS), "*": 1}, in_flight=8) for i in range(load_ports)]
+        store = MemoryAccessUnit(
+            "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
+            in_flight=8)
+        station("tmul_port", tmul)
+        station("vector_port", *ports)
+        station("load_port", *loads)
+        station("store_port", store)
+        _connect(tmul, tiles)
+        for port in ports:
+            _connect(port, zmm)
+        for load in loads:
+            ACADLEdge(l1, load, READ_DATA)
+            ACADLEdge(load, tiles, WRITE_DATA)
+            _connect(load, zmm)
+        ACADLEdge(store, l1, WRITE_DATA)
+        for registers in (tiles, zmm):
+            ACADLEdge(registers, store, READ_DATA)
+        architecture("amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm})
+
+    return create_ag(build())
+
+
+def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> SetAssociativeCache:
+    return SetAssociativeCache(
+        name, data_width=8, port_width=LINE_BYTES, sets=(kib << 10) // (ways * LINE_BYTES), ways=ways,
+        cache_line_size=LINE_BYTES, hit_latency=cycles, miss_latency=cycles, max_concurrent_requests=requests,
+        read_write_ports=ports,
+    )
+
+
+def _connect(unit: FunctionalUnit, registers: RegisterFile) -> None:
+    """Let a unit read and write."""
+    ACADLEdge(registers, unit, READ_DATA)
+    ACADLEdge(unit, registers, WRITE_DATA)
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """``amx.taidl`` has no parameters."""
+    return dict(graph.parameters)
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "product_cycles": (1, 1024), "product_latency": (1, 4096), "load_ports": (1, 8), "vector_ports": (1, 8),
+    "l1_kib": (1, 1 << 16), "l1_ways": (1, 64), "l1_cycles": (1, 1000), "l2_kib": (1, 1 << 20), "l2_ways": (1, 64),
+    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "fetch_width": (1, 64), "issue_entries": (8, 4096),
+    "queue": (1, 1024), "memory_gib": (1, 1 << 20),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def _check_options(options: dict[str, object]) -> None:
+    problems = out_of_range(options, RANGES)
+    entries, width = options["issue_entries"], options["fetch_width"]
+    if isinstance(entries, int) and isinstance(width, int) and entries < width:
+        problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
+    for level in ("l1", "l2"):
+        kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
+        if isinstance(kib, int) and isinstance(ways, int) and 0 < ways and (kib << 10) % (ways * LINE_BYTES):
+            problems.append(f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {LINE_BYTES} bytes")
+    refuse("amx", problems)

@@ -1,0 +1,193 @@
+"""GEMM of signed bytes on AMX: B is packed by AVX-512, tiles are multiplied, sums are requantized by AVX-512.
+
+*Packing.* A tile of B holds four rows of it side by side, byte by byte in turn (VNNI). Four loads widen bytes to words,
+shifts and ors put them together, and a row of 16 words goes to the workspace; columns and rows that B has not are zero.
+
+*Products.* Blocks of up to 2 x 2 tiles of C stay in tmm0 to tmm3 over all of k; tmm4 and tmm5 hold tiles of A, tmm6
+and tmm7 tiles of B. k is cut into equal tiles of at most 64 bytes: the last one may read bytes behind a row of A, which
+zeros in B multiply. Rows of C that do not fill tiles get a configuration of their own.
+
+*Requantization.* Tiles of C go to the workspace and come back row by row, as vectors: bias, conversion to f32, factor,
+bounds (0 is ReLU), conversion to integers half to even, saturated bytes to memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from acadl_models.amx import LINE_BYTES, ROWS
+from mapper.mapping import Mapping as TileMapping
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Instr, Node
+from uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
+
+LANES = 16
+TILE = ROWS * LINE_BYTES
+"""Bytes of a tile."""
+MOST = 2 * LANES
+"""Rows and columns of the largest block of C."""
+
+WHOLE, EDGE = 0, 1
+"""Mask registers: all lanes, as after reset; and those of the columns that are left."""
+DATA, FACTOR, LOW, HIGH, BIAS = 0, 1, 2, 3, 4
+"""zmm registers; biases of the second tile in the one behind."""
+PACKED = 8
+"""First of four zmm registers that pack."""
+
+
+def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """The instructions of one product."""
+    return Emission(gemm, mapping).body()
+
+
+def depth_of(k: int) -> tuple[int, int]:
+    """How many tiles k is cut into, and the bytes of each: equal ones, whole words."""
+    tiles = ceil_div(k, LINE_BYTES)
+    return tiles, 4 * ceil_div(ceil_div(k, tiles), 4)
+
+
+def workspace_bytes(m: int, n: int, k: int, mapping: TileMapping) -> int:
+    """Bytes for all of B, packed, and a block of C."""
+    tiles, depth = depth_of(k)
+    return ceil_div(n, LANES) * tiles * depth // 4 * LINE_BYTES + 4 * TILE
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Writes the instructions of one product."""
+
+    gemm: Gemm
+    mapping: TileMapping
+
+    @cached_property
+    def depth(self) -> tuple[int, int]:
+        return depth_of(self.gemm.k)
+
+    @cached_property
+    def packed_rows(self) -> int:
+        """Rows of 16 words that 16 columns of B take."""
+        tiles, depth = self.depth
+        return tiles * depth // 4
+
+    def body(self) -> Nodes:
+        for d in "mn":
+            if self.mapping.size(d) not in (LANES, MOST):
+                raise MappingError(f"{self.mapping}: a block of C has 16 or 32 rows and columns")
+        nodes: Nodes = list(self._constants())
+        nodes += self._pack()
+        for run in pieces(self.gemm.m, self.mapping.size("m")):
+            rows = _parts(run.size)
+            nodes += self._configure(rows)
+            nodes += repeat("mt", run.count, lambda i, run=run, rows=rows: each(  # type: ignore[misc]
+                "nt", pieces(self.gemm.n, self.mapping.size("n")),
+                lambda j, columns: self._block(i + run.first, rows, j, columns)))
+        return nodes
+
+    def _constants(self) -> Iterator[Node]:
+        low = 0.0 if self.gemm.relu else -128.0
+        for register, bits in ((FACTOR, self.gemm.scale_bits), (LOW, _bits(low)), (HIGH, _bits(127.0))):
+            yield Instr.make("vmovd", dst=register, value=bits)
+            yield Instr.make("vbroadcastss", dst=register, src=register)
+        edge = self.gemm.n % LANES
+        if edge:
+            yield Instr.make("kmovw", dst=EDGE, value=(1 << edge) - 1)
+
+    # packing ----------------------------------------------------------------------------------------------------------
+
+    def _pack(self) -> Nodes:
+        whole, rest = divmod(self.gemm.k, 4)
+        empty = self.packed_rows - whole - bool(rest)
+        runs = [(0, whole, 4), (whole, 1, rest), (whole + bool(rest), empty, 0)]
+        return each("pn", pieces(self.gemm.n, LANES), lambda block, run: [
+            node for first, count, bytes_ in runs if count and (bytes_ or first >= whole + bool(rest))
+            for node in repeat("pk", count, lambda r, first=first, bytes_=bytes_: self._pack_row(  # type: ignore[misc]
+                block, _mask(run.size), r + first, bytes_))])
+
+    def _pack_row(self, block: Affine, mask: int, row: Affine, count: int) -> Iterator[Node]:
+        """Row ``row`` of a block of 16 columns: ``count`` rows of B, zeros for those that are missing of four."""
+        if not count:
+            yield _vector("vpxord", PACKED, PACKED, PACKED)
+        for i in range(count):
+            yield Instr.make("vpmovzxbd_m", dst=PACKED + i, dram=self.gemm.b_at(row * 4 + i, block * LANES), mask=mask)
+        for i in range(1, count):
+            yield Instr.make("vpslld", dst=PACKED + i, src=PACKED + i, count=8 * i)
+            yield _vector("vpord", PACKED, PACKED, PACKED + i)
+        yield Instr.make("vmovups_store", dram=self._packed(block, row), src=PACKED)
+
+    def _packed(self, block: Affine, row: Affine) -> Affine:
+        return self.gemm.workspace + (block * self.packed_rows + row) * LINE_BYTES
+
+    # products ---------------------------------------------------------------------------------------------------------
+
+    def _configure(self, rows: list[int]) -> Nodes:
+        """Tiles for blocks with such rows; two tiles of columns always."""
+        depth = self.depth[1]
+        shapes = {2 * i + j: (r, LINE_BYTES) for i, r in enumerate(rows) for j in (0, 1)}
+        shapes |= {4 + i: (r, depth) for i, r in enumerate(rows)} | {6 + j: (depth // 4, LINE_BYTES) for j in (0, 1)}
+        return [Instr.make("ldtilecfg", number=1), *(
+            Instr.make("tilecfg", tile=t, tile_rows=r, tile_colsb=b) for t, (r, b) in sorted(shapes.items()))]
+
+    def _block(self, i: Affine, rows: list[int], j: Affine, run: Piece) -> Nodes:
+        """A block of C: sums of tiles, then their rows."""
+        m0, n0, columns = i * self.mapping.size("m"), j * self.mapping.size("n"), _parts(run.size)
+        sums = [(2 * a + b, a, b) for a in range(len(rows)) for b in range(len(columns))]
+        nodes: Nodes = [Instr.make("tilezero", dst=t) for t, _, _ in sums]
+        nodes += repeat("kt", self.depth[0], lambda k: self._step(m0, len(rows), j, len(columns), k))
+        nodes += [Instr.make("tilestored", src=t, dram=self._scratch(t), stride=LINE_BYTES) for t, _, _ in sums]
+        if self.gemm.bias is not None:
+            nodes += [Instr.make("vmovdqu32_m", dst=BIAS + b, dram=self.gemm.bias_at(n0 + b * LANES), mask=_mask(c))
+                      for b, c in enumerate(columns)]
+        for t, a, b in sums:
+            nodes += repeat("r", rows[a], lambda r, t=t, a=a, b=b: self._finish(  # type: ignore[misc]
+                self._scratch(t) + r * LINE_BYTES, m0 + a * ROWS + r, n0 + b * LANES, b, _mask(columns[b])))
+        return nodes
+
+    def _step(self, m0: Affine, rows: int, j: Affine, columns: int, k: Affine) -> Iterator[Node]:
+        """One tile of k: loads, products."""
+        depth = self.depth[1]
+        for a in range(rows):
+            yield Instr.make("tileloadd", dst=4 + a, dram=self.gemm.a_at(m0 + a * ROWS, k * depth),
+                             stride=self.gemm.strides[0])
+        for b in range(columns):
+            block = j * (self.mapping.size("n") // LANES) + b
+            yield Instr.make("tileloadd", dst=6 + b, dram=self._packed(block, k * (depth // 4)), stride=LINE_BYTES)
+            for a in range(rows):
+                yield Instr.make("tdpbssd", dst=2 * a + b, src1=4 + a, src2=6 + b)
+
+    def _scratch(self, tile: int) -> Affine:
+        """Where a tile of C lies in the workspace, behind B."""
+        return self._packed(Affine(ceil_div(self.gemm.n, LANES)), Affine(0)) + tile * TILE
+
+    def _finish(self, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
+        """A row of 16 sums to bytes of C."""
+        yield Instr.make("vmovups_load", dst=DATA, dram=source)
+        if self.gemm.bias is not None:
+            yield _vector("vpaddd", DATA, DATA, BIAS + tile)
+        yield Instr.make("vcvtdq2ps", dst=DATA, src=DATA)
+        yield _vector("vmulps", DATA, DATA, FACTOR)
+        yield _vector("vmaxps", DATA, DATA, LOW)
+        yield _vector("vminps", DATA, DATA, HIGH)
+        yield Instr.make("vcvtps2dq", dst=DATA, src=DATA)
+        yield Instr.make("vpmovsdb_m", dram=self.gemm.c_at(m, n), src=DATA, mask=mask)
+
+
+def _vector(mnemonic: str, dst: int, src1: int, src2: int) -> Instr:
+    return Instr.make(mnemonic, dst=dst, src1=src1, src2=src2)
+
+
+def _parts(size: int) -> list[int]:
+    """Rows (or columns) of the one or two tiles that a block has."""
+    return [min(LANES, size)] + ([size - LANES] if size > LANES else [])
+
+
+def _mask(columns: int) -> int:
+    return WHOLE if columns == LANES else EDGE
+
+
+def _bits(x: float) -> int:
+    return int(np.float32(x).view(np.uint32))
