@@ -8,7 +8,8 @@ Sources: rates and latencies of tile instructions, ports, and caches from Intel'
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles for
 a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways in
 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
-memory here, of ``memory_cycles``. Frequencies under AMX differ by model; 2 GHz is assumed.
+memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
+(48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from acadl_models.acadl import (
     generate,
 )
 from acadl_models.acadl.objects import UnitLatency
+from acadl_models.acadl.semantics import Semantics
 from acadl_models.options import out_of_range, refuse
 from acadl_models.parts import Fetch
 
@@ -64,6 +66,7 @@ def amx(
     l2_ways: int = 16,
     l2_cycles: int = 14,
     memory_cycles: int = 200,
+    misses: int = 48,
     fetch_width: int = 6,
     issue_entries: int = 96,
     queue: int = 32,
@@ -79,11 +82,11 @@ def amx(
     @generate
     def build() -> None:
         memory = DRAM(
-            "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=48, read_write_ports=1,
+            "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=misses, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
         )
-        l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=48, ports=1)
-        l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=16, ports=load_ports + 1)
+        l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
+        l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
         ACADLEdge(l2, memory, BACKED_BY)
         ACADLEdge(l1, l2, BACKED_BY)
         tiles = RegisterFile("tiles", data_width=8 * ROWS * LINE_BYTES, registers={f"tmm{i}": 0 for i in range(8)})
@@ -128,7 +131,11 @@ def amx(
         ACADLEdge(store, l1, WRITE_DATA)
         for registers in (tiles, zmm):
             ACADLEdge(registers, store, READ_DATA)
-        architecture("amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm})
+        architecture(
+            "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
+            # registers are renamed, stores wait in a buffer
+            semantics=Semantics(write_after_read="ignored"),
+        )
 
     return create_ag(build())
 
@@ -155,7 +162,7 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 RANGES: dict[str, tuple[int, int]] = {
     "product_cycles": (1, 1024), "product_latency": (1, 4096), "load_ports": (1, 8), "vector_ports": (1, 8),
     "l1_kib": (1, 1 << 16), "l1_ways": (1, 64), "l1_cycles": (1, 1000), "l2_kib": (1, 1 << 20), "l2_ways": (1, 64),
-    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "fetch_width": (1, 64), "issue_entries": (8, 4096),
+    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "misses": (1, 1024), "fetch_width": (1, 64), "issue_entries": (8, 4096),
     "queue": (1, 1024), "memory_gib": (1, 1 << 20),
 }
 """Smallest and largest value of each integer option."""

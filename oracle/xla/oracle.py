@@ -220,14 +220,15 @@ class Oracle:
             for t, ops in zip(self.results, self.program.operations(), strict=True)))
 
 
-def count_contractions(e: Expr, made: dict[int, int] | None = None) -> int:
-    """How many contractions the lowering of ``e`` makes, where none are shared."""
-    made = {} if made is None else made
-    if id(e) not in made:
-        times = math.prod(n for _, n in e.variables) if isinstance(e, Extreme) else 1
-        inner = sum(count_contractions(c, made) for c in children(e))
-        made[id(e)] = isinstance(e, Sum) + (times if times <= UNROLL else 1) * inner
-    return made[id(e)]
+def count_contractions(e: Expr, counted: set[Expr] | None = None) -> int:
+    """How many contractions the lowering of ``e`` makes; equal ones are made once."""
+    counted = set() if counted is None else counted
+    if e in counted:
+        return 0
+    counted.add(e)
+    times = math.prod(n for _, n in e.variables) if isinstance(e, Extreme) else 1
+    inner = sum(count_contractions(c, counted) for c in children(e))
+    return isinstance(e, Sum) + (times if times <= UNROLL else 1) * inner
 
 
 def _show(shape: tuple[int, ...], dtype: str) -> str:

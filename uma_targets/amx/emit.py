@@ -34,10 +34,12 @@ MOST = 2 * LANES
 
 WHOLE, EDGE = 0, 1
 """Mask registers: all lanes, as after reset; and those of the columns that are left."""
-DATA, FACTOR, LOW, HIGH, BIAS = 0, 1, 2, 3, 4
+FACTOR, LOW, HIGH, BIAS = 1, 2, 3, 4
 """zmm registers; biases of the second tile in the one behind."""
-PACKED = 8
-"""First of four zmm registers that pack."""
+PACKED, SETS = 16, 4
+"""First of the zmm registers that pack and requantize, and how many sets of four pack at a time."""
+GROUP = 8
+"""Rows of C that are requantized at a time."""
 
 
 def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
@@ -101,23 +103,30 @@ class Emission:
 
     def _pack(self) -> Nodes:
         whole, rest = divmod(self.gemm.k, 4)
-        empty = self.packed_rows - whole - bool(rest)
-        runs = [(0, whole, 4), (whole, 1, rest), (whole + bool(rest), empty, 0)]
+        used = whole + bool(rest)
+        runs = [(0, whole, 4), (whole, used - whole, rest), (used, self.packed_rows - used, 0)]
         return each("pn", pieces(self.gemm.n, LANES), lambda block, run: [
-            node for first, count, bytes_ in runs if count and (bytes_ or first >= whole + bool(rest))
-            for node in repeat("pk", count, lambda r, first=first, bytes_=bytes_: self._pack_row(  # type: ignore[misc]
-                block, _mask(run.size), r + first, bytes_))])
+            node for first, count, bytes_ in runs
+            for node in each("pk", pieces(count, SETS) if count else (), lambda r, group, first=first, bytes_=bytes_:
+                             self._pack_rows(block, _mask(run.size), r * SETS + first, group.size, bytes_))])
 
-    def _pack_row(self, block: Affine, mask: int, row: Affine, count: int) -> Iterator[Node]:
-        """Row ``row`` of a block of 16 columns: ``count`` rows of B, zeros for those that are missing of four."""
+    def _pack_rows(self, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
+        """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four.
+
+        Step by step for all rows, so that one need not wait for the other.
+        """
+        sets = [PACKED + 4 * r for r in range(rows)]
         if not count:
-            yield _vector("vpxord", PACKED, PACKED, PACKED)
+            yield from (_vector("vpxord", first, first, first) for first in sets)
         for i in range(count):
-            yield Instr.make("vpmovzxbd_m", dst=PACKED + i, dram=self.gemm.b_at(row * 4 + i, block * LANES), mask=mask)
+            for r, first in enumerate(sets):
+                b = self.gemm.b_at((row + r) * 4 + i, block * LANES)
+                yield Instr.make("vpmovzxbd_m", dst=first + i, dram=b, mask=mask)
         for i in range(1, count):
-            yield Instr.make("vpslld", dst=PACKED + i, src=PACKED + i, count=8 * i)
-            yield _vector("vpord", PACKED, PACKED, PACKED + i)
-        yield Instr.make("vmovups_store", dram=self._packed(block, row), src=PACKED)
+            yield from (Instr.make("vpslld", dst=first + i, src=first + i, count=8 * i) for first in sets)
+            yield from (_vector("vpord", first, first, first + i) for first in sets)
+        for r, first in enumerate(sets):
+            yield Instr.make("vmovups_store", dram=self._packed(block, row + r), src=first)
 
     def _packed(self, block: Affine, row: Affine) -> Affine:
         return self.gemm.workspace + (block * self.packed_rows + row) * LINE_BYTES
@@ -143,8 +152,9 @@ class Emission:
             nodes += [Instr.make("vmovdqu32_m", dst=BIAS + b, dram=self.gemm.bias_at(n0 + b * LANES), mask=_mask(c))
                       for b, c in enumerate(columns)]
         for t, a, b in sums:
-            nodes += repeat("r", rows[a], lambda r, t=t, a=a, b=b: self._finish(  # type: ignore[misc]
-                self._scratch(t) + r * LINE_BYTES, m0 + a * ROWS + r, n0 + b * LANES, b, _mask(columns[b])))
+            nodes += each("r", pieces(rows[a], GROUP), lambda g, run, t=t, a=a, b=b: self._finish(
+                run.size, self._scratch(t) + g * (GROUP * LINE_BYTES), m0 + a * ROWS + g * GROUP, n0 + b * LANES, b,
+                _mask(columns[b])))
         return nodes
 
     def _step(self, m0: Affine, rows: int, j: Affine, columns: int, k: Affine) -> Iterator[Node]:
@@ -163,17 +173,19 @@ class Emission:
         """Where a tile of C lies in the workspace, behind B."""
         return self._packed(Affine(ceil_div(self.gemm.n, LANES)), Affine(0)) + tile * TILE
 
-    def _finish(self, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
-        """A row of 16 sums to bytes of C."""
-        yield Instr.make("vmovups_load", dst=DATA, dram=source)
+    def _finish(self, rows: int, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
+        """Rows of 16 sums to bytes of C, step by step for all of them."""
+        data = [PACKED + r for r in range(rows)]
+        for r, x in enumerate(data):
+            yield Instr.make("vmovups_load", dst=x, dram=source + r * LINE_BYTES)
         if self.gemm.bias is not None:
-            yield _vector("vpaddd", DATA, DATA, BIAS + tile)
-        yield Instr.make("vcvtdq2ps", dst=DATA, src=DATA)
-        yield _vector("vmulps", DATA, DATA, FACTOR)
-        yield _vector("vmaxps", DATA, DATA, LOW)
-        yield _vector("vminps", DATA, DATA, HIGH)
-        yield Instr.make("vcvtps2dq", dst=DATA, src=DATA)
-        yield Instr.make("vpmovsdb_m", dram=self.gemm.c_at(m, n), src=DATA, mask=mask)
+            yield from (_vector("vpaddd", x, x, BIAS + tile) for x in data)
+        yield from (Instr.make("vcvtdq2ps", dst=x, src=x) for x in data)
+        for mnemonic, operand in (("vmulps", FACTOR), ("vmaxps", LOW), ("vminps", HIGH)):
+            yield from (_vector(mnemonic, x, x, operand) for x in data)
+        yield from (Instr.make("vcvtps2dq", dst=x, src=x) for x in data)
+        for r, x in enumerate(data):
+            yield Instr.make("vpmovsdb_m", dram=self.gemm.c_at(m + r, n), src=x, mask=mask)
 
 
 def _vector(mnemonic: str, dst: int, src1: int, src2: int) -> Instr:

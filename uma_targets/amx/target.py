@@ -33,6 +33,7 @@ OPTIONS = (
     GRAPH.size("l2_ways", "lines of a set of the second cache"),
     GRAPH.size("l2_cycles", "look-up in the second cache", "cycles"),
     GRAPH.size("memory_cycles", "from request to data of the memory behind the caches", "cycles"),
+    GRAPH.size("misses", "lines on their way to the caches at a time"),
     GRAPH.size("fetch_width", "instructions fetched at a time"),
     GRAPH.size("issue_entries", "instructions that wait for issue"),
     GRAPH.size("queue", "instructions that wait before the ports"),
