@@ -5,8 +5,8 @@ product of whole tiles every 16 cycles (one row of A a cycle) and gives it after
 move 64 bytes a cycle between registers and the first of two caches; two ports compute with vectors of 512 bits.
 
 Sources: rates and latencies of tile instructions, ports, and caches from Intel's "64 and IA-32 Architectures
-Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles for
-a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways in
+Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
+for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways in
 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
 memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
 (48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
@@ -101,7 +101,7 @@ def amx(
                 ACADLEdge(waiting, stage, FORWARD)
                 ACADLEdge(stage, unit, CONTAINS)
 
-        rows: UnitLatency = {name: f"{product_cycles}" for name in PRODUCTS} | {"*": 1}
+        rows: UnitLatency = dict.fromkeys(PRODUCTS, f"{product_cycles}") | {"*": 1}
         tmul = FunctionalUnit(
             "tmul", to_process=PRODUCTS | CONFIGURATION,
             latency={**dict.fromkeys(PRODUCTS, product_latency), "*": 1}, interval=rows,
@@ -162,8 +162,8 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 RANGES: dict[str, tuple[int, int]] = {
     "product_cycles": (1, 1024), "product_latency": (1, 4096), "load_ports": (1, 8), "vector_ports": (1, 8),
     "l1_kib": (1, 1 << 16), "l1_ways": (1, 64), "l1_cycles": (1, 1000), "l2_kib": (1, 1 << 20), "l2_ways": (1, 64),
-    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "misses": (1, 1024), "fetch_width": (1, 64), "issue_entries": (8, 4096),
-    "queue": (1, 1024), "memory_gib": (1, 1 << 20),
+    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "misses": (1, 1024), "fetch_width": (1, 64),
+    "issue_entries": (8, 4096), "queue": (1, 1024), "memory_gib": (1, 1 << 20),
 }
 """Smallest and largest value of each integer option."""
 
@@ -175,6 +175,7 @@ def _check_options(options: dict[str, object]) -> None:
         problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
     for level in ("l1", "l2"):
         kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
-        if isinstance(kib, int) and isinstance(ways, int) and 0 < ways and (kib << 10) % (ways * LINE_BYTES):
-            problems.append(f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {LINE_BYTES} bytes")
+        if isinstance(kib, int) and isinstance(ways, int) and ways > 0 and (kib << 10) % (ways * LINE_BYTES):
+            problems.append(
+                f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {LINE_BYTES} bytes")
     refuse("amx", problems)

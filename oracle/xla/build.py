@@ -7,7 +7,9 @@ are only built, never rearranged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -45,8 +47,32 @@ from oracle.xla.expr import (
     walk,
     width,
 )
+from oracle.xla.match import Unraisable
 
 _numbers = count()
+
+REWRITINGS = 400_000
+"""How many nodes are rewritten before raising is given up (some ten seconds)."""
+_work = threading.local()
+
+
+@contextmanager
+def bounded_work() -> Iterator[None]:
+    """Within, :func:`substitute` raises Unraisable after :data:`REWRITINGS` nodes."""
+    before = getattr(_work, "left", None)
+    _work.left = REWRITINGS
+    try:
+        yield
+    finally:
+        _work.left = before
+
+
+def _spend() -> None:
+    left = getattr(_work, "left", None)
+    if left is not None:
+        if not left:
+            raise Unraisable("its values have too many pieces")
+        _work.left = left - 1
 
 
 def fresh() -> str:
@@ -58,6 +84,7 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
     if isinstance(e, (Const, Carry)):
         return e
+    _spend()
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=_form(e.index, mapping, ranges))
     if isinstance(e, Map):

@@ -29,13 +29,21 @@ from oracle.xla.build import (
     sum_of,
     switch_of,
 )
-from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, is_integer, width
+from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
 from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 from oracle.xla.updates import Update
 
+AXIS = "&"
+"""First character of the variables that are axes of tensors: ``&number:extent``."""
+
 STEPS = 60_000
 """How many items of the program are looked at in all before raising is given up (some seconds)."""
+
+def whole(axis: str) -> Range:
+    """The range of an axis variable."""
+    return 0, int(axis.rpartition(":")[2]) - 1
+
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
 """The value of a write (for accumulating ones: what is added) as axes and expression."""
@@ -191,7 +199,15 @@ class Dataflow:
         axes, value = self.value_of(item)
         mapping = {**known, **{k: v for k, v in found.digits.items() if not k.startswith("@")}}
         mapping.update({axis: found.digits[axis_name(n)] for n, axis in enumerate(axes)})
+        if all(self._unchanged(v, mapping, q.ranges) for v in free(value)):
+            return value
         return substitute(value, mapping, q.ranges)
+
+    def _unchanged(self, v: str, mapping: Mapping[str, Affine], ranges: Ranges) -> bool:
+        """Whether a variable of a value stands for itself and has its whole range in the query."""
+        if v in mapping and mapping[v] != Affine.variable(v):
+            return False
+        return ranges.get(v) == (whole(v) if v.startswith(AXIS) else self.program.ranges.get(v))
 
     def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
         """A loop before the cursor, all of whose iterations are over."""
@@ -270,16 +286,16 @@ class Dataflow:
         body: Expr | None = None
         variables: tuple[tuple[str, int], ...] = ()
         for (_, around, hit), update in parts:
-            free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
+            own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
             if not adds and body is not None:
                 names = (name for name, _ in variables)
-                free = {var: (name, extent) for (var, (_, extent)), name in zip(free.items(), names, strict=True)}
+                own = {var: (name, extent) for (var, (_, extent)), name in zip(own.items(), names, strict=True)}
             digits = {**hit.digits, **places}
             mapping = {**at.known, **{k: v for k, v in digits.items() if not k.startswith("@")}}
-            mapping.update({var: Affine.variable(name) for var, (name, _) in free.items()})
+            mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
             mapping.update({axis: digits[axis_name(n)] for n, axis in enumerate(update.axes)})
-            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in free.values()}}
-            variables = tuple(free.values())
+            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}}
+            variables = tuple(own.values())
             if adds:
                 assert update.addend is not None
                 value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
@@ -292,13 +308,13 @@ class Dataflow:
         self, item: WriteItem, around: tuple[LoopItem, ...], found: Match, at: Cursor, q: Query
     ) -> Expr:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
-        free = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
-        known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in free.items()}}
-        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in free.values()}})
+        own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
+        known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}
+        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}})
         value = self._instance(item, known, found, inner)
-        if free and not is_integer(value.dtype) and not self.reassociate:
+        if own and not is_integer(value.dtype) and not self.reassociate:
             raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
-        return sum_of(tuple(free.values()), value, q.ranges)
+        return sum_of(tuple(own.values()), value, q.ranges)
 
     def _earlier(self, q: Query, at: Cursor, loop: LoopItem, before: Cursor) -> Expr | Cursor:
         """Iterations of an enclosing loop before the reader's own."""

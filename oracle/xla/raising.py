@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oracle.affine import Affine
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor
-from oracle.xla.build import fresh, from_bytes
+from oracle.xla.build import bounded_work, fresh, from_bytes
 from oracle.xla.dataflow import Query, taidl_dtype
 from oracle.xla.expr import Expr, Range, width
 from oracle.xla.match import Unraisable
@@ -39,7 +39,8 @@ def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> tuple[
 
 def _raised(stream: ResolvedStream, reassociate: bool) -> tuple[Raised, ...]:
     raiser = Raiser(program(stream), reassociate)
-    return tuple(_result(raiser, tensor) for tensor in stream.results)
+    with bounded_work():
+        return tuple(_result(raiser, tensor) for tensor in stream.results)
 
 
 def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:

@@ -28,7 +28,7 @@ from oracle.xla.build import (
     sum_of,
     switch_of,
 )
-from oracle.xla.dataflow import Cursor, Dataflow, Query
+from oracle.xla.dataflow import AXIS, Cursor, Dataflow, Query, whole
 from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer, is_number
 from oracle.xla.match import Unraisable
 from oracle.xla.ops import ELEMENTWISE
@@ -128,7 +128,8 @@ class Raiser:
             self._hole = outer
 
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
-        axes = tuple(fresh() for _ in shape)
+        # equal names for equal axes, so that a value that is only passed on stays the same expression
+        axes = tuple(f"{AXIS}{number}:{extent}" for number, extent in enumerate(shape))
         return axes, {**self.program.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
 
     def _op(self, owner: InstrItem, number: int, s: Op) -> Tensor:
@@ -170,9 +171,10 @@ class Raiser:
 def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
     """The element of a tensor at ``index`` (one variable or form for each axis)."""
     axes, e = value
-    if tuple(index) == axes:
+    mapping = {a: Affine.variable(i) if isinstance(i, str) else i for a, i in zip(axes, index, strict=True)}
+    if all(form == Affine.variable(a) and a.startswith(AXIS) and ranges[a] == whole(a) for a, form in mapping.items()):
         return e
-    return substitute(e, {a: Affine.of(i) for a, i in zip(axes, index, strict=True)}, ranges)
+    return substitute(e, mapping, ranges)
 
 
 @dataclass(frozen=True)

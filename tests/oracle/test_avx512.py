@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,4 +130,37 @@ def test_moves() -> None:
     values = lanes(30)
     want = np.array([[float_of(0x437F0000)] + [0.0] * 15, [255.0] * 16, [values["x"][1]] * 16], np.float32)
     np.testing.assert_array_equal(run(stream, AMX, values)["out"], want)
+    np.testing.assert_array_equal(np.asarray(compile_stream(stream, AMX)(*values.values())[0]), want)
+
+
+def test_integers_and_masked_loads() -> None:
+    body: list[Node] = [
+        make("kmovw", dst=1, value=0x1F), make("kmovw", dst=2, value=0x8005),
+        make("vpmovzxbd_m", dst=3, dram=64, mask=1), make("vpmovzxbd_m", dst=4, dram=64, mask=2),
+        make("vmovdqu32_m", dst=5, dram=128, mask=1), make("vmovdqu32_m", dst=6, dram=128, mask=2),
+        make("vpslld", dst=7, src=5, count=9), make("vpslld", dst=8, src=5, count=40),
+        make("vpord", dst=9, src1=3, src2=7), make("vpaddd", dst=10, src1=5, src2=6),
+    ]
+    body += [make("vmovups_store", dram=256 + 64 * i, src=3 + i) for i in range(8)]
+    stream = replace(with_bodies(body, HbmTensor("out", 256, (8, 16), "uint32")), hbm_bytes=768)
+    values = lanes(0)
+    data, words = values["x"].view(np.uint8)[:16].astype(np.uint32), values["y"].view(np.uint32)
+    first, picked = np.arange(16) < 5, (0x8005 >> np.arange(16)) & 1 == 1
+    low, some = np.where(first, data, 0), np.where(first, words, 0)
+    want = [low, np.where(picked, data, 0), some, np.where(picked, words, 0), some << np.uint32(9), 0 * some,
+            low | (some << np.uint32(9)), some + np.where(picked, words, 0)]
+    np.testing.assert_array_equal(run(stream, AMX, values)["out"], np.array(want, np.uint32))
+    found = compile_stream(stream, AMX)(*values.values())[0]
+    np.testing.assert_array_equal(np.asarray(found), np.array(want, np.uint32))
+
+
+@pytest.mark.parametrize("mask", [0xFFFF, 0x7F, 0x8421])
+def test_words_saturate_to_signed_bytes(mask: int) -> None:
+    body: list[Node] = [make("kmovw", dst=3, value=mask), make("vpmovsdb_m", dram=128, src=1, mask=3)]
+    stream = with_bodies(body, HbmTensor("y", 128, (16,), "int8"))
+    words = np.array([0, 1, 126, 127, 128, 1000, -1, -128, -129, -(2**31), 2**31 - 1, 8, 9, 300, 77, -1000], np.int32)
+    old = np.arange(16, dtype=np.int8)
+    values = {"d": words.view(np.float32), "x": words.view(np.float32), "y": np.tile(old, 4).view(np.float32)}
+    want = np.where((mask >> np.arange(16)) & 1, np.clip(words, -128, 127), old).astype(np.int8)
+    np.testing.assert_array_equal(run(stream, AMX, values)["y"], want)
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, AMX)(*values.values())[0]), want)

@@ -107,8 +107,12 @@ class Emission:
         runs = [(0, whole, 4), (whole, used - whole, rest), (used, self.packed_rows - used, 0)]
         return each("pn", pieces(self.gemm.n, LANES), lambda block, run: [
             node for first, count, bytes_ in runs
-            for node in each("pk", pieces(count, SETS) if count else (), lambda r, group, first=first, bytes_=bytes_:
-                             self._pack_rows(block, _mask(run.size), r * SETS + first, group.size, bytes_))])
+            for node in self._pack_run(block, _mask(run.size), first, count, bytes_)])
+
+    def _pack_run(self, block: Affine, mask: int, first: int, count: int, bytes_: int) -> Nodes:
+        """``count`` packed rows from row ``first`` on, each of so many rows of B."""
+        groups = pieces(count, SETS) if count else ()
+        return each("pk", groups, lambda r, group: self._pack_rows(block, mask, r * SETS + first, group.size, bytes_))
 
     def _pack_rows(self, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
         """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four.
@@ -152,9 +156,7 @@ class Emission:
             nodes += [Instr.make("vmovdqu32_m", dst=BIAS + b, dram=self.gemm.bias_at(n0 + b * LANES), mask=_mask(c))
                       for b, c in enumerate(columns)]
         for t, a, b in sums:
-            nodes += each("r", pieces(rows[a], GROUP), lambda g, run, t=t, a=a, b=b: self._finish(
-                run.size, self._scratch(t) + g * (GROUP * LINE_BYTES), m0 + a * ROWS + g * GROUP, n0 + b * LANES, b,
-                _mask(columns[b])))
+            nodes += self._finish_tile(t, m0 + a * ROWS, rows[a], n0 + b * LANES, b, _mask(columns[b]))
         return nodes
 
     def _step(self, m0: Affine, rows: int, j: Affine, columns: int, k: Affine) -> Iterator[Node]:
@@ -172,6 +174,11 @@ class Emission:
     def _scratch(self, tile: int) -> Affine:
         """Where a tile of C lies in the workspace, behind B."""
         return self._packed(Affine(ceil_div(self.gemm.n, LANES)), Affine(0)) + tile * TILE
+
+    def _finish_tile(self, t: int, m: Affine, rows: int, n: Affine, tile: int, mask: int) -> Nodes:
+        """A tile of C, some rows at a time."""
+        return each("r", pieces(rows, GROUP), lambda g, run: self._finish(
+            run.size, self._scratch(t) + g * (GROUP * LINE_BYTES), m + g * GROUP, n, tile, mask))
 
     def _finish(self, rows: int, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
         """Rows of 16 sums to bytes of C, step by step for all of them."""
