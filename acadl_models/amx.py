@@ -6,8 +6,8 @@ move 64 bytes a cycle between registers and the first of two caches; two ports c
 
 Sources: rates and latencies of tile instructions, ports, and caches from Intel's "64 and IA-32 Architectures
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
-for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways in
-5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
+for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways
+in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
 memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
 (48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
 """
