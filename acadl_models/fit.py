@@ -12,8 +12,9 @@ from acadl_models.acadl import (
     PipelineStage,
 )
 from acadl_models.acadl.latency import Expression
-from acadl_models.timing.machine import element_bits, missing_edges, word_axes
+from acadl_models.timing.machine import missing_edges, word_axes
 from acadl_models.timing.routing import SHOWN, request_latencies, routing
+from oracle.accesses import element_bits
 from oracle.errors import TargetError, suggest
 from oracle.resolved import Buffer
 from oracle.taidl import ast

@@ -13,12 +13,13 @@ import numpy as np
 
 from oracle.affine import Bounds
 from oracle.resolved import Access, Buffer, Op, Read, ResolvedInstr, Window, Write
+from oracle.taidl.types import element_type
 
-ITEM_BYTES = {
-    "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4,
-    "i64": 8, "u64": 8, "f64": 8,
-}
-"""Bytes of one stored element; a bit takes a byte."""
+
+def element_bits(dtype: str) -> int:
+    """Bits that an element takes in a buffer (a truth value takes a byte)."""
+    bits = element_type(dtype).bits
+    return 8 if bits == 1 else bits
 
 
 def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
@@ -57,8 +58,8 @@ def _old_contents(instr: ResolvedInstr, targets: Mapping[str, Window]) -> set[st
 
 
 def bytes_of(window: Window, buffer: Buffer) -> int:
-    """Bytes of the distinct elements of the window."""
-    return len(elements(window, buffer)) * ITEM_BYTES[buffer.dtype]
+    """Bytes of the distinct elements of the window, packed."""
+    return -(-len(elements(window, buffer)) * element_bits(buffer.dtype) // 8)
 
 
 def elements(window: Window, buffer: Buffer, values: Mapping[str, int] | None = None) -> np.ndarray:

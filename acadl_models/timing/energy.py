@@ -14,9 +14,10 @@ import numpy as np
 
 from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionMemoryAccessUnit, RegisterFile
 from acadl_models.acadl.latency import LatencyError
-from acadl_models.timing.program import AccessPlan, Program, StaticInstruction, element_bits, word_axes
+from acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
 from acadl_models.timing.result import TimingResult
 from acadl_models.timing.sums import Nests, affine
+from oracle.accesses import element_bits
 from oracle.errors import GraphError
 
 

@@ -23,7 +23,6 @@ from acadl_models.timing.program import (
     StaticInstruction,
     StaticLoop,
     StaticNode,
-    element_bits,
     word_axes,
 )
 from acadl_models.timing.routing import missing_edges
@@ -130,6 +129,6 @@ def latency_fault(where: str, expression: Expression, mnemonic: str, found: str,
 
 __all__ = [
     "MOST_LISTED", "AccessPlan", "Program", "Request", "StaticInstruction", "StaticLoop", "StaticNode", "bind",
-    "element_bits", "evaluate_latency", "fetch_cycles", "forwarding_order", "latency_fault", "missing_edges",
+    "evaluate_latency", "fetch_cycles", "forwarding_order", "latency_fault", "missing_edges",
     "more_faults", "untimed", "word_axes",
 ]

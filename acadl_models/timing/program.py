@@ -11,14 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
-from oracle.accesses import ITEM_BYTES
+from oracle.accesses import element_bits
 from oracle.affine import Affine
 from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
-
-
-def element_bits(dtype: str) -> int:
-    """Bits that an element takes in a buffer (a truth value takes a byte)."""
-    return 8 * ITEM_BYTES[dtype]
 
 
 def word_axes(buffer: Buffer, data_width: int) -> int | None:

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from oracle.affine import Affine
-from oracle.resolved import Op, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Statement, Window, Write
+from oracle.resolved import (
+    Op,
+    Read,
+    ResolvedInstr,
+    ResolvedLoop,
+    ResolvedNode,
+    ResolvedStream,
+    Statement,
+    Window,
+    Write,
+)
 from oracle.rolling import roll
 from oracle.stream import Instr, Loop, Node, Stream
 

@@ -13,7 +13,7 @@ from acadl_models.acadl import ArchitectureGraph, DataStorage, RegisterFile
 from acadl_models.timing.machine import StaticInstruction, bind
 from acadl_models.timing.reference import InstanceLog, simulate_reference
 from acadl_models.timing.result import TimingResult
-from oracle.accesses import ITEM_BYTES, accesses, elements
+from oracle.accesses import accesses, element_bits, elements
 from oracle.errors import GraphError
 from oracle.resolved import ResolvedStream
 
@@ -109,7 +109,7 @@ def test_storages_move_what_the_stream_touches(seed: int) -> None:
             for bank in graph.buffers[buffer.name]:
                 place = graph[bank.storage]
                 if isinstance(place, DataStorage):
-                    per_word = place.data_width // (8 * ITEM_BYTES[buffer.dtype])
+                    per_word = place.data_width // element_bits(buffer.dtype)
                     words = {e // per_word for e in elements(access.window, buffer, values).tolist()}
                     inside = [w for w in words if bank.start <= w < (bank.stop or 0)]
                     moved[place.name] += len(inside) * place.data_width // 8

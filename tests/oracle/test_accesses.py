@@ -152,3 +152,10 @@ def test_bytes_and_elements() -> None:
     assert bytes_of(Window("acc", (Affine(0), Affine(0)), (WindowDim(1, 8, 1),)), wide) == 32
     # rows that are read again and again are bytes that are read once
     assert bytes_of(Window("hbm", (Affine(0),), (WindowDim(0, 16, 0), WindowDim(0, 16, 4))), HBM) == 16
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("i1", 5), ("i4", 3), ("u2", 2), ("f4e2m1fn", 3), ("f8e4m3fn", 5),
+                                             ("!quant.uniform<i4:f32, 0.5>", 3), ("f64", 40)])
+def test_elements_of_every_width_have_bytes(dtype: str, size: int) -> None:
+    window = Window("b", (Affine(0),), (WindowDim(0, 5, 1),))
+    assert bytes_of(window, Buffer("b", (8,), dtype)) == size
