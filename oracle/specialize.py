@@ -19,14 +19,11 @@ from oracle.flow import flow_of, names_in
 from oracle.resolved import Op, Read, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from oracle.symbolic import Evaluator, Ranges, Undecided
 from oracle.taidl import ast
-from oracle.taidl.evaluate import register_key
+from oracle.taidl.evaluate import MAX_REPEATED, register_key
 from oracle.taidl.isa import Instruction, Isa
 from oracle.taidl.opcodes import OPCODES, Shaped, fault
 
 Scope: TypeAlias = dict[str, Affine]
-
-MAX_UNROLLED = 1_000_000
-"""How many statements an instruction may have when its REPEATs are unrolled."""
 
 SYMBOL = "$"
 """First character of the variables that stand for attributes and registers."""
@@ -115,9 +112,9 @@ class Execution:
                     self.block(s.then if self.truth(s.condition) else s.otherwise)
                 case ast.Repeat():
                     count = self.integer(s.count, "the count of a REPEAT")
-                    if count * max(1, len(s.body)) > MAX_UNROLLED or len(self.statements) > MAX_UNROLLED:
+                    if count * max(1, len(s.body)) > MAX_REPEATED or len(self.statements) > MAX_REPEATED:
                         raise StreamError(f"a REPEAT of {count} iterations makes this instruction longer than "
-                                          f"{MAX_UNROLLED} statements")
+                                          f"{MAX_REPEATED} statements")
                     for i in range(count):
                         self.scope[s.variable] = Affine(i)
                         self.block(s.body)

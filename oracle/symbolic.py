@@ -17,7 +17,7 @@ import numpy as np
 from oracle.affine import Affine, Bounds
 from oracle.errors import TaidlError, suggest
 from oracle.taidl import ast
-from oracle.taidl.evaluate import register_key
+from oracle.taidl.evaluate import MAX_BITS, register_key
 
 Names: TypeAlias = Mapping[str, Affine]
 """Values by name; the elements of a register array go by ``name[i]``."""
@@ -159,6 +159,8 @@ class Evaluator:
             if operator in ("<<", ">>") and not 0 <= amount <= 64:
                 raise TaidlError(f"the right side of {operator} must be in 0..64, found {amount}", e.position)
         result = _ARITHMETIC[operator](left, right)
+        if result.constant.bit_length() > MAX_BITS:
+            raise TaidlError(f"the value of {operator} has more than {MAX_BITS} bits", e.position)
         return result if result.is_linear else result.simplify(self.bounds)
 
     def _call(self, e: ast.Call) -> Affine:

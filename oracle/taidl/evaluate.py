@@ -31,6 +31,9 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 MAX_BITS = 4096
 """How large an integer may become: addresses and sizes need some 64 bits, and what grows without bound is a mistake."""
 
+MAX_REPEATED = 1_000_000
+"""How many statements an instruction may have with its REPEATs unrolled."""
+
 _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
@@ -177,7 +180,7 @@ class Compiler:
             return lambda v: left(v) and right(v)
         if symbol == "||":
             return lambda v: left(v) or right(v)
-        if symbol in ("+", "-", "*", "&", "|") or symbol in COMPARISONS:
+        if symbol in ("+", "-", "&", "|") or symbol in COMPARISONS:
             f = INTEGER_OPERATORS.get(symbol) or COMPARISONS[symbol]
             fixed = self.fold(expr.right)
             if fixed is not None:

@@ -90,7 +90,8 @@ def manual(isa: Isa) -> Manual:
     d, text = isa.definition, _Source(isa.definition)
     scope, initial = isa.scope, {r.name: r for r in isa.registers}
     parameters = tuple(Value(p.name, str(scope[p.name]), f"{p.low}..{p.high}", text.remark(p)) for p in d.parameters)
-    constants = tuple(Value(c.name, _number(scope[c.name]), print_expr(c.value), text.remark(c)) for c in d.constants)
+    constants = tuple(Value(c.name, _number(scope[c.name]), "" if isinstance(c.value, ast.Number)
+                            else print_expr(c.value), text.remark(c)) for c in d.constants)
     registers = []
     for r in d.registers:
         size = initial[r.name].size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -80,7 +81,7 @@ def page(manual: Manual) -> list[Block]:
 
 def _prose(comment: Sequence[str]) -> Iterator[Block]:
     for kept, text in paragraphs(comment):
-        yield Code(text) if kept else Paragraph(text)
+        yield Code(textwrap.dedent(text)) if kept else Paragraph(text)
 
 
 def _storage(s: Storage) -> tuple[str, ...]:
@@ -170,6 +171,7 @@ code { padding: .1em .3em; } pre { padding: .8rem 1rem; overflow-x: auto; } h3 c
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem; border-bottom: 1px solid #d5dae2; }
 th { font-weight: 600; background: #f3f5f8; } a { color: #1a56b0; text-decoration: none; }
+@media print { pre { white-space: pre-wrap; } }
 """
 
 

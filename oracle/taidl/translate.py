@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from oracle.taidl import ast
-from oracle.taidl.evaluate import Compiled, Compiler, Frame, evaluate, names, register_key
+from oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, evaluate, names, register_key
 from oracle.taidl.inline import plain
 from oracle.taidl.isa import HBM, Isa
 from oracle.taidl.kernels import Array, numpy_dtype
@@ -134,7 +134,10 @@ class Translator:
         body = self.block(s.body)
 
         def step(v: Frame, t: Tensors) -> None:
-            for i in range(count(v)):
+            if (times := count(v)) > MAX_REPEATED:
+                raise Violation(f"a REPEAT of {times} iterations makes this instruction longer than {MAX_REPEATED} "
+                                "statements")
+            for i in range(times):
                 v[slot] = i
                 for run in body:
                     run(v, t)

@@ -1,8 +1,8 @@
 """Long instructions as loops: what a REPEAT of the ISA, unrolled by the resolution, was before.
 
-An instruction of thousands of statements (the paper's Figure 11 has a body of 16 x 16 x 16 iterations) would be compiled
-statement by statement. Its statements fall into segments that no tensor connects; segments that are alike but for the
-constants in their windows become loops again by :mod:`oracle.rolling`, and are raised as any other loop.
+An instruction of thousands of statements (the paper's Figure 11 has a body of 16 x 16 x 16 iterations) would take
+minutes to compile statement by statement. Its statements fall into segments that no tensor connects; segments that are
+alike but for the constants in their windows become loops again by :mod:`oracle.rolling`, raised as any other loop.
 """
 
 from __future__ import annotations

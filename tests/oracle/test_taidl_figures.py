@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -256,7 +257,7 @@ def sliced(tmp_path: Path, kind: str, piece: str) -> np.ndarray:
     ("4x4xi8", "::2", np.s_[::2]),
     ("3x2xi8", "1::3, :-2", np.s_[1::3, :-2]),
 ])
-def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: object) -> None:
+def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: Any) -> None:
     np.testing.assert_array_equal(sliced(tmp_path, kind, piece), np.arange(32).reshape(8, 4)[numpy])
 
 
@@ -266,7 +267,7 @@ def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: ob
     ("2x4xi8", "5:1:-2", np.s_[5:1:-2]),
     ("3x2xi8", "-2:-5:-1, 2:0:-1", np.s_[-2:-5:-1, 2:0:-1]),
 ])
-def test_slices_that_go_backwards_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: object) -> None:
+def test_slices_that_go_backwards_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: Any) -> None:
     np.testing.assert_array_equal(sliced(tmp_path, kind, piece), np.arange(32).reshape(8, 4)[numpy])
 
 

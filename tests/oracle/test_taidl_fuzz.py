@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oracle.errors import TaidlError
+from oracle.errors import ArchloomError, TaidlError
 from oracle.taidl import ast
 from oracle.taidl.parser import parse
 from oracle.taidl.printer import print_isa
@@ -184,3 +184,32 @@ def parse_and_check(text: str) -> None:
     from oracle import taidl
 
     taidl.check(parse(text))
+
+
+# --- instructions that would never end ----------------------------------------------------------------------------
+
+ENDLESS = """isa endless;
+at = 3;
+[wait](n) { REPEAT (i, n) { at = at + 1; } }
+[square](n) { REPEAT (i, n) { at = at * at; } }
+"""
+
+
+@pytest.mark.parametrize(("mnemonic", "count", "message"), [
+    ("wait", 10**12, "a REPEAT of 1000000000000 iterations"), ("square", 60, r"value of \* has .* 4096"),
+])
+def test_instructions_of_endless_work_are_refused(tmp_path: Path, mnemonic: str, count: int, message: str) -> None:
+    from oracle.kernel import isa
+
+    path = tmp_path / "endless.taidl"
+    path.write_text(ENDLESS)
+    endless = isa(path)
+
+    @endless.kernel(size=8)
+    def kernel() -> None:
+        getattr(endless.api, mnemonic)(count)
+
+    with pytest.raises(ArchloomError, match=message):
+        kernel.interpret()
+    with pytest.raises(ArchloomError, match=message):
+        kernel.compile()
