@@ -178,6 +178,9 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
         for a, b in (operands, operands[::-1]):
             if a == Const(0, dtype):
                 return b
+    if opcode in ("add", "multiply") and not is_integer(dtype) and isinstance(operands[0], Const):
+        # XLA drops 0 + x, which is 0 where x is -0, unless the constant stands second (see carriers.tied)
+        operands = operands[::-1]
     if opcode == "multiply" and is_integer(dtype) and Const(0, dtype) in operands:
         return Const(0, dtype)
     if opcode in ("xor", "subtract") and is_integer(dtype) and operands[0] == operands[1]:

@@ -104,3 +104,20 @@ def test_wrong_attributes_are_named() -> None:
 
     with pytest.raises(StreamError, match=r"loop i / instr 0 load: assert\(.*cols <= dim.*\) is violated.*i = 2"):
         wide.compile()
+
+
+def test_sums_onto_zeros_are_no_negative_zeros() -> None:
+    """0 + -0 is 0: sums that nobody wrote are added, too."""
+    q = isa("qkv", dim=2)
+
+    tile = {"shape": (2, 2), "dtype": "float32"}
+
+    @q.kernel(arg={"addr": 0, **tile}, res={"addr": 16, **tile})
+    def onto() -> None:
+        q.api.load(dram=0, row=0, rows=2, cols=2, stride=8)
+        q.api.gemm(a=0, b=4, c=0, transpose=0, accumulate=1)
+        q.api.store(dram=16, row=0, rows=2, cols=2, stride=8, relu=0)
+
+    x = -np.ones((2, 2), np.float32)
+    found = onto.run(x)
+    assert onto.report.raised and not np.signbit(found).any() and not np.signbit(onto.interpret(x)).any()
