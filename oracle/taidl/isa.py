@@ -105,8 +105,8 @@ class Isa:
             raise StreamError(f"ISA {self.name} has no instruction {mnemonic!r}{choices}") from None
 
 
-def check(definition: ast.IsaDef) -> Mapping[str, Instruction]:
-    """Check a description with its default parameters; its instructions, with every ``def`` in place.
+def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Mapping[str, Instruction]:
+    """Check a description with these parameters, defaults for the others; its instructions, every ``def`` in place.
 
     TaidlError for all faults: those of the declarations, or, where there are none, those of the instructions.
     """
@@ -115,7 +115,7 @@ def check(definition: ast.IsaDef) -> Mapping[str, Instruction]:
         raise together(faults)
     instructions: dict[str, Instruction] = {}
     try:
-        isa = _bound(definition, bind(definition, {}), instructions)
+        isa = _bound(definition, bind(definition, values or {}), instructions)
     except TaidlError as error:
         raise _located(error, definition.source) from None
     buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}

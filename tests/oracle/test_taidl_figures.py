@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from oracle import taidl
 from oracle.errors import StreamError, TaidlError
@@ -225,7 +228,7 @@ grow = 1;
 """
 
 
-def sliced(tmp_path: Path, kind: str, piece: str) -> np.ndarray:
+def sliced(tmp_path: Path, kind: str, piece: str, run: Callable[..., Any] = both) -> np.ndarray:
     """What a slice of an 8x4 buffer with the elements 0..31 reads, and what writing it back leaves the same."""
     path = tmp_path / "slices.taidl"
     shape = [int(d) for d in kind.split("x")[:-1]]
@@ -243,7 +246,9 @@ def sliced(tmp_path: Path, kind: str, piece: str) -> np.ndarray:
         s.api.give()
         s.api.take(dram=32)
 
-    return both(take, np.arange(32, dtype=np.int8).reshape(8, 4))
+    found = run(take, np.arange(32, dtype=np.int8).reshape(8, 4))
+    assert isinstance(found, np.ndarray)
+    return found
 
 
 @pytest.mark.parametrize(("kind", "piece", "numpy"), [
@@ -269,6 +274,19 @@ def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: An
 ])
 def test_slices_that_go_backwards_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: Any) -> None:
     np.testing.assert_array_equal(sliced(tmp_path, kind, piece), np.arange(32).reshape(8, 4)[numpy])
+
+
+def part(text: int | None) -> str:
+    return "" if text is None else str(text)
+
+
+@given(st.none() | st.integers(-8, 7), st.none() | st.integers(-8, 8), st.none() | st.integers(-4, 4).filter(bool))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_slices_are_as_in_numpy(tmp_path: Path, start: int | None, stop: int | None, step: int | None) -> None:
+    expected = np.arange(32).reshape(8, 4)[slice(start, stop, step)]
+    assume(len(expected))
+    piece = f"{part(start)}:{part(stop)}" + (f":{step}" if step is not None else "")
+    np.testing.assert_array_equal(sliced(tmp_path, f"{len(expected)}x4xi8", piece, Kernel.interpret), expected)
 
 
 def test_an_index_is_not_stretched_by_a_register_that_changed_in_between() -> None:

@@ -72,6 +72,15 @@ def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFix
     assert message in capsys.readouterr().err
 
 
+def test_the_check_is_for_the_parameters_that_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "narrow.taidl"
+    path.write_text("isa narrow;\nparam n = 4 in 1..64;\n[b] (16) (n x i8);\n"
+                    "[i]() { %X:{2 * n}x{n}xi8 <- $b[0:2 * n]; }\n")
+    assert main(["isa", str(path), "-O", "n=8"]) == 0
+    assert main(["isa", str(path), "-O", "n=9"]) == 2
+    assert f"{path}:4:30: $b[0:2 * n] spans 0..17, outside of an axis of extent 16" in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "binary.taidl"
     path.write_bytes(b"isa x;\n\xff\xfe")

@@ -57,7 +57,10 @@ def load(name: str, options: dict[str, str]) -> "Isa":
             parameters[key] = int(value, 0)
         except ValueError:
             raise InputError(f"--option {key}={value}: a parameter of an ISA is an integer") from None
-    return taidl.load(name, **parameters)
+    isa = taidl.load(name, **parameters)
+    # loading checks with the default parameters
+    taidl.check(isa.definition, parameters)
+    return isa
 
 
 def written(isa: "Isa", form: str) -> str:
