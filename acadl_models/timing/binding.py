@@ -9,6 +9,7 @@ from typing import TypeAlias, Union
 import numpy as np
 
 from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
+from acadl_models.acadl.graph import per_graph
 from acadl_models.timing.instances import Table, TooMany, rows, tell_apart
 from acadl_models.timing.placing import latencies, places, unknown_names
 from acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
@@ -46,6 +47,12 @@ class _Form:
     needed: frozenset[str]
 
 
+@per_graph
+def _known_forms(graph: ArchitectureGraph, buffers: tuple[Buffer, ...]) -> dict[tuple[object, ...], _Form]:
+    """The forms of instructions that go one way in streams over these buffers; a form holds the takers in its key."""
+    return {}
+
+
 @dataclass(frozen=True, eq=False)
 class _Site:
     """An instruction of the stream: its accesses, and who takes which instance."""
@@ -77,7 +84,8 @@ class Binder:
         self.buffers.setdefault("hbm", Buffer("hbm", (stream.hbm_bytes,), "i8"))
         self.parameters = {name: Affine(value) for name, value in stream.parameters}
         self.uniform: dict[tuple[str, tuple[Touch, ...]], tuple[Takers, str] | None] = {}
-        self.forms: dict[tuple[object, ...], _Form] = {}
+        self.forms = _known_forms(graph, tuple(self.buffers.values()))
+        self.forms_of_copies: dict[tuple[object, ...], _Form] = {}
         self.faults: dict[str, None] = {}
         self.instructions: list[StaticInstruction] = []
         self.names = Names()
@@ -167,9 +175,10 @@ class Binder:
     ) -> _Form:
         banks = None if bounds is None else tuple([self._bank(access, bounds) for access in touched])
         key = node.mnemonic, id(takers), banks, *[(a.window.buffer, a.kind) for a in touched]
-        form = self.forms.get(key)
+        known = self.forms if banks is None else self.forms_of_copies
+        form = known.get(key)
         if form is None:
-            form = self.forms[key] = self._new_form(node.mnemonic, touched, takers, banks or (None,) * len(touched))
+            form = known[key] = self._new_form(node.mnemonic, touched, takers, banks or (None,) * len(touched))
         return form
 
     def _new_form(

@@ -160,8 +160,9 @@ def _room(words: int) -> Array:
     return room
 
 
-def _records(m: Array, part: int, count: int, size: int) -> Array:
-    return m[m[part] : m[part] + count * size].reshape(-1, size)
+def _records(m: Array, part: int, count: int, size: int) -> list[list[int]]:
+    records: list[list[int]] = m[m[part] : m[part] + count * size].reshape(-1, size).tolist()
+    return records
 
 
 def _result(lowered: Lowered, m: Array) -> TimingResult:
@@ -195,16 +196,15 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
     )
 
 
-def _unit(name: str, record: Array, cycles: int) -> UnitTiming:
-    busy, dependency, storage = int(record[U_BUSY]), int(record[U_DEPENDENCY]), int(record[U_STORAGE])
-    starved = int(record[U_STARVED])
+def _unit(name: str, record: list[int], cycles: int) -> UnitTiming:
+    busy, dependency, storage, starved = record[U_BUSY], record[U_DEPENDENCY], record[U_STORAGE], record[U_STARVED]
     idle = cycles - busy - dependency - storage - starved
-    return UnitTiming(name, int(record[U_TAKEN]), busy, dependency, storage, idle, starved)
+    return UnitTiming(name, record[U_TAKEN], busy, dependency, storage, idle, starved)
 
 
-def _stage(name: str, record: Array, cycles: int) -> StageTiming:
-    stall, busy = int(record[S_STALL]), int(record[S_BUSY])
-    return StageTiming(name, int(record[S_HELD]), stall, busy, cycles - stall - busy)
+def _stage(name: str, record: list[int], cycles: int) -> StageTiming:
+    stall, busy = record[S_STALL], record[S_BUSY]
+    return StageTiming(name, record[S_HELD], stall, busy, cycles - stall - busy)
 
 
 def _fetch(name: str, m: Array, total: int, cycles: int) -> StageTiming:
@@ -231,7 +231,7 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
             port = fetch_port(total, memory.port_width, memory.data_width)
             yield StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:
-            r = [int(v) for v in records[storage.name]]
+            r = records[storage.name]
             traffic = r[D_READS], r[D_WRITES], r[D_BYTES_READ], r[D_BYTES_WRITTEN]
             words = r[D_WORDS_READ], r[D_WORDS_WRITTEN]
             write, read = (r[D_PORTS + k * P_SIZE :][:P_SIZE] for k in (0, 1))
