@@ -14,7 +14,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from common import ROOT, arguments, finish, resnet50_int8
@@ -149,7 +148,7 @@ def reference_ips(graph: Any, stream: Any) -> float:
 def resnet50(model: str | None) -> dict[str, Any]:
     """All layers of a quantized ResNet-50 on Gemmini: mapped by the search, then timed one after the other.
 
-    ``skipping_s`` simulates every layer anew, ``distinct_skipping_s`` layers with equal streams once.
+    ``skipping_s`` simulates every layer anew, ``distinct_skipping_s`` layers with equal instructions once.
     """
     from acadl_models.timing.engine import simulate
     from oracle.resolve import resolve
@@ -160,11 +159,11 @@ def resnet50(model: str | None) -> dict[str, Any]:
     compiled = compile_model(frontends.load(model or str(resnet50_int8())), "gemmini", {"dim": DIM})
     accelerator = registry.get("gemmini").accelerator
     configuration = accelerator.configure({"dim": DIM})
-    plans = [replace(plan.stream, name="") for plan in compiled.plans.values()]
+    plans = [plan.stream for plan in compiled.plans.values()]
     streams = [resolve(plan, configuration.isa) for plan in plans]
     found = [simulate(configuration.graph, stream) for stream in streams]
     spent = seconds(lambda: [simulate(configuration.graph, stream) for stream in streams])
-    distinct = list(dict(zip(plans, streams)).values())
+    distinct = list({(plan.hbm_bytes, plan.body): stream for plan, stream in zip(plans, streams)}.values())
     once = seconds(lambda: [simulate(configuration.graph, stream) for stream in distinct])
     stepped_seconds = seconds(lambda: [simulate(configuration.graph, stream, skip=False) for stream in streams], 2)
     instructions = sum(r.instructions for r in found)
