@@ -96,7 +96,6 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                lambda r: r["systolic_array"]["engine_ips"], *at_least(1e6), shown="{:,.0f}"),
         Figure("ResNet-50 on Gemmini, all layers with skipping, seconds", lambda r: r["resnet50"]["skipping_s"],
                *at_most(0.3)),
-        Figure("… layers with equal instructions once, seconds", lambda r: r["resnet50"]["distinct_skipping_s"], *RECORDED),
         Figure("its loop iterations stepped, share",
                lambda r: r["resnet50"]["stepped_iterations"] / r["resnet50"]["iterations"], *RECORDED),
         Figure("product of ten billion instructions: loop iterations stepped",
