@@ -123,6 +123,9 @@ def _axis_expressions(axis: ast.Axis) -> Iterator[ast.Expr]:
 
 def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iterator[ast.Expr]:
     known = OPCODES[opcode].attributes if opcode in OPCODES else ()
+    if not any(a.name == name for a in known):
+        # that there is no such attribute, or operator, is all that is to be said
+        return
     if isinstance(value, ast.Group):
         yield from value.items
     elif isinstance(value, ast.Region):

@@ -5,12 +5,16 @@ It prints one line for each text, and ends with an error where one raises anythi
 
 from __future__ import annotations
 
+import resource
 import sys
 
 from oracle import taidl
 from oracle.errors import ArchloomError
 from oracle.taidl.parser import parse
 from oracle.taidl.printer import print_isa
+
+MEMORY = 3 << 30
+"""Bytes of address space for a process that reads these texts."""
 
 HEAD = "isa t;\nparam p = 2 in 1..8;\n[b] (8) (4 x i8);\nr = 0;\n"
 
@@ -110,6 +114,7 @@ def outcome(text: str) -> str:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for name, text in HOSTILE.items():
         print(f"{name}: {outcome(text)}".encode("ascii", "replace").decode(), flush=True)
     sys.exit(0)

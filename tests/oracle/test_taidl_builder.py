@@ -148,6 +148,23 @@ def test_every_kind_of_expression_and_statement_prints_and_parses() -> None:
     assert parse(isa.text()) == isa.definition()
 
 
+def test_operators_take_blocks_as_functions() -> None:
+    isa = Builder("functions")
+    v = isa.buffer("v", (4,), (8, "i32"))
+
+    @isa.block("X", "Y")
+    def twice(b: Body, X: Tensor, Y: Tensor) -> None:
+        b.add(X, X, type=(1, 8, "i32"), name=Y)
+
+    @isa.instruction
+    def go(b: Body, row: Value) -> None:
+        x = b.read(v[row], (1, 8, "i32"))
+        b.write(b.op("call", x, function=twice), v[row])
+
+    assert "%t2:1x8xi32 = call(%t1, function=twice);" in isa.text()
+    assert isa.build().instructions["go"].attributes == ("row",)
+
+
 def test_a_built_isa_runs() -> None:
     isa = kernel_isa(tiny(), dim=8)
 
