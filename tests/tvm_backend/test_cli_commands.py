@@ -186,6 +186,14 @@ def test_asm_round_trip(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "follows its ISA and stays inside its memories" in capsys.readouterr().out
 
 
+def test_the_only_layer_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "one.loom")
+    assert cli.main(["compile", "gemm(m=5,n=7,k=11)", *DIM, "-o", out]) == 0
+    capsys.readouterr()
+    data = _json(capsys, "asm", out)
+    assert data == _json(capsys, "asm", out, "--layer", data["name"])
+
+
 def test_damaged_artifact(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import shutil
 

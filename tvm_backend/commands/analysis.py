@@ -24,6 +24,7 @@ CHECK_FAILED = 1
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     check = arguments.command(
         subparsers, "check", run_check, "compare the accelerator with onnxruntime and with the interpreter of its ISA",
         "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
+from oracle.errors import InputError, suggest
 from tvm_backend import operators
 
 if TYPE_CHECKING:
@@ -106,3 +106,14 @@ def load_model(args: argparse.Namespace) -> "Model":
 
     path = Path(args.model)
     return frontends.load(quantized(path, shapes(args.input_shape), args.calibrate), name=path.stem)
+
+
+def layer_of(where: str, names: list[str], asked: str | None) -> str:
+    """The layer that is asked for; the only one where there is one."""
+    if asked is None:
+        if len(names) != 1:
+            raise InputError(f"{where}: say which layer with --layer (it has: {', '.join(names) or 'none'})")
+        return names[0]
+    if asked not in names:
+        raise InputError(f"{where}: no layer {asked!r}{suggest(asked, names)}")
+    return asked

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import ArtifactError, InputError, StreamError, suggest
+from oracle.errors import ArtifactError, InputError, StreamError
 from oracle.stream import Instr, Node, Stream
 from tvm_backend.commands import arguments
 from tvm_backend.commands.outcome import Outcome
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "asm", run, "print, check and explain an instruction stream",
-        "FILE is assembly text, its binary form, or an artifact together with --layer.")
+        "FILE is assembly text, its binary form, or an artifact (with --layer if it has several).")
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--layer", metavar="NAME", help="the layer of an artifact whose stream is meant")
     parser.add_argument("--explain", action="store_true", help="what the stream consists of, instead of its text")
@@ -73,12 +74,7 @@ def _of_artifact(path: Path, layer: str | None) -> Stream:
     from tvm_backend import artifact
 
     compiled = artifact.load(path).compiled
-    names = list(compiled.plans)
-    if layer is None:
-        raise InputError(f"{path}: an artifact; say which layer with --layer (it has: {', '.join(names)})")
-    if layer not in compiled.plans:
-        raise InputError(f"{path}: no layer {layer!r}{suggest(layer, names)}")
-    return compiled.plans[layer].stream
+    return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
 
 
 def checked(stream: Stream) -> "Isa":

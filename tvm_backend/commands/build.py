@@ -15,6 +15,7 @@ from tvm_backend.files import write_arrays
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     compile_ = arguments.command(
         subparsers, "compile", run_compile, "compile a network for an accelerator and save the artifact",
         "The artifact is a directory, or a zip if its name ends in .zip.")

@@ -23,6 +23,7 @@ SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(subparsers, "isa", run, "check a TAIDL description and print its manual", DETAILS)
     parser.add_argument("isa", metavar="ISA")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="PARAM=VALUE",

@@ -25,6 +25,7 @@ DETAILS = (
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
     describe = arguments.command(
         subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)

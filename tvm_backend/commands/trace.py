@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError, suggest
+from oracle.errors import InputError
 from tvm_backend.commands import arguments
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.commands.progress import bar
@@ -24,6 +24,7 @@ STREAM_SUFFIXES = (".asm", ".bin")
 
 
 def register(subparsers: Any) -> None:
+    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "trace", run, "write a Perfetto trace of a window of a run",
         "SOURCE is an artifact or a model (with --layer), an operator, or an instruction stream (.asm, .bin). What "
@@ -94,20 +95,9 @@ def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, Res
     from tvm_backend.uma import registry
 
     compiled = artifact.load(path).compiled
-    name = _layer(str(path), list(compiled.plans), layer)
+    name = arguments.layer_of(str(path), list(compiled.plans), layer)
     backend = registry.get(compiled.target)
     return _of_stream(compiled.plans[name].stream, backend, dict(compiled.options))
-
-
-def _layer(where: str, names: list[str], asked: str | None) -> str:
-    """The layer that is asked for; the only one where there is one."""
-    if asked is None:
-        if len(names) != 1:
-            raise InputError(f"{where}: say which layer with --layer (it has: {', '.join(names) or 'none'})")
-        return names[0]
-    if asked not in names:
-        raise InputError(f"{where}: no layer {asked!r}{suggest(asked, names)}")
-    return asked
 
 
 def _of_network(
@@ -124,7 +114,7 @@ def _of_network(
         partition = partition_operator(operator, args.target, options)
     else:
         partition = partition_model(arguments.load_model(args), backend, options)
-    name = _layer(args.model, [step.name for step in partition.steps()], args.layer)
+    name = arguments.layer_of(args.model, [step.name for step in partition.steps()], args.layer)
     regions = tuple(
         replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
     )
