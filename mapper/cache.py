@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,6 +113,34 @@ def store(key: str, entry: Entry) -> None:
         _replace(root / f"{key}.json", text)
     except OSError:
         return
+
+
+PATIENCE_SECONDS = 120.0
+"""How long a process waits for what another one is looking for before it looks itself."""
+
+
+@contextlib.contextmanager
+def claim(key: str) -> Iterator[None]:
+    """Hold the right to look for ``key``: read the cache again once it is held.
+
+    Keys share a few locks. Where there is no directory for them, or patience ends, nobody is kept out.
+    """
+    root = directory()
+    lock = None
+    if root is not None:
+        from filelock import FileLock, Timeout
+
+        try:
+            (root / "locks").mkdir(parents=True, exist_ok=True)
+            lock = FileLock(root / "locks" / key[:2])
+            lock.acquire(timeout=PATIENCE_SECONDS)
+        except (OSError, Timeout):
+            lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _replace(path: Path, text: str) -> None:

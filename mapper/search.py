@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -40,7 +41,7 @@ _KEPT = 4096
 
 @dataclass(frozen=True)
 class Plan:
-    """A workload with its mapping, its stream and the simulated timing of that stream.
+    """A workload with its mapping, its stream (written when it is first asked for) and the simulated timing of that.
 
     ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
     simulated; ``estimated_cycles`` is what the cost model said of the one chosen.
@@ -48,12 +49,17 @@ class Plan:
 
     workload: Workload
     mapping: Mapping
-    stream: "Stream"
+    emit: "Callable[[], Stream]" = field(repr=False, compare=False)
     timing: "TimingResult"
     estimated_cycles: float
     considered: int
     fitting: int
     simulated: int
+
+    @cached_property
+    def stream(self) -> "Stream":
+        """The instructions."""
+        return self.emit()
 
 
 def search(
@@ -71,18 +77,26 @@ def search(
         raise InputError(f"objective: expected 'cycles', found {objective!r}")
     configuration = accelerator.configure(options)
     key = _key(workload, configuration, top_k)
-    entry = _recall(key) if use_cache else None
-    if entry is None:
+    if use_cache:
+        entry = _recall(key) or _found_once(key, workload, configuration, top_k)
+    else:
         entry = _search(workload, configuration, top_k)
-        if use_cache:
+    mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
+    return Plan(
+        workload, mapping, lambda: configuration.emitter.emit(workload, mapping), timing, entry.estimated_cycles,
+        entry.considered, entry.fitting, entry.simulated,
+    )
+
+
+def _found_once(key: str, workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
+    """The entry of ``key``, searched for by one process at a time: others wait and read what it has found."""
+    with cache.claim(key):
+        entry = _recall(key)
+        if entry is None:
+            entry = _search(workload, configuration, top_k)
             _remember(key, entry)
             cache.store(key, entry)
-    stream = configuration.emitter.emit(workload, entry.mapping)
-    timing = replace(entry.timing, stream=stream.name)
-    return Plan(
-        workload, entry.mapping, stream, timing, entry.estimated_cycles, entry.considered, entry.fitting,
-        entry.simulated,
-    )
+    return entry
 
 
 def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = None) -> tuple[Mapping, int]:
@@ -94,7 +108,6 @@ def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = No
     return mapping_of(best[1]), best[0]
 
 
-@paused()
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
     """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
     needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in (*workload.inputs, workload.output))
@@ -106,6 +119,7 @@ def _require_memory(workload: Workload, configuration: "Configuration") -> None:
         )
 
 
+@paused()
 def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
     _require_memory(workload, configuration)
     space = configuration.space(workload)

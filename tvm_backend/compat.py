@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_backend.onnx_names import NAMED_OPERATORS, rename
+
 _torch = sys.modules.get("torch")
 if _torch is None:  # TVM imports torch when it finds it, which doubles its own time of import and serves nobody here
     sys.modules["torch"] = None  # type: ignore[assignment]
@@ -43,9 +45,6 @@ _Constant = tvm.ir.GenericConst
 
 IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
 """What an importer may raise on a network it does not understand: TVM's converters raise any type."""
-
-NAMED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "matmul"})
-"""Operators that take the name of the ONNX node of which they are part."""
 
 _registry_lock = threading.Lock()
 
@@ -467,11 +466,6 @@ def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
         else:
             return None
     return relax.op.clip(inputs[0], *bounds)
-
-
-def rename(name: str) -> str:
-    """A node's name as a variable's name."""
-    return name.strip("/").replace("/", ".").replace("::", ".") or "node"
 
 
 def relax_op(name: str) -> Callable[..., Expr]:

@@ -91,11 +91,10 @@ def load_relax(module: "IRModule", name: str) -> Model:
 
 def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
     from tvm_backend import compat
-    from tvm_backend.onnx_rewrites import explicit_padding, sums_to_additions
 
     proto = with_static_inputs(proto, label, input_shapes)
     _refuse_unsupported(proto, label)
-    proto = explicit_padding(_inferred(sums_to_additions(proto), label))
+    proto = rewritten(proto, label)
     try:
         module = compat.from_onnx(proto)
     except compat.ConversionError as error:
@@ -104,11 +103,36 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
         ) from error
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
+    return finish(module, name, "onnx", proto, *_border(proto))
+
+
+def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+    """A network whose weights may be missing, as plain expressions: enough to partition it, not to build it.
+
+    Raises :class:`~tvm_backend.plain.Unsupported` for one that only TVM's importer reads.
+    """
+    from tvm_backend.plain import Unsupported
+    from tvm_backend.plain.importer import from_onnx
+
+    proto = with_static_inputs(skeleton, label, input_shapes)
+    try:
+        proto = rewritten(proto, label)
+    except ModelError as error:  # TVM's way says it of the whole network
+        raise Unsupported(str(error)) from error
+    return finish(from_onnx(proto), name, "onnx", None, *_border(proto))
+
+
+def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+    """The network in the form that importers take: what they would scatter over several operators, put together."""
+    from tvm_backend.onnx_rewrites import explicit_padding, sums_to_additions
+
+    return explicit_padding(_inferred(sums_to_additions(proto), label))
+
+
+def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:
+    """Names of the inputs and outputs."""
     constants = {i.name for i in proto.graph.initializer}
-    return finish(
-        module, name, "onnx", proto, [i.name for i in proto.graph.input if i.name not in constants],
-        [o.name for o in proto.graph.output],
-    )
+    return [i.name for i in proto.graph.input if i.name not in constants], [o.name for o in proto.graph.output]
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from oracle.errors import TargetError
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, Region, Step, Value
 from tvm_backend.model import Model
 from tvm_backend.uma.backend import Lowered, UMABackend

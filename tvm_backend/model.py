@@ -36,7 +36,7 @@ def finish(
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> Model:
     """Fold constants, demand static shapes, and wrap an imported module."""
-    from tvm_backend import compat
+    from tvm_backend import expressions as compat
     from tvm_backend.passes import fold_constants
 
     module = fold_constants(compat.ensure_dataflow(module))

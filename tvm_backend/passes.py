@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oracle.errors import InputError, suggest
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 
 MAX_FOLDED_BYTES = 1 << 28
 """A constant expression larger than this stays an expression."""
@@ -30,7 +30,7 @@ def fold_constants(module: compat.IRModule) -> compat.IRModule:
             known[binding.var] = value
     if not known:
         return module
-    constants = {var: compat.constant(value) for var, value in known.items()}
+    constants = {var: compat.constant_like(value, var) for var, value in known.items()}
     body = [compat.bind(b.var, compat.substitute(b.value, constants)) for b in kept]
     results = [constants.get(r, r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
     return compat.replace_main(module, compat.rebuild(main, body, results))

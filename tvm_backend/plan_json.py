@@ -31,8 +31,9 @@ def from_json(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -
 
     try:
         mapping = TileMapping.from_json(json.dumps(data["mapping"]))
-        return Plan(workload, mapping, stream, TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]),
-                    int(data["considered"]), int(data["fitting"]), int(data["simulated"]))
+        return Plan(workload, mapping, lambda: stream, TimingResult.from_json(data["timing"]),
+                    float(data["estimated_cycles"]), int(data["considered"]), int(data["fitting"]),
+                    int(data["simulated"]))
     except (KeyError, TypeError, ValueError, MappingError) as error:
         raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error
 

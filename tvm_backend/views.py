@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 
 ELEMENTWISE = frozenset({"nn.relu", "clip", "quantize", "dequantize"})
 
@@ -103,7 +103,7 @@ class _Sinking:
         return self._bound_call(var.name, compat.make_like(value, [source, *value.args[1:]]))
 
     def _reshape(self, source: Any, shape: tuple[int, ...], name: str) -> Any:
-        return self._bound_call(name, compat.relax_op("reshape")(source, shape))
+        return self._bound_call(name, compat.reshape(source, shape))
 
     def _bound_call(self, name: str, call: Any) -> Any:
         """A new variable for a call."""

@@ -20,7 +20,8 @@ from tvm_backend.compiled import Layout, OptionValue
 
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
-    from tvm_backend.compat import DFPattern, IRModule
+    from tvm_backend.compat import IRModule
+    from tvm_backend.patterns import DFPattern
     from tvm_backend.uma.match import Numbers, QuantizedOp
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 
 HEAVY = frozenset({
     "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "matmul", "einsum",

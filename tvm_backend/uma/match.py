@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 
 UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
 

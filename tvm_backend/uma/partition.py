@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 from tvm_backend.compiled import OptionValue
 from tvm_backend.passes import bind_parameters, duplicate_dequantize
 from tvm_backend.uma.backend import Pattern, UMABackend, UMAPhase

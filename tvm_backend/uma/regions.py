@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tvm_backend import compat
+from tvm_backend import expressions as compat
 from tvm_backend.uma.host_rules import HEAVY, macs, translatable
 
 HOST_CODEGEN = "xla"

@@ -6,7 +6,7 @@ top. Whether the numbers fit is up to the predicates.
 
 from __future__ import annotations
 
-from tvm_backend.compat import DFPattern, is_op
+from tvm_backend.patterns import DFPattern, is_op
 from uma_targets.kit.patterns import (
     activated,
     conv2d,

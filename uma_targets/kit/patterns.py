@@ -7,7 +7,7 @@ are. Whether the numbers fit is up to the rules.
 
 from __future__ import annotations
 
-from tvm_backend.compat import DFPattern, is_const, is_op, wildcard
+from tvm_backend.patterns import DFPattern, is_const, is_op, wildcard
 
 
 def dequantized() -> DFPattern:
@@ -33,8 +33,8 @@ def activated(value: DFPattern) -> DFPattern:
 
 def biased(value: DFPattern) -> DFPattern:
     """``value`` with or without a constant bias, on either side of the addition."""
-    bias = is_op("relax.dequantize")(is_const(), is_const(), is_const())
-    bias = is_op("relax.reshape")(bias, wildcard()) | bias
+    flat = is_op("relax.dequantize")(is_const(), is_const(), is_const())
+    bias = is_op("relax.reshape")(flat, wildcard()) | flat
     return is_op("relax.add")(value, bias) | is_op("relax.add")(bias, value) | value
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from mapper.space import Space
     from mapper.workload import Workload
-    from tvm_backend.compat import DFPattern
+    from tvm_backend.patterns import DFPattern
     from tvm_backend.uma.match import Numbers
     from uma_targets.kit.space import Shape, Tiling
 

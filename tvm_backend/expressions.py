@@ -1,0 +1,96 @@
+"""Expressions of networks as the passes see them: Relax's, or plain ones (:mod:`tvm_backend.plain`).
+
+The functions are those of :mod:`tvm_backend.compat`, where each is described; what they are applied to decides whose
+they are. TVM is only imported where a Relax expression is met. A function that plain expressions do not have raises
+:class:`~tvm_backend.plain.nodes.Unsupported` for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvm_backend.plain import access, matcher
+from tvm_backend.plain.nodes import Unsupported, is_plain
+
+if TYPE_CHECKING:
+    from tvm_backend import compat
+
+    IRModule: TypeAlias = compat.IRModule
+    Function: TypeAlias = compat.Function
+    Binding: TypeAlias = compat.Binding
+    Call: TypeAlias = compat.Call
+    Expr: TypeAlias = compat.Expr
+    Var: TypeAlias = compat.Var
+
+
+def scalar_of(value: Any) -> Any:
+    """A Python number, string or None from an immediate; plain calls have them as they are."""
+    if value is None or isinstance(value, bool | int | float | str) or is_plain(value):
+        return value
+    return _relax().scalar_of(value)
+
+
+def fuse_by_pattern(module: Any, patterns: "Sequence[tuple[str, Any, Callable[[Any], bool]]]") -> Any:
+    """See :func:`tvm_backend.compat.fuse_by_pattern`; patterns may be of :mod:`tvm_backend.patterns`."""
+    if is_plain(module):
+        return matcher.fuse_by_pattern(module, patterns)
+    from tvm_backend.patterns import to_relax
+
+    return _relax().fuse_by_pattern(module, [(name, to_relax(p), check) for name, p, check in patterns])
+
+
+def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> Any:
+    """See :func:`tvm_backend.compat.call_external`."""
+    return _of(results[0]).call_external(symbol, args, results)
+
+
+def new_var(name: str, like: Any) -> Any:
+    """See :func:`tvm_backend.compat.new_var`."""
+    return _of(like).new_var(name, like)
+
+
+def constant_like(array: Any, like: Any) -> Any:
+    """A tensor constant of the kind of ``like``."""
+    return access.constant_like(array, like) if is_plain(like) else _relax().constant(array)
+
+
+def reshape(source: Any, shape: Sequence[int]) -> Any:
+    """A reshape of a tensor expression."""
+    return access.reshape(source, shape) if is_plain(source) else _relax().relax_op("reshape")(source, shape)
+
+
+def make_function(params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Any = None) -> Any:
+    """See :func:`tvm_backend.compat.make_function`."""
+    return _of(results[0]).make_function(params, body, results, attrs)
+
+
+def _relax() -> Any:
+    from tvm_backend import compat
+
+    return compat
+
+
+def _of(value: Any) -> Any:
+    return access if is_plain(value) else _relax()
+
+
+def __getattr__(name: str) -> Any:
+    """Any other function of ``compat``, for the first argument's kind of expression."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    ours = getattr(access, name, None)
+
+    def call(first: Any, *rest: Any, **named: Any) -> Any:
+        if not is_plain(first):
+            if first is None or isinstance(first, int | float | str):  # an argument of a plain call that is no tensor
+                return ours(first, *rest, **named) if ours is not None else getattr(_relax(), name)(
+                    first, *rest, **named)
+            return getattr(_relax(), name)(first, *rest, **named)
+        if ours is None:
+            raise Unsupported(f"{name} of a plain expression")
+        return ours(first, *rest, **named)
+
+    call.__name__ = name
+    globals()[name] = call
+    return call

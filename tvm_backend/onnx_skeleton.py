@@ -1,0 +1,185 @@
+"""ONNX networks without their weights: what an estimate reads of them, and a name for it.
+
+A weight is a tensor of more than :data:`WEIGHT_ELEMENTS` floats or bytes. Its name, type and shape stay, its numbers
+go; so two networks that differ in weights alone have one skeleton. A file's is cut out of its bytes without reading the
+weights: the protocol-buffer wire format says how long each field is.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import onnx
+
+WEIGHT_ELEMENTS = 1 << 14
+WEIGHT_TYPES = (1, 2, 3)
+"""FLOAT, UINT8 and INT8 of ``onnx.TensorProto``"""
+
+Bytes: TypeAlias = "bytes | mmap.mmap"
+Field: TypeAlias = tuple[int, int, int, int]
+"""number, first byte of the whole field, first byte of its content (of a varint: its value), byte after it"""
+
+# numbers of fields in onnx.proto
+_MODEL_GRAPH, _GRAPH_INITIALIZER, _GRAPH_DOC, _GRAPH_SPARSE = 7, 5, 10, 15
+_DIMS, _TYPE, _FLOATS, _INTS, _RAW, _EXTERNAL = 1, 2, 4, 5, 9, 13
+_MODEL_KEPT = frozenset({1, 5, 7, 8})
+"""ir_version, model_version, graph, opset_import; a model with functions or training is not taken"""
+_MODEL_IGNORED = frozenset({2, 3, 4, 6, 14})
+"""producer, domain, documentation, metadata"""
+
+
+class NoSkeleton(Exception):
+    """The network has a part that cannot be left out or does not parse."""
+
+
+def of_file(path: Path) -> bytes:
+    """The skeleton of an ONNX file; NoSkeleton where the file must be read as a whole."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _model(data)
+    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        raise NoSkeleton(str(error)) from error
+
+
+def of_proto(proto: "onnx.ModelProto") -> bytes:
+    """The skeleton of a network in memory."""
+    import onnx
+
+    if proto.functions or proto.training_info or proto.graph.sparse_initializer:
+        raise NoSkeleton("functions, training or sparse tensors")
+    result = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
+    graph, target = proto.graph, result.graph
+    for field in ("node", "input", "output", "value_info"):
+        getattr(target, field).extend(getattr(graph, field))
+    target.name = graph.name
+    for tensor in graph.initializer:
+        if is_weight(tensor.data_type, tuple(tensor.dims)):
+            target.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        elif tensor.external_data:
+            raise NoSkeleton("a small tensor in an external file")
+        else:
+            target.initializer.append(tensor)
+    return result.SerializeToString(deterministic=True)
+
+
+def parse(skeleton: bytes) -> "onnx.ModelProto":
+    """The network that a skeleton stands for; its weights have no data."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(skeleton)
+    except DecodeError as error:
+        raise NoSkeleton(str(error)) from error
+    if not proto.graph.node:
+        raise NoSkeleton("no operators")
+    return proto
+
+
+def is_weight(data_type: int, dims: tuple[int, ...]) -> bool:
+    """Whether a tensor of this type and shape is left out."""
+    return data_type in WEIGHT_TYPES and math.prod(dims) > WEIGHT_ELEMENTS
+
+
+def _model(data: Bytes) -> bytes:
+    parts = []
+    for number, first, begin, end in _fields(data, 0, len(data)):
+        if number not in _MODEL_KEPT:
+            if number not in _MODEL_IGNORED:
+                raise NoSkeleton(f"field {number} of the model")
+        elif number == _MODEL_GRAPH:
+            graph = _graph(data, begin, end)
+            parts.append(_delimited(_MODEL_GRAPH, graph))
+        else:
+            parts.append(data[first:end])
+    return b"".join(parts)
+
+
+def _graph(data: Bytes, start: int, stop: int) -> bytes:
+    parts = []
+    for number, first, begin, end in _fields(data, start, stop):
+        if number == _GRAPH_SPARSE:
+            raise NoSkeleton("a sparse tensor")
+        if number == _GRAPH_INITIALIZER:
+            parts.append(_delimited(_GRAPH_INITIALIZER, _tensor(data, begin, end)))
+        elif number != _GRAPH_DOC:
+            parts.append(data[first:end])
+    return b"".join(parts)
+
+
+def _tensor(data: Bytes, start: int, stop: int) -> bytes:
+    kept: list[tuple[int, int]] = []
+    numbers: list[tuple[int, int]] = []
+    dims, kind, external = list[int](), 0, False
+    for number, first, begin, end in _fields(data, start, stop):
+        if number == _DIMS:
+            dims += list(_varints(data, begin, end)) if data[first] & 7 == 2 else [begin]
+        elif number == _TYPE:
+            kind = begin
+        external |= number == _EXTERNAL
+        (numbers if number in (_FLOATS, _INTS, _RAW) else kept).append((first, end))
+    if external:
+        raise NoSkeleton("tensors in an external file")
+    if not is_weight(kind, tuple(dims)):
+        return data[start:stop]
+    return b"".join(data[first:end] for first, end in kept)
+
+
+def _fields(data: Bytes, start: int, stop: int) -> Iterator[Field]:
+    at = start
+    while at < stop:
+        first = at
+        key, at = _varint(data, at, stop)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(data, at, stop)
+            yield key >> 3, first, value, at
+            continue
+        if wire == 2:
+            size, at = _varint(data, at, stop)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise NoSkeleton(f"wire type {wire}")
+        if at + size > stop:
+            raise NoSkeleton("cut short")
+        yield key >> 3, first, at, at + size
+        at += size
+
+
+def _varint(data: Bytes, at: int, stop: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < stop and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise NoSkeleton("cut short")
+
+
+def _varints(data: Bytes, at: int, stop: int) -> Iterator[int]:
+    while at < stop:
+        value, at = _varint(data, at, stop)
+        yield value
+
+
+def _delimited(number: int, content: bytes) -> bytes:
+    """A field of bytes with its key and length."""
+    return _encoded(number << 3 | 2) + _encoded(len(content)) + content
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,163 @@
+"""Types of calls: what an operator gives for the types of its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tvm_backend.plain.nodes import Call, Shape, TensorType, Unsupported
+
+FLAT = frozenset({
+    "nn.relu", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "rsqrt", "negative", "nn.gelu", "nn.gelu_tanh",
+    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil",
+})
+"""Operators whose result has the type of their first argument."""
+
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "power", "maximum", "minimum"})
+COMPARISON = frozenset({"less", "greater", "equal"})
+
+
+def infer(call: Call) -> TensorType:
+    """The type of ``call``; Unsupported for an operator that has no rule here or arguments that do not fit."""
+    if not isinstance(call.op, str):
+        raise Unsupported("the type of a call of a function")
+    if call.op in FLAT:
+        return _tensor(call.args[0])
+    if call.op in ARITHMETIC or call.op in COMPARISON:
+        a, b = (_tensor(arg) for arg in call.args)
+        return TensorType(broadcast(a.shape, b.shape), "bool" if call.op in COMPARISON else a.dtype)
+    rule = RULES.get(call.op)
+    if rule is None:
+        raise Unsupported(f"the type of {call.op}")
+    return rule(call)
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape by NumPy's rule."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError as error:
+        raise Unsupported(f"shapes that do not broadcast: {shapes}") from error
+
+
+def _tensor(expr: Any) -> TensorType:
+    ty = getattr(expr, "ty", None)
+    if not isinstance(ty, TensorType):
+        raise Unsupported("an argument that is no tensor")
+    return ty
+
+
+def _matmul(call: Call) -> TensorType:
+    a, b = (_tensor(arg) for arg in call.args)
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        raise Unsupported(f"a product of {a.shape} and {b.shape}")
+    return TensorType((*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
+
+
+def _extents(call: Call, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """Spatial extents after a window; padding is all begins, then all ends."""
+    attrs, image = call.attrs, _tensor(call.args[0]).shape[2:]
+    n = len(kernel)
+    pads = attrs.padding
+    return tuple(
+        (extent + pads[i] + pads[n + i] - attrs.dilation[i] * (kernel[i] - 1) - 1) // attrs.strides[i] + 1
+        for i, extent in enumerate(image)
+    )
+
+
+def _conv(call: Call) -> TensorType:
+    data, kernel = (_tensor(arg) for arg in call.args)
+    if len(data.shape) != len(kernel.shape) or data.shape[1] != kernel.shape[1] * call.attrs.groups:
+        raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
+    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:])), data.dtype)
+
+
+def _pool(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    if call.attrs.ceil_mode:
+        raise Unsupported("pooling with ceil_mode")
+    return _positive((*data.shape[:2], *_extents(call, call.attrs.pool_size)), data.dtype)
+
+
+def _positive(shape: tuple[int, ...], dtype: str) -> TensorType:
+    if min(shape) < 1:
+        raise Unsupported(f"an empty result {shape}")
+    return TensorType(shape, dtype)
+
+
+def _mean(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    axes = {axis % len(data.shape) for axis in call.attrs.axis}
+    kept = [1 if i in axes else d for i, d in enumerate(data.shape) if call.attrs.keepdims or i not in axes]
+    return TensorType(tuple(kept), data.dtype)
+
+
+def _reshape(call: Call) -> TensorType:
+    data, shape = _tensor(call.args[0]), call.args[1]
+    if not isinstance(shape, Shape) or math.prod(shape.values) != math.prod(data.shape):
+        raise Unsupported(f"a reshape of {data.shape} to {getattr(shape, 'values', shape)}")
+    return TensorType(shape.values, data.dtype)
+
+
+def _permute(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    axes = call.attrs.axes
+    if axes is None:
+        axes = tuple(reversed(range(len(data.shape))))
+    return TensorType(tuple(data.shape[i] for i in axes), data.dtype)
+
+
+def _typed(call: Call) -> TensorType:
+    """quantize and dequantize."""
+    return TensorType(_tensor(call.args[0]).shape, call.attrs.out_dtype)
+
+
+def _concat(call: Call) -> TensorType:
+    from tvm_backend.plain.nodes import Tuple
+
+    fields = call.args[0]
+    if not isinstance(fields, Tuple):
+        raise Unsupported("a concatenation of something else than a tuple")
+    types = [_tensor(f) for f in fields.fields]
+    axis = call.attrs.axis % len(types[0].shape)
+    shape = list(types[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in types)
+    return TensorType(tuple(shape), types[0].dtype)
+
+
+def _take(call: Call) -> TensorType:
+    data, indices = (_tensor(arg) for arg in call.args)
+    axis = call.attrs.axis % len(data.shape)
+    return TensorType((*data.shape[:axis], *indices.shape, *data.shape[axis + 1:]), data.dtype)
+
+
+def _where(call: Call) -> TensorType:
+    condition, a, b = (_tensor(arg) for arg in call.args)
+    return TensorType(broadcast(condition.shape, a.shape, b.shape), a.dtype)
+
+
+def _expand_dims(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    shape = list(data.shape)
+    for axis in call.attrs.axis:
+        shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
+    return TensorType(tuple(shape), data.dtype)
+
+
+def _squeeze(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    axes = call.attrs.axis
+    if axes is None:
+        return TensorType(tuple(d for d in data.shape if d != 1), data.dtype)
+    dropped = {axis % len(data.shape) for axis in axes}
+    return TensorType(tuple(d for i, d in enumerate(data.shape) if i not in dropped), data.dtype)
+
+
+RULES: dict[str, Callable[[Call], TensorType]] = {
+    "matmul": _matmul, "nn.conv1d": _conv, "nn.conv2d": _conv, "nn.max_pool2d": _pool, "nn.avg_pool2d": _pool,
+    "mean": _mean, "reshape": _reshape, "permute_dims": _permute, "quantize": _typed, "dequantize": _typed,
+    "concat": _concat, "take": _take, "where": _where, "expand_dims": _expand_dims, "squeeze": _squeeze,
+}

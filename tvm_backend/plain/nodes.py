@@ -1,0 +1,187 @@
+"""Expressions, functions and modules, in the form of Relax: calls of operators bound to variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+
+class Unsupported(Exception):
+    """Something that plain expressions do not know; the message says what."""
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A tensor of static ``shape``; ``dtype`` is a NumPy name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f'R.Tensor({self.shape}, dtype="{self.dtype}")'
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """A tuple of tensors."""
+
+    fields: tuple[TensorType, ...]
+
+
+Type: TypeAlias = TensorType | TupleType | None
+"""None: the type of a shape."""
+
+
+class Expr:
+    """An expression; equal only to itself."""
+
+    __slots__ = ("ty",)
+    ty: Type
+
+    def same_as(self, other: object) -> bool:
+        return self is other
+
+
+class Var(Expr):
+    """A variable or a parameter."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, ty: Type) -> None:
+        self.name = name
+        self.ty = ty
+
+
+class Constant(Expr):
+    """A tensor constant. Where weights were not read, ``value`` is a zero seen in the constant's shape."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+        self.ty: Type = TensorType(tuple(value.shape), str(value.dtype))
+
+
+class Call(Expr):
+    """An operator (its name without ``relax.``) or a composite function (:class:`Target`) on arguments.
+
+    Arguments that are no tensors are Python numbers; shapes are :class:`Shape`.
+    """
+
+    __slots__ = ("args", "attrs", "op")
+
+    def __init__(self, op: "str | Target", args: tuple[Any, ...], attrs: SimpleNamespace, ty: Type) -> None:
+        self.op = op
+        self.args = args
+        self.attrs = attrs
+        self.ty = ty
+
+
+class Shape(Expr):
+    """A shape as an argument."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: tuple[int, ...]) -> None:
+        self.values = values
+        self.ty: Type = None
+
+
+class Tuple(Expr):
+    """A tuple of expressions."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: tuple[Any, ...]) -> None:
+        self.fields = fields
+        self.ty: Type = TupleType(tuple(f.ty for f in fields))
+
+
+class TupleGet(Expr):
+    """A field of a tuple."""
+
+    __slots__ = ("index", "tuple_value")
+
+    def __init__(self, value: Expr, index: int) -> None:
+        assert isinstance(value.ty, TupleType)
+        self.tuple_value = value
+        self.index = index
+        self.ty: Type = value.ty.fields[index]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a call calls that is no operator: a function of the module or one from outside."""
+
+    name: str
+    external: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """``var = value``."""
+
+    var: Var
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function without control flow; the last binding is that of its result."""
+
+    params: tuple[Var, ...]
+    body: tuple[Binding, ...]
+    result: Var
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GlobalVar:
+    """A function's name, with the attribute that Relax has."""
+
+    name_hint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """Functions by name; ``module["main"]`` is the network."""
+
+    named: Mapping[str, Function]
+
+    def __getitem__(self, name: str) -> Function:
+        return self.named[name]
+
+    @property
+    def functions(self) -> Mapping[GlobalVar, Function]:
+        return {GlobalVar(name): function for name, function in self.named.items()}
+
+
+PLAIN = (Expr, Binding, Function, Module, GlobalVar)
+
+
+def is_plain(value: object) -> bool:
+    """Whether ``value`` is an object of this package."""
+    return isinstance(value, PLAIN)
+
+
+def walk(value: Any) -> Iterator[Any]:
+    """The variables, constants and shapes in an expression, in order."""
+    if isinstance(value, Call):
+        for argument in value.args:
+            yield from walk(argument)
+    elif isinstance(value, Tuple):
+        for item in value.fields:
+            yield from walk(item)
+    elif isinstance(value, TupleGet):
+        yield from walk(value.tuple_value)
+    elif isinstance(value, Expr):
+        yield value
+
+
+def attributes(**values: Any) -> SimpleNamespace:
+    """Attributes of a call, read as ``call.attrs.name``."""
+    return SimpleNamespace(**values)
