@@ -12,7 +12,9 @@ from oracle.affine import Affine
 from oracle.taidl.operators.carriers import element, flush, value
 from oracle.taidl.operators.contraction import ordered
 from oracle.taidl.operators.reduction import jax_combined as combined
+from oracle.xla.alike import Joined, one_contraction
 from oracle.xla.build import fresh, reach, substitute
+from oracle.xla.constants import known
 from oracle.xla.digits import Digits, digits
 from oracle.xla.expr import (
     ByteOf,
@@ -95,10 +97,7 @@ class Lowering:
         if isinstance(e, Leaf):
             return self._leaf(e, ranges)
         if isinstance(e, Map):
-            names = _names(e, ranges)
-            arrays = [self.spread(o, ranges).expand(names) for o in e.operands]
-            types = [o.dtype for o in e.operands]
-            return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
+            return self._map(e, ranges)
         if isinstance(e, Switch):
             return self._switch(e, ranges)
         if isinstance(e, Guarded):
@@ -123,10 +122,22 @@ class Lowering:
         array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
         return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
 
-    def _by_digits(self, e: Expr, parts: Digits, ranges: Ranges) -> Spread:
-        """A variable of which only quotient and remainder matter as two axes, so that each is one."""
+    def _map(self, e: Map, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
+        number = known(e)
+        if number is not None:
+            return Spread(jnp.asarray(number), ())
+        names = _names(e, ranges)
+        # a fused multiply-add takes less where an operand is known
+        given = [known(o) if e.opcode == "fma" else None for o in e.operands]
+        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
+                  for o, x in zip(e.operands, given, strict=True)]
+        types = [o.dtype for o in e.operands]
+        return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
+
+    def _by_digits(self, e: Expr, parts: Digits, ranges: Ranges) -> Spread:
+        """A variable of which only quotient and remainder matter as two axes, so that each is one."""
         name, divisor = parts
         t, y = fresh(), fresh()
         low, high = ranges[name]
@@ -134,12 +145,26 @@ class Lowering:
         for n, r in ranges.items():  # the order of axes stays
             inner.update({t: (low // divisor, high // divisor), y: (0, divisor - 1)} if n == name else {n: r})
         form = Affine.variable(t) * divisor + Affine.variable(y)
-        found = self.spread(substitute(e, {name: form}, inner), inner)
-        names = tuple(n for n in found.names if n not in (t, y))
-        array = found.expand((*names, t, y))
+        return self._one_axis(substitute(e, {name: form}, inner), t, y, name, inner)
+
+    def _joined(self, joined: Joined, name: str, ranges: Ranges) -> Spread:
+        """A distinction that is one contraction: the number of the case and the place in it are axes."""
+        e, number, times, inside, size = joined
+        inner: dict[str, tuple[int, int]] = {}
+        for n, r in ranges.items():
+            inner.update({number: (0, times - 1), inside: (0, size - 1)} if n == name else {n: r})
+        return self._one_axis(e, number, inside, name, inner)
+
+    def _one_axis(self, e: Expr, outer: str, minor: str, name: str, ranges: Ranges) -> Spread:
+        """``e`` with the axes of two variables as one, of another."""
+        import jax.numpy as jnp
+
+        found = self.spread(e, ranges)
+        names = tuple(n for n in found.names if n not in (outer, minor))
+        array = found.expand((*names, outer, minor))
         shape = array.shape[:len(names)]
-        array = jnp.broadcast_to(array, (*shape, extent(inner[t]), divisor))
-        return Spread(array.reshape(*shape, high - low + 1), (*names, name))
+        array = jnp.broadcast_to(array, (*shape, extent(ranges[outer]), extent(ranges[minor])))
+        return Spread(array.reshape(*shape, -1), (*names, name))
 
     def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
         """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
@@ -169,6 +194,9 @@ class Lowering:
         if is_axis(e.form):
             name = str(e.form.terms[0][0])
             low, high = ranges[name]
+            joined = one_contraction(e, ranges)
+            if joined is not None:
+                return self._joined(joined, name, ranges)
             parts = []
             shift = e.form.constant
             for first, last, body in reach(e.cases, low + shift, high + shift):

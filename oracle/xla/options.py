@@ -7,24 +7,35 @@ from typing import Any
 
 from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 
+TINY = 1 << 10
+"""Up to how many elements of arguments and results code is not worth optimizing: it runs in a microsecond or two."""
+
 SMALL = 1 << 12
-"""Up to how many elements of arguments and results a program counts as small: it runs in microseconds."""
+"""Up to how many elements a program with loops runs in microseconds."""
+
+LARGE = 1 << 20
+"""From how many elements on a program's run time counts for more than that of compiling it."""
 
 
-def compiler_options(stream: ResolvedStream | None = None) -> dict[str, Any] | None:
+def compiler_options(stream: ResolvedStream | None = None, *, raised: bool = True) -> dict[str, Any] | None:
     """The options for a program of ``stream`` (or any) on JAX's default device; None for XLA's own.
 
     On the CPU, LLVM's third level takes a quarter more of XLA's time than its second and makes some element-wise loops
-    twice as slow. Small programs of integers go by XLA's older emitter of fusions, which takes half the time, gives the
-    same integers and slower loops; bits of floats could differ between the two.
+    twice as slow. Programs of integers go by XLA's older emitter of fusions, which takes two thirds of the time, gives
+    the same integers and, where no loop over instructions is left, is as fast; bits of floats could differ between the
+    two.
     """
     import jax
 
     if jax.default_backend() != "cpu":
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
-    if stream and _elements(stream) <= SMALL and not has_floats(stream):
-        options["xla_cpu_use_fusion_emitters"] = False
+    if stream and not has_floats(stream):
+        size = _elements(stream)
+        if size <= (LARGE if raised else SMALL):
+            options["xla_cpu_use_fusion_emitters"] = False
+        if size <= TINY and raised:
+            options["xla_backend_optimization_level"] = 0
     return options
 
 

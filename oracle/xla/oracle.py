@@ -123,7 +123,8 @@ class Program:
 
         with self._lock:
             if self._outermost is None:
-                self._outermost = jax.jit(self.function, compiler_options=compiler_options(self.stream))
+                options = compiler_options(self.stream, raised=self.raised is not None)
+                self._outermost = jax.jit(self.function, compiler_options=options)
         return self._outermost
 
     def executable(self) -> Any:
