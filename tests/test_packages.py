@@ -16,9 +16,9 @@ BELOW: dict[str, set[str]] = {
     "oracle": set(),
     "acadl_models": {"oracle"},
     "mapper": {"oracle", "acadl_models"},
-    "tvm_backend": {"oracle", "acadl_models", "mapper"},
+    "models": {"oracle"},
+    "tvm_backend": {"oracle", "acadl_models", "mapper", "models"},
     "uma_targets": {"oracle", "acadl_models", "mapper", "tvm_backend"},
-    "models": set(),
 }
 
 

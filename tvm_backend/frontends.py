@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.errors import InputError, ModelError, suggest
-from tvm_backend import operators
+from tvm_backend import named_networks, operators
 from tvm_backend.model import Model, finish
 
 if TYPE_CHECKING:
@@ -25,12 +25,16 @@ def load(
 ) -> Model:
     """Import a network.
 
-    ``source`` is the path of an ONNX file, one operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
+    ``source`` is the path of an ONNX file, the name of a network of :mod:`models.catalogue` (``"mobilenet_v2"``), one
+    operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
     ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors),
     a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
-    inputs of dynamic shape a static one; ``numbers`` says what an operator as text becomes a network of. Raises
+    inputs of dynamic shape a static one; ``numbers`` says what an operator or a name becomes a network of. Raises
     :class:`~oracle.errors.ModelError` with the file and the node.
     """
+    if named_networks.is_named(source) and not Path(source).exists():
+        named_networks.refuse_options(source, input_shapes=input_shapes, example_inputs=example_inputs)
+        return named_networks.load_named(source, numbers, name)
     if (operator := operators.spelled(source)) is not None:
         from tvm_backend.operator_network import onnx_model
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tvm_backend import compat
+from tvm_backend import compat, host_layers
 from tvm_backend.host_integer import integer_operator
 
 Translation: TypeAlias = Callable[..., Any]
@@ -48,6 +48,18 @@ def _convolution(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
+def _end_padded(call: Any, spatial: Sequence[int]) -> list[int]:
+    """A pooling's padding, begins then ends; with ``ceil_mode`` the ends are what the last windows need."""
+    pads = list(compat.attr_ints(call, "padding"))
+    if not compat.attr(call, "ceil_mode"):
+        return pads
+    size, strides, dilation = (compat.attr_ints(call, n) for n in ("pool_size", "strides", "dilation"))
+    for i, axis in enumerate(spatial):
+        reach = (compat.shape_of(call)[axis] - 1) * strides[i] + (size[i] - 1) * dilation[i] + 1
+        pads[i + len(spatial)] = reach - compat.shape_of(call.args[0])[axis] - pads[i]
+    return pads
+
+
 @dataclass(frozen=True)
 class _Window:
     """A pooling's window for each axis of its data."""
@@ -61,7 +73,7 @@ class _Window:
     def of(call: Any) -> "_Window":
         layout = compat.attr(call, "layout")
         spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
-        pads = compat.attr_ints(call, "padding")
+        pads = _end_padded(call, spatial)
 
         def spread(values: Sequence[Any], default: Any) -> tuple[Any, ...]:
             by_axis = dict(zip(spatial, values))
@@ -124,9 +136,11 @@ def _quotient(x: Any, y: Any) -> Any:
     return (x.astype(jnp.float64) / y.astype(jnp.float64)).astype(x.dtype)
 
 
-def _global_average(call: Any, x: Any) -> Any:
+def _adaptive_average(call: Any, x: Any) -> Any:
     layout = compat.attr(call, "layout")
-    return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
+    if all(compat.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
+        return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
+    return host_layers.adaptive_average(call, x)
 
 
 def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
@@ -241,7 +255,9 @@ OPS: dict[str, Translation] = {
     "maximum": lambda c, a, b: jnp.maximum(a, b), "minimum": lambda c, a, b: jnp.minimum(a, b),
     "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b, "less": lambda c, a, b: a < b,
     "less_equal": lambda c, a, b: a <= b, "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
-    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b,
+    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_xor": lambda c, a, b: a ^ b,
+    "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, x: ~x,
+    "sign": lambda c, x: jnp.sign(x),
     "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
     "astype": lambda c, x: x.astype(compat.dtype_of(c)),
     "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
@@ -256,12 +272,14 @@ OPS: dict[str, Translation] = {
     "cumsum": lambda c, x: jnp.cumsum(x, compat.attr(c, "axis")),
     "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(compat.attr(c, "axis"))),
     "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(compat.attr(c, "axis"))),
-    "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm,
+    "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm, "nn.group_norm": host_layers.group_norm,
+    "nn.instance_norm": host_layers.instance_norm, "nn.rms_norm": host_layers.rms_norm,
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(compat.dtype_of(c))),
     "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
-    "nn.avg_pool3d": _avg_pool,
-    "nn.adaptive_avg_pool2d": _global_average, "nn.attention": _attention, "nn.attention_bias": _attention,
+    "nn.avg_pool3d": _avg_pool, "nn.conv1d_transpose": host_layers.conv_transpose,
+    "nn.conv2d_transpose": host_layers.conv_transpose, "image.resize2d": host_layers.resize,
+    "nn.adaptive_avg_pool2d": _adaptive_average, "nn.attention": _attention, "nn.attention_bias": _attention,
     # shapes
     "reshape": lambda c, x, s: x.reshape(compat.shape_of(c)), "flatten": lambda c, x: x.reshape(compat.shape_of(c)),
     "expand_dims": lambda c, x: x.reshape(compat.shape_of(c)), "squeeze": lambda c, x: x.reshape(compat.shape_of(c)),
@@ -269,6 +287,12 @@ OPS: dict[str, Translation] = {
     "concat": lambda c, parts: jnp.concatenate(parts, axis=int(compat.attr(c, "axis"))), "split": _split,
     "stack": lambda c, parts: jnp.stack(parts, axis=int(compat.attr(c, "axis"))),
     "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
+    "arange": lambda c, start, end, step: jnp.arange(start, end, step, compat.dtype_of(c)),
+    "index_tensor": lambda c, x, indices: x[tuple(indices)],
+    "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(compat.attr(c, "axis"))),
+    "repeat": lambda c, x: jnp.repeat(x, int(compat.attr(c, "repeats")), compat.attr(c, "axis")),
+    "tile": lambda c, x: jnp.tile(x, compat.attr_ints(c, "repeats")),
+    "tril": lambda c, x, k: jnp.tril(x, int(k)), "triu": lambda c, x, k: jnp.triu(x, int(k)),
 }
 
 

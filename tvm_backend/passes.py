@@ -85,6 +85,19 @@ FOLD: dict[str, Callable[..., Any]] = {
     "full": lambda c, s, v: np.full(s, v, compat.dtype_of(c)),
     "zeros": lambda c, s: np.zeros(s, compat.dtype_of(c)),
     "ones": lambda c, s: np.ones(s, compat.dtype_of(c)),
+    # positions and masks, which exporters compute step by step
+    "arange": lambda c, start, end, step: np.arange(start, end, step).astype(compat.dtype_of(c)),
+    "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b,
+    "less": lambda c, a, b: a < b, "less_equal": lambda c, a, b: a <= b,
+    "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
+    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_not": lambda c, a: ~a,
+    "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, a: ~a,
+    "where": lambda c, m, a, b: np.where(m, a, b),
+    "cumsum": lambda c, a: np.cumsum(a, compat.attr(c, "axis")),
+    "stack": lambda c, t: np.stack(t, compat.attr(c, "axis")),
+    "index_tensor": lambda c, a, i: a[tuple(i)],
+    "gather_elements": lambda c, a, i: np.take_along_axis(a, i, compat.attr(c, "axis")),
+    "take": lambda c, a, i: np.take(a, i, compat.attr(c, "axis"), mode="clip"),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +27,11 @@ KEEP = frozenset({
 })
 
 
-def load_module(module: "torch.nn.Module", example_inputs: Any, name: str) -> Model:
+def load_module(
+    module: "torch.nn.Module", example_inputs: Any, name: str, input_names: Sequence[str] | None = None
+) -> Model:
     """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
-    return load_program(export(module, example_inputs, name), name)
+    return load_program(export(module, example_inputs, name), name, input_names)
 
 
 def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
@@ -64,8 +66,10 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     return tuple(tensors)
 
 
-def load_program(program: "torch.export.ExportedProgram", name: str) -> Model:
-    """Import an exported program."""
+def load_program(
+    program: "torch.export.ExportedProgram", name: str, input_names: Sequence[str] | None = None
+) -> Model:
+    """Import an exported program; ``input_names`` are used in place of its own."""
     import torch
 
     from tvm_backend import compat
@@ -80,10 +84,12 @@ def load_program(program: "torch.export.ExportedProgram", name: str) -> Model:
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(compat.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
-    return finish(module, name, "torch", None, None, labels)
+    return finish(module, name, "torch", None, input_names, labels)
 
 
-def to_onnx(module: "torch.nn.Module", example_inputs: Any, name: str = "network") -> "onnx.ModelProto":
+def to_onnx(
+    module: "torch.nn.Module", example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
+) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`tvm_backend.quantize.quantize` takes."""
     import torch
 
@@ -91,7 +97,8 @@ def to_onnx(module: "torch.nn.Module", example_inputs: Any, name: str = "network
     try:
         with torch.no_grad(), warnings.catch_warnings(), _quiet("torch.onnx"):
             warnings.simplefilter("ignore")
-            program = torch.onnx.export(module.eval(), inputs, dynamo=True, verbose=False)
+            program = torch.onnx.export(
+                module.eval(), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
@@ -172,6 +179,33 @@ def _equal(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(compat.relax_op("equal")(a, b))
 
 
+def _concatenate(node: Any, importer: Any) -> Any:
+    """torch leaves out tensors of shape [0], with which caches of keys and values begin; TVM 0.27 refuses them."""
+    from tvm_backend import compat
+
+    parts = [importer.env[part] for part in node.args[0]]
+    parts = [part for part in parts if compat.shape_of(part) != (0,)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    axis = int(_argument(node, importer, 1, "dim", 0))
+    return importer.block_builder.emit(compat.relax_op("concat")(parts, axis=axis))
+
+
+def _nearest(node: Any, importer: Any) -> Any:
+    """torch takes pixel ⌊i · scale⌋ in float32; TVM 0.27 imports it as rounding at the pixels' centres."""
+    from tvm_backend import compat
+
+    names = ("input", "output_size", "scale_factors")
+    x, size, factors = (_argument(node, importer, i, name) for i, name in enumerate(names))
+    for axis in (2, 3):
+        old = compat.shape_of(x)[axis]
+        new = int(size[axis - 2]) if size is not None else int(old * factors[axis - 2])
+        scale = np.float32(1 / factors[axis - 2] if factors is not None else old / new)
+        index = np.minimum(np.floor(np.arange(new, dtype=np.float32) * scale), old - 1).astype(np.int32)
+        x = importer.block_builder.emit(compat.relax_op("take")(x, compat.constant(index), axis=axis))
+    return x
+
+
 def _quantize(node: Any, importer: Any) -> Any:
     """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
     from tvm_backend import compat
@@ -215,7 +249,9 @@ def _parameter(value: Any, dtype: str) -> Any:
 
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "scaled_dot_product_attention.default": _attention,
+    "cat.default": _concatenate,
     "cumsum.default": _cumsum,
+    "upsample_nearest2d.vec": _nearest,
     "eq.Tensor": _equal,
     "quantize_per_tensor.default": _quantize,
     "dequantize_per_tensor.default": _dequantize,

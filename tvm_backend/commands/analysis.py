@@ -113,7 +113,7 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     with bar() as progress:
         if operator is not None:
             report = estimate_operator(operator, args.target, options)
-        elif args.calibrate:
+        elif args.calibrate or arguments.is_network(args):
             report = estimate_model(arguments.load_model(args), args.target, options, progress=progress)
         else:
             report = estimate_file(Path(args.model), args.target, options, arguments.shapes(args.input_shape),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.errors import InputError, suggest
-from tvm_backend import operators
+from tvm_backend import named_networks, operators
 
 if TYPE_CHECKING:
     from tvm_backend.model import Model
 
 Command = Callable[[argparse.Namespace], Any]
-MODEL_HELP = 'an .onnx file, or an operator such as "gemm(m=512,n=512,k=512)"'
+MODEL_HELP = 'an .onnx file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
 
 
 def command(subparsers: Any, name: str, run: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -87,17 +87,27 @@ def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def operator_of(args: argparse.Namespace) -> operators.Operator | None:
     """The operator that MODEL spells, if it is no file."""
-    if not operators.looks_like_operator(args.model) or Path(args.model).exists():
+    if not operators.looks_like_operator(args.model) or Path(args.model).exists() or is_network(args):
         return None
     if args.input_shape or args.calibrate:
         raise InputError(f"{args.model}: --input-shape and --calibrate are for ONNX files, not for operators")
     return operators.parse(args.model)
 
 
+def is_network(args: argparse.Namespace) -> bool:
+    """Whether MODEL is the name of a network of the catalogue; it takes neither shapes nor calibration."""
+    if not named_networks.is_named(args.model) or Path(args.model).exists():
+        return False
+    named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape, "--calibrate": args.calibrate})
+    return True
+
+
 def load_model(args: argparse.Namespace) -> "Model":
     """MODEL, quantized first if that was asked for, and imported."""
     from tvm_backend import frontends
 
+    if is_network(args):
+        return frontends.loaded(args.model, {}, args.target)
     if (operator := operator_of(args)) is not None:
         return frontends.loaded(str(operator), {}, args.target)
     if args.calibrate is None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tvm_backend import expressions as compat
+from tvm_backend import resizing
 
 HEAVY = frozenset({
     "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "matmul", "einsum",
@@ -17,14 +18,17 @@ HEAVY = frozenset({
 """Operators on which TVM's untuned LLVM code is much slower than XLA's."""
 
 TRANSLATABLE = frozenset({
-    "abs", "add", "astype", "broadcast_to", "ceil", "clip", "concat", "cos", "cumsum", "dequantize", "divide",
-    "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "greater", "greater_equal", "less",
-    "less_equal", "log", "logical_and", "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention", "nn.attention_bias", "nn.avg_pool2d",
-    "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv2d", "nn.dropout", "nn.gelu", "nn.gelu_tanh",
-    "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu", "nn.silu", "nn.softmax",
-    "not_equal", "permute_dims", "power", "prod", "quantize", "reshape", "rsqrt", "sigmoid", "sin", "split", "sqrt",
-    "square", "squeeze", "stack", "strided_slice", "subtract", "sum", "take", "tanh", "variance", "where",
+    "abs", "add", "arange", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "broadcast_to", "ceil", "clip",
+    "concat", "cos", "cumsum", "dequantize", "divide", "equal", "erf", "exp", "expand_dims", "flatten", "floor",
+    "floor_divide", "gather_elements", "greater", "greater_equal", "image.resize2d", "index_tensor", "less",
+    "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
+    "min", "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention", "nn.attention_bias",
+    "nn.avg_pool2d", "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d",
+    "nn.conv2d_transpose", "nn.dropout", "nn.gelu", "nn.gelu_tanh", "nn.group_norm", "nn.instance_norm",
+    "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu", "nn.rms_norm", "nn.silu",
+    "nn.softmax", "not_equal", "permute_dims", "power", "prod", "quantize", "repeat", "reshape", "rsqrt", "sigmoid",
+    "sign", "sin", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "subtract", "sum", "take", "tanh",
+    "tile", "tril", "triu", "variance", "where",
 })
 """Operators that :mod:`tvm_backend.host_ops` translates to JAX."""
 
@@ -38,12 +42,15 @@ def translatable(expr: Any) -> bool:
 
 
 def _plain_attributes(name: str, call: Any) -> bool:
-    if name in ("nn.max_pool2d", "nn.avg_pool2d", "nn.avg_pool3d"):
+    if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
         return not compat.attr(call, "ceil_mode")
     if name == "nn.adaptive_avg_pool2d":
-        shape = compat.shape_of(call)
-        layout = compat.attr(call, "layout")
-        return len(layout) == 4 and shape[layout.index("H")] == 1 and shape[layout.index("W")] == 1
+        return len(compat.attr(call, "layout")) == 4
+    if name in ("nn.conv1d_transpose", "nn.conv2d_transpose"):
+        layouts = tuple(compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out"))
+        return layouts in (("NCW", "IOW", "NCW"), ("NCHW", "IOHW", "NCHW"))
+    if name == "image.resize2d":
+        return resizing.known(call)
     return True
 
 

@@ -1,0 +1,155 @@
+"""Networks by name, with their sizes as parameters: ``mobilenet_v2``, ``mobilenet_v2(image=96,width=50)``.
+
+Each is built from code with seeded random weights. Sizes that an architecture gives as fractions are per cent here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oracle.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+Sizes = Mapping[str, int]
+_SPELLED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network of the catalogue.
+
+    ``module`` makes it from its sizes; ``inputs`` gives the shapes of its inputs, whose integers are drawn below
+    ``below``; ``sizes`` are the defaults, ``tiny`` the sizes of a small one that has every kind of layer.
+    """
+
+    name: str
+    summary: str
+    sizes: Sizes
+    tiny: Sizes
+    module: Callable[[Sizes], "torch.nn.Module"]
+    inputs: Callable[[Sizes], Mapping[str, tuple[int, ...]]]
+    below: Mapping[str, str | int] = ()  # type: ignore[assignment]
+
+    def with_sizes(self, sizes: Sizes) -> dict[str, int]:
+        """The defaults with ``sizes`` in their places; InputError for a name or size that the network has not."""
+        for key, value in sizes.items():
+            if key not in self.sizes:
+                raise InputError(f"{self.name} has no size {key!r}{suggest(key, list(self.sizes))}")
+            if not 1 <= value <= LARGEST:
+                raise InputError(f"{self.name}: {key} must be from 1 to {LARGEST}, found {value}")
+        return {**self.sizes, **sizes}
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A network's module in evaluation mode, with inputs to export it on, by name."""
+
+    name: str
+    module: "torch.nn.Module"
+    inputs: "Mapping[str, torch.Tensor]"
+
+    def samples(self, count: int, seed: int = 1) -> "list[dict[str, np.ndarray]]":
+        """``count`` random inputs like ``inputs``."""
+        network, sizes = parse(self.name)
+        return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
+
+
+def names() -> list[str]:
+    """All networks of the catalogue."""
+    return list(_networks())
+
+
+def get(name: str) -> Network:
+    """The network called ``name``; InputError for an unknown one."""
+    known = _networks()
+    if name not in known:
+        raise InputError(f"unknown network {name!r}{suggest(name, list(known))}")
+    return known[name]
+
+
+def is_spelled(text: object) -> bool:
+    """Whether ``text`` names a network of the catalogue, with or without sizes."""
+    match = _SPELLED.fullmatch(text) if isinstance(text, str) else None
+    return match is not None and match.group(1) in _networks()
+
+
+def parse(text: str) -> tuple[Network, dict[str, int]]:
+    """``"vgg16(image=32)"`` → the network and all of its sizes; InputError for anything else."""
+    match = _SPELLED.fullmatch(text)
+    if match is None:
+        raise InputError(f"{text!r}: expected a network such as vgg16 or vgg16(image=64)")
+    network, sizes = get(match.group(1)), {}
+    for part in (match.group(2) or "").split(","):
+        if not part.strip():
+            continue
+        key, equals, value = (p.strip() for p in part.partition("="))
+        if not (equals and value.isascii() and value.isdecimal()):
+            raise InputError(f"{network.name}: expected NAME=INTEGER, such as image=64, found {part.strip()!r}")
+        if key in sizes:
+            raise InputError(f"{network.name}: {key!r} is given twice")
+        sizes[key] = int(value)
+    return network, network.with_sizes(sizes)
+
+
+def spelled(network: Network, sizes: Sizes) -> str:
+    """The text that :func:`parse` reads as this; sizes that are the defaults are left out."""
+    shown = ",".join(f"{k}={v}" for k, v in sizes.items() if v != network.sizes[k])
+    return f"{network.name}({shown})" if shown else network.name
+
+
+def tiny(name: str) -> str:
+    """The text of the small form of a network."""
+    network = get(name)
+    return spelled(network, network.with_sizes(network.tiny))
+
+
+def build(text: str, seed: int = 0) -> Built:
+    """The network that ``text`` names, with seeded random weights."""
+    import torch
+
+    from models.networks.layers import seeded
+
+    network, sizes = parse(text)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # embeddings and other layers that torch and transformers fill themselves
+        module = network.module(sizes)
+    plain = not any(type(m).__module__.startswith("transformers.") for m in module.modules())
+    return Built(spelled(network, sizes), seeded(module, seed) if plain else module.eval(), _draw(network, sizes, seed))
+
+
+def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]":
+    import torch
+
+    from models.data import random_images
+
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for name, shape in network.inputs(sizes).items():
+        below = dict(network.below).get(name)
+        if below is not None:
+            most = sizes[below] if isinstance(below, str) else below
+            found[name] = torch.randint(most, shape, generator=generator) if most > 1 else torch.ones(
+                shape, dtype=torch.int64)
+        elif len(shape) == 4 and shape[1] == 3:
+            found[name] = torch.from_numpy(random_images(shape[0], shape[2], seed=seed))
+        else:
+            found[name] = torch.randn(shape, generator=generator)
+    return found
+
+
+def _networks() -> dict[str, Network]:
+    if not _KNOWN:
+        from models.networks.listing import NETWORKS
+
+        _KNOWN.update({network.name: network for network in NETWORKS})
+    return _KNOWN
+
+
+_KNOWN: dict[str, Network] = {}

@@ -1,0 +1,141 @@
+"""The catalogue's entries: names, sizes, and what makes each network (torch is imported when one is built)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from models.catalogue import Network, Sizes
+
+if TYPE_CHECKING:
+    import torch
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) -> Callable[[Sizes], "torch.nn.Module"]:
+    """``where`` is ``module.function`` below ``models.networks``; it gets the sizes ``taken`` and what is ``fixed``."""
+    module, name = where.split(".")
+
+    def make(sizes: Sizes) -> "torch.nn.Module":
+        values = {k: sizes[k] / 100 if k in percent else sizes[k] for k in taken}
+        made: torch.nn.Module = getattr(import_module(f"models.networks.{module}"), name)(**values, **fixed)
+        return made
+
+    return make
+
+
+def _image(sizes: Sizes) -> Shapes:
+    return {"image": (sizes["batch"], 3, sizes["image"], sizes["image"])}
+
+
+def _tokens(sizes: Sizes) -> Shapes:
+    return {"tokens": (sizes["batch"], sizes["length"])}
+
+
+def _masked(sizes: Sizes) -> Shapes:
+    return {**_tokens(sizes), "mask": (sizes["batch"], sizes["length"])}
+
+
+def _cached(sizes: Sizes) -> Shapes:
+    heads = max(2, sizes["width"] // 64)
+    cache = (sizes["layers"], sizes["batch"], heads, sizes["length"], sizes["width"] // heads)
+    return {"token": (sizes["batch"], 1), "keys": cache, "values": cache}
+
+
+def _diffusion(sizes: Sizes) -> Shapes:
+    n, c = sizes["batch"], sizes["channels"]
+    return {"x": (n, c, sizes["image"], sizes["image"]), "time": (n, 4 * c), "context": (n, 77, sizes["context"])}
+
+
+def _pictures(
+    name: str, summary: str, where: str, sizes: Sizes, tiny: Sizes, percent: tuple[str, ...] = (), **fixed: Any
+) -> Network:
+    """A network that takes images: what it is made from are its sizes but ``batch`` (and ``image``, if not stated)."""
+    taken = [k for k in sizes if k != "image"] + (["image"] if fixed.pop("sized", False) else [])
+    return Network(name, summary, {"batch": 1, "image": 224, **sizes}, tiny, _make(
+        where, *taken, percent=percent, **fixed), _image)
+
+
+CLASSES = {"classes": 1000}
+TOKENS = {"tokens": "vocabulary"}
+
+NETWORKS = (
+    _pictures("alexnet", "AlexNet (one tower)", "classic.alexnet", {"width": 64, "hidden": 4096, **CLASSES},
+              {"width": 8, "hidden": 32, "classes": 10}),
+    _pictures("alexnet_lrn", "AlexNet with local response normalization", "classic.alexnet",
+              {"width": 64, "hidden": 4096, **CLASSES}, {"width": 8, "hidden": 32, "classes": 10}, normalize=1),
+    *(_pictures(f"vgg{depth}", f"VGG-{depth}", "classic.vgg", {"width": 64, "hidden": 4096, **CLASSES},
+                {"image": 32, "width": 8, "hidden": 32, "classes": 10}, depth=depth, sized=True) for depth in (16, 19)),
+    *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "residual.resnet_of", {"width": 64, **CLASSES},
+                {"image": 32, "width": 8, "classes": 10}, depth=depth, sized=True) for depth in (18, 50)),
+    _pictures("squeezenet", "SqueezeNet 1.1", "classic.squeezenet", {"width": 16, **CLASSES},
+              {"image": 64, "width": 4, "classes": 10}),
+    _pictures("densenet121", "DenseNet-121", "classic.densenet", {"growth": 32, **CLASSES},
+              {"image": 32, "growth": 4, "classes": 10}),
+    _pictures("inception_v1", "Inception v1 (GoogLeNet)", "inception.inception_v1", {"scale": 1, **CLASSES},
+              {"image": 64, "scale": 16, "classes": 10}),
+    _pictures("inception_v2", "Inception v2", "inception.inception_v2", {"scale": 1, **CLASSES},
+              {"image": 64, "scale": 16, "classes": 10}),
+    _pictures("inception_v3", "Inception v3", "inception.inception_v3", {"image": 299, "scale": 1, **CLASSES},
+              {"image": 75, "scale": 16, "classes": 10}),
+    _pictures("mobilenet_v2", "MobileNetV2; width in per cent", "mobile.mobilenet_v2", {"width": 100, **CLASSES},
+              {"image": 32, "width": 25, "classes": 10}, ("width",)),
+    _pictures("mobilenet_v3", "MobileNetV3 large; width in per cent", "mobile.mobilenet_v3",
+              {"width": 100, **CLASSES}, {"image": 32, "width": 25, "classes": 10}, ("width",)),
+    _pictures("efficientnet_b0", "EfficientNet-B0; width in per cent", "mobile.efficientnet_b0",
+              {"width": 100, **CLASSES}, {"image": 32, "width": 25, "classes": 10}, ("width",)),
+    _pictures("shufflenet", "ShuffleNetV2", "mobile.shufflenet", {"width": 116, **CLASSES},
+              {"image": 32, "width": 12, "classes": 10}),
+    _pictures("yolo", "a YOLO-style detector", "dense_prediction.Detector", {"image": 640, "width": 16, "classes": 80},
+              {"image": 64, "width": 4, "classes": 3}),
+    _pictures("unet", "U-Net", "dense_prediction.UNet", {"image": 256, "width": 64, "depth": 4, "classes": 2},
+              {"image": 16, "width": 8, "depth": 2}),
+    Network("diffusion_block", "a block of a diffusion model's U-Net, with self- and cross-attention",
+            {"batch": 1, "image": 64, "channels": 320, "heads": 8, "context": 768, "groups": 32},
+            {"image": 4, "channels": 16, "heads": 2, "context": 12, "groups": 4},
+            _make("dense_prediction.DiffusionBlock", "channels", "heads", "context", "groups"), _diffusion),
+    _pictures("mlp_mixer", "MLP-Mixer B/16", "patches.Mixer",
+              {"patch": 16, "width": 768, "depth": 12, "tokens": 384, "channels": 3072, **CLASSES},
+              {"image": 16, "patch": 4, "width": 16, "depth": 2, "tokens": 24, "channels": 32, "classes": 10},
+              sized=True),
+    _pictures("vit_base", "vision transformer B/16", "patches.VisionTransformer",
+              {"patch": 16, "width": 768, "depth": 12, "heads": 12, **CLASSES},
+              {"image": 16, "patch": 4, "width": 16, "depth": 2, "heads": 2, "classes": 10}, sized=True),
+    Network("lstm_keywords", "an LSTM keyword spotter",
+            {"batch": 1, "frames": 49, "features": 40, "hidden": 128, "classes": 12},
+            {"frames": 5, "features": 8, "hidden": 16}, _make(
+                "patches.KeywordSpotter", "frames", "features", "hidden", "classes"),
+            lambda s: {"audio": (s["batch"], s["frames"], s["features"])}),
+    Network("bert_base", "BERT-base", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 30522},
+            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
+    Network("minilm", "MiniLM-L6", {"batch": 1, "length": 128, "width": 384, "layers": 6, "vocabulary": 30522},
+            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
+    Network("distilbert", "DistilBERT", {"batch": 1, "length": 128, "width": 768, "layers": 6, "vocabulary": 30522},
+            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.distilbert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
+    Network("ibert", "I-BERT in floats", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 50265},
+            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.ibert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
+    Network("gpt2", "GPT-2 over a prompt", {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
+            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.gpt2", "width", "layers", "vocabulary"), _tokens, TOKENS),
+    Network("gpt2_decode", "GPT-2, one token after a prompt whose keys and values are kept",
+            {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
+            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
+                "language.gpt2_decode", "width", "layers", "vocabulary"), _cached, {"token": "vocabulary"}),
+    Network("llama", "a Llama-style decoder over a prompt",
+            {"batch": 1, "length": 64, "width": 2048, "layers": 16, "heads": 32, "groups": 8, "inner": 8192,
+             "vocabulary": 32000},
+            {"length": 6, "width": 32, "layers": 2, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}, _make(
+                "language.llama", "width", "layers", "vocabulary", "heads", "groups", "inner"), _tokens, TOKENS),
+    Network("whisper_encoder", "the encoder of Whisper-tiny",
+            {"batch": 1, "frames": 3000, "width": 384, "layers": 4, "heads": 6},
+            {"frames": 16, "width": 32, "layers": 2, "heads": 2}, _make(
+                "language.whisper_encoder", "width", "layers", "frames", "heads"),
+            lambda s: {"features": (s["batch"], 80, s["frames"])}),
+)
+"""All networks, by kind."""

@@ -1,0 +1,64 @@
+"""Networks by name: sizes, faults, and each network imported and equal to torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from models import catalogue
+from oracle.errors import InputError
+from tvm_backend.host import jitted
+from tvm_backend.named_networks import load_named
+
+QUICK = ("squeezenet", "unet", "gpt2_decode")
+"""Between them: ceil_mode, a transposed convolution, a cache of keys and values."""
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in catalogue.names()])
+def test_imported_network_equals_torch(name: str) -> None:
+    built = catalogue.build(catalogue.tiny(name))
+    with torch.no_grad():
+        results = built.module(*built.inputs.values())
+    model = load_named(catalogue.tiny(name), "float32")
+    found = jitted(model.module["main"])([x.numpy() for x in built.inputs.values()])
+    expected = results if isinstance(results, tuple) else (results,)
+    assert [spec.name for spec in model.inputs] == list(built.inputs)
+    for y, reference in zip(found, expected, strict=True):
+        largest = float(reference.abs().max())
+        assert largest > 0.01
+        np.testing.assert_allclose(np.asarray(y), reference.numpy(), rtol=0, atol=1e-5 * largest)
+
+
+def test_weights_and_inputs_depend_on_the_seed_alone() -> None:
+    a, b, c = (catalogue.build("lstm_keywords(frames=2,hidden=4)", seed) for seed in (0, 0, 1))
+    assert all(torch.equal(x, y) for x, y in zip(a.module.parameters(), b.module.parameters(), strict=True))
+    assert torch.equal(a.inputs["audio"], b.inputs["audio"])
+    assert not torch.equal(next(a.module.parameters()), next(c.module.parameters()))
+
+
+def test_sizes_are_read_and_written() -> None:
+    network, sizes = catalogue.parse(" vgg16 ( image = 64 , classes=10 ) ")
+    assert (sizes["image"], sizes["classes"], sizes["width"]) == (64, 10, 64)
+    assert catalogue.spelled(network, sizes) == "vgg16(image=64,classes=10)"
+    assert catalogue.parse("vgg16")[1]["image"] == 224
+    assert not catalogue.is_spelled("vgg16.onnx") and not catalogue.is_spelled("gemm(m=4,n=4,k=4)")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("vgg", "unknown network 'vgg'.*did you mean 'vgg1"),
+    ("vgg16(images=4)", "vgg16 has no size 'images'.*'image'"),
+    ("vgg16(image=x)", "vgg16: expected NAME=INTEGER.*'image=x'"),
+    ("vgg16(image=4,image=4)", "'image' is given twice"),
+    ("vgg16(image=0)", "image must be from 1 to"),
+    ("vgg16)(", "expected a network such as"),
+])
+def test_faults_of_a_name(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        catalogue.parse(text)
+
+
+def test_every_tiny_form_is_valid() -> None:
+    for name in catalogue.names():
+        assert catalogue.parse(catalogue.tiny(name))[0].name == name

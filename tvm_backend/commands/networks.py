@@ -1,0 +1,27 @@
+"""``networks``: what the catalogue holds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tvm_backend.commands import arguments
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.report.table import Column, render
+
+
+def register(subparsers: Any) -> None:
+    arguments.command(
+        subparsers, "networks", run_networks, "list the networks that can be given by name",
+        "Their sizes go in parentheses: \"mobilenet_v2(image=96,width=50)\".")
+
+
+def run_networks(args: argparse.Namespace) -> Outcome:
+    """List the catalogue."""
+    from models import catalogue
+
+    found = [catalogue.get(name) for name in catalogue.names()]
+    rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
+    text = render((Column("network"), Column(""), Column("sizes")), rows)
+    return Outcome(text, {"networks": [
+        {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})
