@@ -5,8 +5,9 @@ A counter is complete up to the time in its record (``SINCE``); what holds at th
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.marks import mark
 from acadl_models.timing.engine.transfers import change_rate
 
 
@@ -25,25 +26,59 @@ def doing(t, m, unit, now):
     return U_STORAGE if m[unit + U_QUEUED] > 0 else U_BUSY
 
 
-@jit
+@jit_inline
 def note_unit(t, m, unit, now):
-    """Something about a unit has changed."""
+    """Something about a unit that is not ready has changed; its stage may take something if it has become ready."""
     found = doing(t, m, unit, now)
     if found != m[unit + U_DOING]:
-        settle_unit(m, unit, now)
-        m[unit + U_DOING] = found
+        change_doing(m, unit, found, now)
+
+
+@jit
+def change_doing(m, unit, found, now):
+    """A unit that was not ready does something else from now on."""
+    m[unit + m[unit + U_DOING]] += now - m[unit + U_SINCE]
+    m[unit + U_SINCE] = now
+    m[unit + U_DOING] = found
+    if found == U_IDLE:
+        m[unit + U_FED] = starved(m, now)
+        stage = m[unit + U_STAGE]
+        m[stage + S_UNREADY] -= 1
+        if m[stage + S_UNREADY] == 0:
+            mark(m, m[stage + S_NUMBER])
+
+
+@jit
+def leave_idle(m, unit, now):
+    """A unit that was ready has taken an instance."""
+    settle_idle(m, unit, now)
+    m[unit + U_DOING] = U_DEPENDENCY
+    m[m[unit + U_STAGE] + S_UNREADY] += 1
+
+
+@jit
+def starved(m, now):
+    """Cycles so far in which the issue buffer was empty although instructions were left."""
+    return m[M_STARVED] + m[M_HUNGRY] * (now - m[M_HUNGRY_SINCE])
+
+
+@jit
+def settle_idle(m, unit, now):
+    hungry = starved(m, now)
+    gained = hungry - m[unit + U_FED]
+    m[unit + U_FED] = hungry
+    m[unit + U_STARVED] += gained
+    m[unit + U_IDLE] += now - m[unit + U_SINCE] - gained
+    m[unit + U_SINCE] = now
 
 
 @jit
 def settle_unit(m, unit, now):
-    starved = m[M_STARVED] + m[M_HUNGRY] * (now - m[M_HUNGRY_SINCE])
-    cycles = now - m[unit + U_SINCE]
     if m[unit + U_DOING] == U_IDLE:
-        m[unit + U_STARVED] += starved - m[unit + U_FED]
-        cycles -= starved - m[unit + U_FED]
-    m[unit + m[unit + U_DOING]] += cycles
-    m[unit + U_SINCE] = now
-    m[unit + U_FED] = starved
+        settle_idle(m, unit, now)
+    else:
+        m[unit + m[unit + U_DOING]] += now - m[unit + U_SINCE]
+        m[unit + U_SINCE] = now
 
 
 @jit
@@ -70,7 +105,7 @@ def note_front(t, m, now):
         static = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
     else:
         return
-    site = t[t[H_STATIC_TABLE] + static * TI_SIZE + TI_SITE]
+    site = t[static + TI_SITE]
     if site != m[M_FRONT]:
         settle_front(m, now)
         m[M_FRONT] = site
@@ -100,25 +135,9 @@ def settle_queue(m, store, now):
 
 
 @jit
-def note_fetch(m, now):
-    """Whether a fetch is under way, or how many instructions are left, has changed."""
-    stalled = int(m[M_FETCHING] == 0 and m[M_LEFT] > 0)
-    if stalled != m[M_STALLED]:
-        settle_fetch(m, now)
-        m[M_STALLED] = stalled
-
-
-@jit
-def settle_fetch(m, now):
-    m[M_FETCH_STALL] += m[M_STALLED] * (now - m[M_SINCE])
-    m[M_SINCE] = now
-
-
-@jit
 def settle(t, m):
     """Complete all counters."""
     now = m[M_TIME]
-    settle_fetch(m, now)
     settle_hunger(m, now)
     settle_front(m, now)
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):

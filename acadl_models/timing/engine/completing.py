@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_fetch, note_front, note_hunger, note_unit
+from acadl_models.timing.engine.accounting import note_front, note_hunger, note_unit
 from acadl_models.timing.engine.conflicts import leave_classes
 from acadl_models.timing.engine.forwarding import arrive, deliver, offer
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note, note_step
 from acadl_models.timing.engine.memories import has_steps
 from acadl_models.timing.engine.order import note_candidate, note_mover, sort, unpacked
-from acadl_models.timing.engine.program import advance, latency_of, make_instance
+from acadl_models.timing.engine.program import advance, make_instance
 from acadl_models.timing.engine.requests import (
     end_request,
     grant_freed,
     issue,
-    may_be_ready,
     note_look,
     take_steps,
 )
 from acadl_models.timing.engine.timers import LINK, due, schedule
 from acadl_models.timing.engine.transfers import end_transfer, pass_edge
+from acadl_models.timing.engine.values import latency_of
 
 
-@jit
+@jit_inline
 def complete(t, m):
     """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends."""
     now = m[M_TIME]
     m[M_MOVERS] = 0
-    m[M_FETCH_DUE] = 0
     m[M_ORIGIN] = m[M_SEQ] - MOST_IN_FLIGHT
     timer = due(m)
     while timer != NONE:
@@ -46,24 +45,28 @@ def complete(t, m):
         elif tag == TAG_EDGE:
             pass_edge(m, record - R_EDGE, now)
         elif tag == TAG_UNIT:
-            may_be_ready(t, m, record, now)
-        elif tag == TAG_STAGE:
+            note_unit(t, m, record, now)
+        else:
             if t[H_LATENCY_ADDED] == 1 and t[m[m[record + S_HEAD] + I_ROUTE] + TR_UNIT] != NONE:
                 deliver(t, m, record, now)
             else:
                 offer(t, m, record, now)
-        else:
-            m[M_FETCH_DUE] += 1
     if m[M_STEPS] > 0:
         take_steps(t, m, now)
     if m[M_FREES] > 0:
         grant_freed(t, m, now)
     if m[M_MOVERS] > 0:
         m[M_CHANGED] = now
-        sort(m, m[M_MOVING], m[M_MOVERS])
-        for k in range(m[M_MOVING], m[M_MOVING] + m[M_MOVERS]):
-            progress(t, m, unpacked(m[k]), now)
-    if m[M_FETCH_DUE] > 0:
+        first, count = m[M_MOVING], m[M_MOVERS]
+        if count > 2:
+            sort(m, first, count)
+        elif count == 2 and m[first] > m[first + 1]:
+            m[first], m[first + 1] = m[first + 1], m[first]
+        k = 0
+        while k < m[M_MOVERS]:
+            progress(t, m, unpacked(m[first + k]), now)
+            k += 1
+    if m[M_FETCH_END] == now:
         append_fetched(t, m, now)
 
 
@@ -79,7 +82,7 @@ def progress(t, m, slot, now):
         finish(t, m, slot, now)
 
 
-@jit
+@jit_inline
 def process(t, m, slot, now):
     """All reads have ended: process for the latency of the unit."""
     latency = latency_of(t, m, slot, t[m[slot + I_ROUTE] + TR_LATENCY])
@@ -91,7 +94,7 @@ def process(t, m, slot, now):
         schedule(m, slot, TAG_INSTANCE, now + latency)
 
 
-@jit
+@jit_inline
 def write(t, m, slot, now):
     """Processing has ended: issue the writes."""
     note_step(m, G_WRITING, slot)
@@ -105,14 +108,13 @@ def write(t, m, slot, now):
         note_unit(t, m, m[slot + I_UNIT], now)
 
 
-@jit
+@jit_inline
 def finish(t, m, slot, now):
     """Release the conflicts and the slot of an instance and take it out of its unit."""
     note_step(m, G_FINISHED, slot)
-    unit = m[slot + I_UNIT]
-    m[unit + U_COUNT] -= 1
     leave_classes(t, m, slot)
-    wake(m, slot)
+    if m[slot + I_WAITERS] != NONE:
+        wake(m, slot)
     older, younger = m[slot + I_OLDER], m[slot + I_YOUNGER]
     if older == NONE:
         m[M_OLDEST] = younger
@@ -128,7 +130,10 @@ def finish(t, m, slot, now):
     m[M_FREE] = slot
     m[M_FINISHED] += 1
     m[M_LATEST] = now
-    may_be_ready(t, m, unit, now)
+    unit = m[slot + I_UNIT]
+    m[unit + U_COUNT] -= 1
+    if t[m[unit + U_RECORD] + TU_PIPELINED] == 0 or m[unit + U_DOING] == U_STORAGE:
+        note_unit(t, m, unit, now)
 
 
 @jit
@@ -144,21 +149,21 @@ def wake(m, slot):
 @jit
 def append_fetched(t, m, now):
     """Phase 1d: the fetched instructions enter the issue buffer."""
-    for _ in range(m[M_FETCH_DUE]):
-        flight = m[M_FLIGHTS] + m[M_FETCH_FIRST] * F_SIZE
-        m[M_FETCH_FIRST] = m[M_FETCH_FIRST] + 1 if m[M_FETCH_FIRST] + 1 < t[H_FETCH_FLIGHTS] else 0
-        count = m[flight + F_COUNT]
-        for _ in range(count):
-            slot = make_instance(t, m)
-            if m[M_STATUS] != RUNNING:
-                return
-            note(m, G_FETCHED, NONE, m[slot + I_SEQ], 0, 0, 0)
-            arrive(t, m, slot)
-            advance(t, m)
-        m[M_FETCHING] -= 1
-        m[M_RESERVED] -= count
-        m[M_FETCHED] += count
-        m[M_STEPPED] += count
-    m[M_CHANGED] = m[M_LAST_FETCH] = now
-    note_fetch(m, now)
-    note_hunger(t, m, now)
+    first = m[M_FETCH_FIRST]
+    count = m[m[M_FLIGHTS] + first * F_SIZE + F_COUNT]
+    first = first + 1 if first + 1 < t[H_FETCH_FLIGHTS] else 0
+    m[M_FETCH_FIRST] = first
+    m[M_FETCHING] -= 1
+    m[M_FETCH_END] = m[m[M_FLIGHTS] + first * F_SIZE + F_END] if m[M_FETCHING] > 0 else FOREVER
+    for _ in range(count):
+        slot = make_instance(t, m)
+        if m[M_STATUS] != RUNNING:
+            return
+        note(m, G_FETCHED, NONE, m[slot + I_SEQ], 0, 0, 0)
+        arrive(t, m, slot)
+        advance(t, m)
+    m[M_FETCHED] += count
+    m[M_STEPPED] += count
+    m[M_CHANGED] = now
+    if m[M_HUNGRY] == 1:
+        note_hunger(t, m, now)

@@ -10,25 +10,23 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
+from acadl_models.timing.engine.values import value_of
 
 
 @jit
 def access_meets(t, m, a, b):
     """Whether the accesses of two instances have an element in common."""
     access_a, access_b = m[a + A_ACCESS], m[b + A_ACCESS]
-    patterns_a, patterns_b = t[access_a + TA_PATTERNS], t[access_b + TA_PATTERNS]
     axes = t[access_a + TA_AXES]
-    exact = True
+    spans_a, spans_b = t[access_a + TA_PATTERNS] + axes, t[access_b + TA_PATTERNS] + axes
     for axis in range(axes):
-        p, q = t[patterns_a + axis], t[patterns_b + axis]
-        target = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis] + t[q + TP_SPAN]
-        if target < 0 or target > t[p + TP_SPAN] + t[q + TP_SPAN]:
+        distance = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis]
+        if distance > t[spans_a + axis] or distance + t[spans_b + axis] < 0:
             return False
-        exact = exact and t[p + TP_DENSE] == 1 and t[q + TP_DENSE] == 1
-    if exact:
+    if t[access_a + TA_DENSE] & t[access_b + TA_DENSE] == 1:
         return True
     for axis in range(axes):
-        p, q = t[patterns_a + axis], t[patterns_b + axis]
+        p, q = t[spans_a - axes + axis], t[spans_b - axes + axis]
         target = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis] + t[q + TP_SPAN]
         if not is_sum(t, m, p, q, target):
             return False
@@ -107,74 +105,93 @@ def find_blocker(t, m, unit):
     stopped: what was judged to be free of conflict stays so.
     """
     slot = m[unit + U_WAITING]
+    record = m[slot + I_STATIC]
+    checks = t[record + TI_CHECK_COUNT]
+    if m[unit + U_SCAN] >= checks:
+        return NONE
     seq = m[slot + I_SEQ]
-    record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
     judged = m[unit + U_JUDGED]
-    count = t[record + TI_ACCESS_COUNT]
-    kind = m[unit + U_SCAN] - 1
-    k = 0
-    while True:
-        kind += 1
-        while kind >= 3:
-            kind -= 3
-            k += 1
-        if k >= count:
-            break
-        access = t[record + TI_ACCESSES] + k * TA_SIZE
-        conflict_class = t[access + TA_CLASS]
-        if conflict_class == NONE:
-            kind = 2
-            continue
-        if kind == t[access + TA_KIND] and kind != WRITE:
-            continue
-        mine = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
-        met = t[access + TA_MET]
-        node = m[m[M_CLASSES] + (3 * conflict_class + kind) * C_SIZE + C_FIRST]
+    classes = m[M_CLASSES]
+    check = t[record + TI_CHECKS] + m[unit + U_SCAN] * TV_SIZE
+    end = t[record + TI_CHECKS] + checks * TV_SIZE
+    while check < end:
+        node = m[classes + t[check + TV_ENDS] + C_FIRST]
+        mine = slot + t[check + TV_NODE]
+        first, reach, met = m[mine + A_OFFSETS], t[check + TV_REACH], t[check + TV_MET]
         while node != NONE:
             other = m[node + A_OWNER]
             if m[other + I_SEQ] >= seq:
                 break
+            distance = first - m[node + A_OFFSETS]
+            near = (distance + reach >= 0) & (distance <= t[m[node + A_ACCESS] + TA_REACH])
             if (
-                m[other + I_SEQ] >= judged
+                near & (m[other + I_SEQ] >= judged)
                 and (met == NONE or t[met + t[m[node + A_ACCESS] + TA_RANK]] == 1)
                 and access_meets(t, m, node, mine)
             ):
-                m[unit + U_SCAN] = 3 * k + kind
+                m[unit + U_SCAN] = (check - t[record + TI_CHECKS]) // TV_SIZE
                 m[unit + U_JUDGED] = m[other + I_SEQ]
                 return other
             node = m[node + A_YOUNGER]
         judged = -1
+        check += TV_SIZE
     return NONE
+
+
+@jit
+def enter_classes(t, m, slot, record):
+    """Put the accesses of a new instance that may conflict into the lists of their class and kind."""
+    classes = m[M_CLASSES]
+    entry = t[record + TI_NODES]
+    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    while entry < end:
+        node = slot + t[entry + TE_NODE]
+        access = t[entry + TE_ACCESS]
+        expressions = t[access + TA_EXPRESSIONS]
+        for axis in range(t[access + TA_AXES]):
+            m[node + A_OFFSETS + axis] = value_of(t, m, t[expressions + axis])
+        m[node + A_OWNER] = slot
+        m[node + A_ACCESS] = access
+        if t[entry + TE_ENDS] != NONE:
+            ends = classes + t[entry + TE_ENDS]
+            last = m[ends + C_LAST]
+            m[node + A_OLDER] = last
+            m[node + A_YOUNGER] = NONE
+            m[ends + C_LAST] = node
+            if last == NONE:
+                m[ends + C_FIRST] = node
+            else:
+                m[last + A_YOUNGER] = node
+        entry += TE_SIZE
 
 
 @jit
 def leave_classes(t, m, slot):
     """Take the accesses of a finished instance out of their lists: its conflicts are released."""
-    record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
-    node = slot + t[H_SLOT_ACCESSES]
+    record = m[slot + I_STATIC]
     reads_left = t[H_READS_HOLD] == READS_UNTIL_FINISH
-    for k in range(t[record + TI_ACCESS_COUNT]):
-        access = t[record + TI_ACCESSES] + k * TA_SIZE
-        if t[access + TA_CLASS] != NONE and (reads_left or t[access + TA_KIND] != READ):
-            leave_class(t, m, node, access)
-        node += t[H_ACCESS_SIZE]
+    entry = t[record + TI_NODES]
+    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    while entry < end:
+        if reads_left or t[t[entry + TE_ACCESS] + TA_KIND] != READ:
+            leave_class(m, slot + t[entry + TE_NODE], m[M_CLASSES] + t[entry + TE_ENDS])
+        entry += TE_SIZE
 
 
 @jit
 def release_reads(t, m, slot):
     """Take the reads of an instance that has started out of their lists: later writes need not wait for them."""
-    record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
-    node = slot + t[H_SLOT_ACCESSES]
-    for k in range(t[record + TI_ACCESS_COUNT]):
-        access = t[record + TI_ACCESSES] + k * TA_SIZE
-        if t[access + TA_CLASS] != NONE and t[access + TA_KIND] == READ:
-            leave_class(t, m, node, access)
-        node += t[H_ACCESS_SIZE]
+    record = m[slot + I_STATIC]
+    entry = t[record + TI_NODES]
+    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    while entry < end:
+        if t[t[entry + TE_ACCESS] + TA_KIND] == READ:
+            leave_class(m, slot + t[entry + TE_NODE], m[M_CLASSES] + t[entry + TE_ENDS])
+        entry += TE_SIZE
 
 
 @jit
-def leave_class(t, m, node, access):
-    ends = m[M_CLASSES] + (3 * t[access + TA_CLASS] + t[access + TA_KIND]) * C_SIZE
+def leave_class(m, node, ends):
     older, younger = m[node + A_OLDER], m[node + A_YOUNGER]
     if older == NONE:
         m[ends + C_FIRST] = younger

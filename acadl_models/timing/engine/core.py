@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from acadl_models.timing.engine import meeting
-from acadl_models.timing.engine.accounting import note_fetch, note_front, note_hunger, settle
+from acadl_models.timing.engine.accounting import note_front, note_hunger, settle
 from acadl_models.timing.engine.completing import complete
 from acadl_models.timing.engine.forwarding import forward
-from acadl_models.timing.engine.jit import entry, pointer
+from acadl_models.timing.engine.jit import constant_pointer, entry, pointer
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.program import advance
 from acadl_models.timing.engine.starting import fetch, start
@@ -20,7 +20,7 @@ def run(tables, machine, memory):
 
     ``memory`` is room for what is remembered; if it has none, nothing is skipped.
     """
-    t, m, h = pointer(tables), pointer(machine), pointer(memory)
+    t, m, h = constant_pointer(tables), pointer(machine), pointer(memory)
     m[M_REMEMBERS] = int(len(memory) > 0)
     if m[M_STATUS] == PAUSED:
         m[M_STATUS] = RUNNING
@@ -28,7 +28,6 @@ def run(tables, machine, memory):
     else:
         m[M_PC] = -1
         advance(t, m)
-        note_fetch(m, 0)
         note_hunger(t, m, 0)
         note_front(t, m, 0)
     while True:
@@ -42,7 +41,7 @@ def run(tables, machine, memory):
             settle(t, m)
             m[M_STATUS] = DONE
             return
-        if m[M_MARKED] > 0:
+        if m[M_MARKED] != 0:
             forward(t, m)
         start(t, m)
         fetch(t, m)
@@ -50,7 +49,7 @@ def run(tables, machine, memory):
             return
         if m[M_EVENT] == 1:
             look_back(t, m, h)
-        after = next_time(m, m[M_AGAIN] == 1 or m[M_MARKED] > 0)
+        after = next_time(m, m[M_AGAIN] == 1 or m[M_MARKED] != 0)
         if after == FOREVER:
             m[M_STATUS] = DEADLOCK
             return

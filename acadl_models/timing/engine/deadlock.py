@@ -78,7 +78,8 @@ def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict
         number = (unit - int(m[M_UNITS])) // U_SIZE
         return f"{_STEPS[phase]} to end, in {lowered.graph.units[number]}"
     stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in _held(m, k)), lowered.program.fetch)
-    routed = lowered.program.instructions[int(m[slot + I_STATIC])].routed
+    number = (int(m[slot + I_STATIC]) - int(lowered.tables[H_STATIC_TABLE])) // TI_SIZE
+    routed = lowered.program.instructions[number].routed
     after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
     return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"
 

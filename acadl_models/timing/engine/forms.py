@@ -38,7 +38,8 @@ class Form:
 
     ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
     is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``template``: their TA record, the
-    stores open (NONE) where latencies decide these; ``lists``: positions of the patterns of some axes.
+    stores open (NONE) where latencies decide these; ``lists``: for some axes the position of the patterns,
+    whether all are dense, and the span of the first.
     """
 
     place: Place
@@ -47,7 +48,7 @@ class Form:
     strides: tuple[int, ...]
     word_shape: Pattern
     template: list[int]
-    lists: dict[tuple[int, ...], int] = field(default_factory=dict)
+    lists: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spans = tuple(s.span for s in self.patterns)
@@ -61,13 +62,14 @@ class Form:
 class Way:
     """How instructions with one mnemonic go that the same units take: what ``names`` stand for decides latencies.
 
-    ``routes``: positions and numbers of the records by the ranges of names; None where a latency varies.
+    ``routes``: positions and numbers of the records and ``TI_FIRST`` by the ranges of names; None where a latency
+    varies.
     """
 
     takers: Mapping[str, FunctionalUnit]
     routed: frozenset[str]
     names: tuple[str, ...]
-    routes: dict[Ranges, tuple[int, int] | None] = field(default_factory=dict)
+    routes: dict[Ranges, tuple[int, int, int] | None] = field(default_factory=dict)
 
 
 class Shared:
@@ -86,9 +88,14 @@ class Shared:
 
     def put(self, values: Sequence[int]) -> int:
         """Append words; returns their position."""
+        return self.place(lambda _: values)
+
+    def place(self, make: Callable[[int], Sequence[int]]) -> int:
+        """Append what is made for a position; returns that."""
         with self._lock:
-            self._words.extend(values)
-            return self.start + len(self._words) - len(values)
+            position = self.start + len(self._words)
+            self._words.extend(make(position))
+            return position
 
     def words(self) -> Array:
         """All words so far."""
@@ -105,7 +112,9 @@ class Shared:
 
     def list_patterns(self, form: Form, axes: tuple[int, ...]) -> None:
         """Put the patterns of some axes of a form."""
-        form.lists[axes] = self.put([self.put(form.patterns[a].flat()) for a in axes])
+        shapes = [form.patterns[a] for a in axes]
+        place = self.put([*[self.put(s.flat()) for s in shapes], *[s.span for s in shapes]])
+        form.lists[axes] = place, int(all(s.dense for s in shapes)), shapes[0].span if shapes else FOREVER
 
     def way(self, takers: Mapping[str, FunctionalUnit], routed: frozenset[str], mnemonic: str, requests: bool) -> Way:
         """How an instruction goes; the identities of both collections stand for them, and the way holds them."""
@@ -143,7 +152,8 @@ class Shared:
         banks = place.banks
         record = [0] * TA_SIZE
         record[TA_KIND], record[TA_STORE_COUNT] = kind, len(banks)
-        record[TA_WORD] = record[TA_WORD_AXIS] = record[TA_STORES] = NONE
+        record[TA_REACH] = FOREVER
+        record[TA_WORD] = record[TA_WORD_NODE] = record[TA_STORES] = NONE
         record[TA_SPAN], record[TA_WORDS] = word_shape.span + 1, words(word_shape)
         record[TA_DATA_WIDTH] = place.data_width
         placed = self.graph.memories.is_placed(place)
@@ -180,10 +190,12 @@ def bank_records(
 ) -> list[int]:
     """The TB records of accesses; ``latency`` by storage and ``way`` by path code what names may decide."""
     records: list[int] = []
+    size = -(-words(word_shape) * place.data_width // 8)
     for bank, path, base in zip(place.banks, place.paths, place.bases):
         number = graph.storage_numbers[bank.storage]
+        moves = beats(word_shape, graph.storages[number].port_width)
         records += [
-            number, bank.start, bank.stop or 0, beats(word_shape, graph.storages[number].port_width),
+            number, bank.start, bank.stop or 0, moves, size, size // moves,
             latency(bank.storage), base, way(path), graph.memories.space(path),
         ]  # fmt: skip
     return records

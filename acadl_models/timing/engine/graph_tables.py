@@ -20,6 +20,7 @@ from acadl_models.acadl.latency import Expression, parse
 from acadl_models.timing.engine.forms import Shared
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower_memories import MemoryTables, memory_tables
+from acadl_models.timing.engine.memory_layout import PLAIN
 from acadl_models.timing.engine.tables import Array
 from acadl_models.timing.machine import Program, fetch_cycles
 
@@ -34,6 +35,7 @@ MOST_SHARED = 1 << 16
 class GraphTables:
     """Objects in the tables' order, their numbers, what they take, and the words that follow the header.
 
+    ``receivers``, ``first_stages``: the successors of the fetch stage, ``followers``: those of each stage.
     ``most``: instances that all places together hold, the issue buffer included.
     """
 
@@ -44,6 +46,8 @@ class GraphTables:
     unit_numbers: Mapping[str, int]
     storage_numbers: Mapping[str, int]
     receivers: frozenset[str]
+    first_stages: frozenset[int]
+    followers: tuple[frozenset[int], ...]
     stage_latencies: tuple[Expression, ...]
     storage_latencies: tuple[tuple[Expression, Expression], ...]
     header: Mapping[int, int]
@@ -88,6 +92,7 @@ def _build(program: Program) -> GraphTables:
     storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, CacheInterface))
     stage_numbers = {s.name: k for k, s in enumerate(stages)}
     unit_numbers = {u.name: k for k, u in enumerate(units)}
+    followers = tuple(frozenset(stage_numbers[s.name] for s in graph.successors(stage)) for stage in stages)
     words: list[int] = []
 
     def put(values: list[int]) -> int:
@@ -100,7 +105,7 @@ def _build(program: Program) -> GraphTables:
         for numbers in (
             [unit_numbers[u.name] for u in graph.units(stage)],
             [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)],
-            [stage_numbers[s.name] for s in graph.successors(stage)],
+            sorted(followers[stage_numbers[stage.name]]),
         ):
             record += [put(numbers), len(numbers)]
         records += record
@@ -121,7 +126,8 @@ def _build(program: Program) -> GraphTables:
         H_STORE_TABLE: put([
             v
             for m, state in zip(storages, memories.states)
-            for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port), memories.serial(m, state), *state)
+            for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port), memories.serial(m, state), *state,
+                      int(state[0] == PLAIN and state[2] == NONE))
         ]),
         **memories.header,
     }  # fmt: skip
@@ -130,6 +136,8 @@ def _build(program: Program) -> GraphTables:
     return GraphTables(
         stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
+        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)),
+        followers,
         tuple(s.latencies()["latency"] for s in stages),
         tuple((each["read_latency"], each["write_latency"]) for each in latencies),
         header, np.array(words, np.int64),

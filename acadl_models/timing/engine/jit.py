@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
 
@@ -17,6 +18,12 @@ jit = numba.njit(
     pipeline_class=PartCompiler,
 )  # fmt: skip
 """For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
+
+jit_inline = numba.njit(
+    nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False,
+    pipeline_class=PartCompiler, forceinline=True,
+)  # fmt: skip
+"""The same for those on the way of every instruction: compiled into each function that calls them."""
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -36,6 +43,24 @@ def entry(function: Callable[..., Any]) -> Any:
     return dispatcher
 
 
+class ConstantPointer(types.CPointer):  # type: ignore[misc]
+    """The address of words that never change: a word once read need not be read again after others are written."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(dtype)
+        self.name: str = f"constant {dtype}*"
+
+
+register_model(ConstantPointer)(models.PointerModel)
+
+
+@lower_builtin(operator.getitem, ConstantPointer, types.Integer)
+def _load(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    word = builder.load(builder.gep(arguments[0], [arguments[1]]))
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
+
+
 @intrinsic
 def pointer(_context: Any, array: Any) -> Any:
     """The address of an array's first element.
@@ -43,8 +68,14 @@ def pointer(_context: Any, array: Any) -> Any:
     Inside of the engine arrays are bare pointers: a call passes a word instead of seven, and an index is not tested for
     counting from the end.
     """
+    return types.CPointer(array.dtype)(array), _address
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
 
-    return types.CPointer(array.dtype)(array), codegen
+@intrinsic
+def constant_pointer(_context: Any, array: Any) -> Any:
+    """The same of an array that is only read."""
+    return ConstantPointer(array.dtype)(array), _address
+
+
+def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -50,8 +50,8 @@ NONE = -1
 ) = range(8)
 """Stage; lists of numbers."""
 
-TO_SIGNATURES, TO_SIGNATURE_COUNT, TO_SIZE = range(3)
-"""What the fetch stage may pass to a stage: list of signatures."""
+TO_SIGNATURES, TO_SIGNATURE_COUNT, TO_ONLY, TO_SIZE = range(4)
+"""What the fetch stage may pass to a stage: list of signatures; the only one, or NONE."""
 
 FETCH = -1
 """Number of the fetch stage among senders."""
@@ -62,15 +62,16 @@ TU_CAPACITY, TU_PIPELINED, TU_STAGE, TU_SIZE = range(4)
 TG_RECEIVERS, TG_RECEIVER_COUNT, TG_SIZE = range(3)
 """Signature: numbers of stages."""
 
-TR_STAGE, TR_UNIT, TR_HELD, TR_LATENCY, TR_INTERVAL, TR_SIZE = range(6)
-"""An instruction in a stage: the unit that takes it or NONE, the latency of the stage, those of the unit. A latency is
-cycles, or below zero ``-1 -`` its number among those that vary along loops."""
+TR_NEXT, TR_STAGE, TR_UNIT, TR_HELD, TR_LATENCY, TR_INTERVAL, TR_SIZE = range(7)
+"""An instruction in a stage: its record in the next stage, or NONE if there is no next one or more than one; the unit
+that takes it or NONE, the latency of the stage, those of the unit. A latency is cycles, or below zero ``-1 -`` its
+number among those that vary along loops."""
 
 
-TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_KIND, TM_STATE, TM_LINKS, TM_SIZE = range(8)
+TM_CAPACITY, TM_PORT, TM_SHARED, TM_SERIAL, TM_KIND, TM_STATE, TM_LINKS, TM_SIMPLE, TM_SIZE = range(9)
 """Storage: most requests at once, words per beat, one port for all requests, no two requests carry words at once; the
 kind of its state and its number among those of its kind (memory_layout); table of the link for each unit and direction,
-or NONE."""
+or NONE; whether it has neither state nor links."""
 
 (
     TI_LOOP,  # the innermost loop around it or NONE
@@ -79,9 +80,21 @@ or NONE."""
     TI_ACCESSES, TI_ACCESS_COUNT,
     TI_LATENCIES, TI_LATENCY_COUNT,  # programs of the latencies that vary along loops
     TI_SITE,  # the loop of the text around it; their number if there is none
+    TI_FIRST,  # its record in the stage to which the fetch stage passes it, or NONE if there are more than one
+    TI_NODES, TI_NODE_COUNT,  # TE records: its accesses that may conflict
+    TI_CHECKS, TI_CHECK_COUNT,  # TV records: the lists in which it may meet anything
+    TI_PARTS, TI_READ_PARTS, TI_PART_COUNT,  # records of its accesses to storages, reads first
     TI_SIZE,
-) = range(10)
+) = range(18)
 """Instruction of the program text."""
+
+TE_NODE, TE_ACCESS, TE_ENDS, TE_SIZE = range(4)
+"""Access that may conflict: where it lies in an instance, its TA record, and the C record, counted from the first, of
+the list that it enters, or NONE if it enters none."""
+
+TV_ENDS, TV_NODE, TV_MET, TV_REACH, TV_SIZE = range(5)
+"""List that is searched for conflicts: its C record, counted from the first; where the access lies in the instance that
+is judged, its ``TA_MET`` and ``TA_REACH``."""
 
 (
     TA_KIND,  # READ, WRITE or ACCUMULATE
@@ -89,11 +102,13 @@ or NONE."""
     TA_MET, TA_RANK,  # which of its class, by rank, it can meet at all (NONE: any), and its own rank
     TA_AXES,  # number of axes that decide about conflicts
     TA_EXPRESSIONS,  # list of expressions, one for each such axis
-    TA_PATTERNS,  # list of patterns, one for each such axis
+    TA_PATTERNS,  # list of patterns, one for each such axis; then the span of each
+    TA_DENSE,  # all of them are dense
+    TA_REACH,  # span along the first such axis, or FOREVER
     TA_STORES,  # list of TB records: one, or the banks
     TA_STORE_COUNT,
     TA_WORD,  # expression of the first word, or NONE where one storage holds the whole buffer
-    TA_WORD_AXIS,  # the deciding axis with the same expression, or NONE
+    TA_WORD_NODE,  # where in an instance the offset of a deciding axis has the same value, or NONE
     TA_BANK_SHIFT,  # a bank holds 2 ** shift words if all hold as many, else NONE
     TA_RUNS, TA_RUN_COUNT,  # list of (first word, number of words) relative to the access
     TA_SPAN,  # words from the first to the last, both included
@@ -102,7 +117,7 @@ or NONE."""
     TA_ORDER,  # number among all accesses of the program
     TA_PLACE,  # expression of the first word where a cache or a DRAM must know it, or NONE
     TA_SIZE,
-) = range(20)
+) = range(22)
 """Access of an instruction of the program text."""
 
 READ, WRITE, ACCUMULATE = 0, 1, 2
@@ -110,8 +125,9 @@ READ, WRITE, ACCUMULATE = 0, 1, 2
 READS_UNTIL_FINISH, READS_UNTIL_START, READS_NEVER = range(3)
 """How long a read holds up later writes to the same place."""
 
-TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_LATENCY, TB_BASE, TB_WAY, TB_SPACE, TB_SIZE = range(9)
-"""Part of a buffer in one storage: its words, the beats of a whole access there, and the latency: cycles, or below zero
+TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_BYTES, TB_RATE, TB_LATENCY, TB_BASE, TB_WAY, TB_SPACE, TB_SIZE = range(11)
+"""Part of a buffer in one storage: its words, the beats and bytes of a whole access there and the whole bytes in each
+of its beats, and the latency: cycles, or below zero
 ``-1 -`` the position of a program. ``BASE`` makes addresses of the words; ``WAY``: the caches on the way: how many,
 then for each its number and the latencies of a hit and of a miss; NONE without any. ``SPACE``: number of the memory, if
 caches or banks must know its addresses, or NONE."""
@@ -169,21 +185,20 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_OBJECT, M_VALUE,  # what an error is about
     M_PC,
     M_FETCHING, M_FETCH_FIRST, M_FETCH_NEXT,  # fetches under way, the first that ends, the record of the next
-    M_RESERVED,  # instances of the fetches under way
-    M_FETCH_DUE,  # fetches that end in this cycle
-    M_MARKED,  # stages that may take something
+    M_ROOM,  # free places of the issue buffer: neither taken nor reserved for a fetch under way
+    M_FETCH_END,  # when the first fetch ends
+    M_MARKED, M_WIDE,  # stages that may take something: a bit for each, or in wide machines how many
     M_AGAIN,  # another fetch may start in the next cycle
     M_LEFT,  # instances not yet asked for by a fetch
     M_ISSUED, M_ISSUED_FIRST,  # instances in the issue buffer; the oldest of them, where they leave in order
     M_SEQ,
     M_FREE,  # list of free slots
     M_OLDEST, M_YOUNGEST,  # instances in program order
-    M_STALLED, M_SINCE,  # whether no fetch is under way although instructions are left, and since when
     M_HUNGRY, M_HUNGRY_SINCE,  # whether the issue buffer is empty although instructions are left, and since when
     M_FRONT, M_FRONT_SINCE,  # the loop of the text with the oldest instruction that is not finished, and since when
     M_ACTIVE,  # first slot never used so far
     M_FINISHED, M_FETCHED,
-    M_FETCHES, M_FETCH_STALL, M_STARVED,  # counters
+    M_FETCHES, M_FETCH_BUSY, M_STARVED,  # counters; cycles with a fetch under way
     M_LAST_FETCH,  # end of the last fetch
     M_LATEST,  # time of the last completion
     M_CHANGED,  # time of the last change of anything
@@ -194,7 +209,7 @@ OP_INSTRUCTION, OP_LOOP, OP_BACK, OP_END = range(4)
     M_PAUSE,  # the run stops before this cycle, and may be resumed
     M_LOGGING, M_LOGGED, M_LOG_ROOM,  # whether a log is written, its records, and how many of them make the run stop
     M_BITS,  # places of the wheel that are taken: four words
-) = range(47)
+) = range(46)
 
 MOST_IN_FLIGHT = 1 << 30
 """More instances than any machine holds at once."""
@@ -211,7 +226,7 @@ WHEEL = 256
     M_CACHES, M_CACHE_LINES, M_DRAMS, M_BANKS, M_LINKS,  # as these (memory_layout)
     M_SPENT, M_ITERATED,  # for each loop of the text: cycles with the front directly in it, iterations begun one by one
     M_REST, M_FLIGHTS, M_VALUES, M_EVENTS, M_CLASSES, M_QUEUES, M_WHEEL,
-    M_MARKS, M_SUMMARY,  # stages that may take something: a bit for each stage, a bit for each word of these
+    M_MARKS, M_SUMMARY,  # in wide machines: a bit for each stage, a bit for each word of these
     M_GRANTS,  # requests granted by caches so far
     M_STEPS,  # requests in M_STEPPING
     M_SLOTS,
@@ -224,7 +239,7 @@ WHEEL = 256
     M_SIZE,
 ) = range(M_BITS + WHEEL // 64, M_BITS + WHEEL // 64 + 43)
 
-COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_STALL, M_STARVED)
+COUNTERS = (M_FINISHED, M_FETCHED, M_FETCHES, M_FETCH_BUSY, M_STARVED)
 """What a skipped period adds to, beside the counters of stages, units and storages."""
 
 DIVIDES_BY_ZERO = -(1 << 62)
@@ -238,24 +253,26 @@ L_ITERATION, L_ENTRY_SEQ, L_EVENT, L_SIZE = range(4)
 
 EVENT_ENTERED, EVENT_CROSSED, EVENT_LEFT = 1, 2, 4
 
-F_END, F_TIMER, F_COUNT, F_SIZE = range(4)
-"""Fetch under way: its end (a timer), instances that it brings."""
+F_END, F_COUNT, F_SIZE = range(3)
+"""Fetch under way: its end, instances that it brings."""
 
 Q_HEAD, Q_TAIL, Q_SIZE = range(3)
 """Issue buffer: one list for each signature, linked by ``I_LINK``."""
 
-S_DUE, S_TIMER, S_RECORD, S_NUMBER, S_COUNT, S_HEAD, S_TAIL, S_OFFERS, S_SINCE, S_STALL, S_BUSY, S_HELD, S_SIZE = range(
-    13
-)
-"""Stage: the time from which its head may leave (a timer); its record in ``t``; a list of instances linked by
-``I_LINK``; whether its head may leave, and up to when it is counted what the stage does; counters: cycles in which it
-could leave, in which it could not yet, instances held."""
+(
+    S_DUE, S_TIMER, S_RECORD, S_NUMBER, S_UNREADY, S_COUNT, S_HEAD, S_TAIL, S_OFFERS, S_SINCE, S_STALL, S_BUSY, S_HELD,
+    S_SIZE,
+) = range(14)
+"""Stage: the time from which its head may leave (a timer); its record in ``t``; how many of its units are not ready; a
+list of instances linked by ``I_LINK``; whether its head may leave, and up to when it is counted what the stage does;
+counters: cycles in which it could leave, in which it could not yet, instances held."""
 
 (
     U_READY, U_TIMER,  # start of the last instance plus interval (a timer)
     U_RECORD,
+    U_STAGE,  # the stage that contains it
     U_WAITING,  # the instance that waits for its dependences
-    U_SCAN, U_JUDGED,  # how far its conflicts are judged: the list, the sequence number there
+    U_SCAN, U_JUDGED,  # how far its conflicts are judged: the TV record, the sequence number there
     U_NEXT,  # the next unit that waits for the same instance
     U_COUNT,  # instances inside
     U_LAST, U_UNGRANTED,  # sequence number of the last one that started, its read requests without a slot
@@ -264,7 +281,7 @@ could leave, in which it could not yet, instances held."""
     U_FED,  # M_STARVED at that time
     U_TAKEN, U_IDLE, U_STARVED, U_BUSY, U_DEPENDENCY, U_STORAGE,  # counters
     U_SIZE,
-) = range(21)
+) = range(22)
 """Unit."""
 
 (
@@ -291,7 +308,7 @@ many cycles; cycles in which it carries anything."""
 (
     I_END, I_TIMER,  # end of processing (a timer)
     I_SEQ, I_STATIC, I_PHASE, I_PENDING, I_LEAVE, I_LINK, I_OLDER, I_YOUNGER, I_UNIT,
-    I_ROUTE,  # its TR record in the stage where it is
+    I_ROUTE,  # its TR record in the stage where it is; in the issue buffer what has TI_FIRST as TR_NEXT
     I_WAITERS,  # units whose instances wait for this one, linked by U_NEXT
     I_READS, I_REQUESTS, I_ORDINAL,
     I_SIZE,
@@ -312,12 +329,12 @@ what it came to. ``EDGE``: when it next
 begins to carry more or fewer bytes in a cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles
 that it waited for that."""
 
-TAG_FETCH, TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE, TAG_EDGE = range(6)
+TAG_STAGE, TAG_UNIT, TAG_REQUEST, TAG_INSTANCE, TAG_EDGE = range(5)
 """What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time and
 the link of its timer."""
 
 A_OLDER, A_YOUNGER, A_OWNER, A_ACCESS, A_OFFSETS = range(5)
-"""Access of an instance: links in its conflict class and kind; then one offset for each axis."""
+"""Access of an instance: links in its conflict class and kind; then one offset for each axis, room for one at least."""
 
 C_FIRST, C_LAST, C_SIZE = range(3)
 """Ends of a list of accesses of one conflict class and one kind."""

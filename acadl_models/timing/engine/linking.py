@@ -47,8 +47,10 @@ class WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
         super().finalize()
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=3)
-        passes.run(self._final_module, builder)
+        options = llvm.create_pipeline_tuning_options(3)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False  # loops are short
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
 
 
 def _closure(library: Any) -> list[Any]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from acadl_models.timing.engine.accessing import Entry, classify, find_ranges
 from acadl_models.timing.engine.expressions import BadLatencyError, Expressions, Latencies, LatencyOwner
 from acadl_models.timing.engine.forms import Shared
 from acadl_models.timing.engine.graph_tables import GraphTables, graph_tables
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower_accesses import AccessLowering
+from acadl_models.timing.engine.lower_lists import access_lists
 from acadl_models.timing.engine.lower_loops import LoopLowering, LoopText
-from acadl_models.timing.engine.lower_routes import SharedRoutes, route_records
+from acadl_models.timing.engine.lower_routes import SharedRoutes, first_record, linked, route_records
 from acadl_models.timing.engine.tables import Array, Tables
 from acadl_models.timing.loops import TOP, LoopSites
 from acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
@@ -106,7 +109,7 @@ class _Lowering:
         d[H_CLASSES], d[H_MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
         d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
         places = self._instruction_tables(of_static, requests, routes)
-        d[H_PROGRAM], d[H_PLACES] = self.tables.put(self.code), self.tables.put(places)
+        d[H_PROGRAM], d[H_PLACES] = self.tables.put(self._program()), self.tables.put(places)
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
         )
@@ -132,9 +135,16 @@ class _Lowering:
             for number, (loop, (parent, body, end, size, first, last)) in enumerate(zip(self.loops, self.loop_places))
         ]
 
+    def _program(self) -> list[int]:
+        """The code of the nest with the positions of the instructions' records."""
+        code = np.array(self.code, np.int64).reshape(-1, 2)
+        code[code[:, 0] == OP_INSTRUCTION, 1] *= TI_SIZE
+        code[code[:, 0] == OP_INSTRUCTION, 1] += self.tables.header[H_STATIC_TABLE]
+        return code.reshape(-1).tolist()
+
     # --- instructions ------------------------------------------------------------------------------------------
     def _instruction_tables(
-        self, of_static: list[list[Entry]], requests: list[bool], routes: list[tuple[int, int] | None]
+        self, of_static: list[list[Entry]], requests: list[bool], routes: list[tuple[int, int, int] | None]
     ) -> list[int]:
         """Put the records of the instructions; returns the positions of the records of all accesses."""
         d, put = self.tables.header, self.tables.put
@@ -142,29 +152,33 @@ class _Lowering:
         records: list[int] = []
         accesses: list[int] = []
         d[H_MAX_LATENCIES] = 0
+        d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
+        d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
+        d[H_ACCESS_SIZE] = A_OFFSETS + max(1, d[H_MAX_AXES])
+        d[H_SLOT_ACCESSES] = I_SIZE
+        d[H_SLOT_REQUESTS] = I_SIZE + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
         for k, static in enumerate(self.statics):
             way, varying = routes[k], list[int]()
             if way is None:
                 found, varying = route_records(self.graph, static, requests[k], self.latencies, self.around[k])
-                way = put(found), len(found) // TR_SIZE
+                position = put([])
+                way = put(linked(found, position)), len(found) // TR_SIZE, first_record(self.graph, found, position)
                 d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
             site = home[static.index]
             records += (
-                self.innermost[k], signatures[k], *way, len(accesses), len(of_static[k]), put(varying), len(varying),
-                top if site == TOP else site,
+                self.innermost[k], signatures[k], way[0], way[1], len(accesses), len(of_static[k]), put(varying),
+                len(varying), top if site == TOP else site, way[2],
             )  # fmt: skip
-            for e in of_static[k]:
-                accesses += self.accesses.record(e, static)
+            for n, e in enumerate(of_static[k]):
+                accesses += self.accesses.record(e, n, static)
         first = put(accesses)
-        records[TI_ACCESSES::TI_SIZE] = [first + v for v in records[TI_ACCESSES::TI_SIZE]]
+        table = np.array(records, np.int64).reshape(-1, TI_NODES)
+        table[:, TI_ACCESSES] += first
+        entries, counts = [e for found in of_static for e in found], [len(found) for found in of_static]
+        lists = access_lists(self.tables, entries, counts, first, accesses)
         places = list(range(first, first + len(accesses), TA_SIZE))
-        d[H_STATIC_TABLE] = self.tables.put(records)
-        d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
-        d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
-        d[H_SLOT_REQUESTS] = I_SIZE
-        d[H_SLOT_ACCESSES] = I_SIZE + d[H_MAX_REQUESTS] * R_SIZE
-        d[H_ACCESS_SIZE] = A_OFFSETS + d[H_MAX_AXES]
-        d[H_SLOT_LATENCIES] = d[H_SLOT_ACCESSES] + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
+        d[H_STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
+        d[H_SLOT_LATENCIES] = d[H_SLOT_REQUESTS] + d[H_MAX_REQUESTS] * R_SIZE
         d[H_SLOT_TAILS] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
         d[H_SLOT_SIZE] = d[H_SLOT_TAILS] + d[H_MAX_REQUESTS] * d[H_TAIL_SIZE]
         return places
@@ -187,9 +201,10 @@ class _Lowering:
             groups += self.tables.list(stages)
             for stage in stages:
                 offered.setdefault(stage, []).append(number)
-        lists = [0] * (TO_SIZE * len(graph.stages))
+        lists = [0, 0, NONE] * len(graph.stages)
         for stage, numbers_there in offered.items():
-            lists[TO_SIZE * stage : TO_SIZE * (stage + 1)] = self.tables.list(numbers_there)
+            only = numbers_there[0] if len(numbers_there) == 1 else NONE
+            lists[TO_SIZE * stage : TO_SIZE * (stage + 1)] = *self.tables.list(numbers_there), only
         d = self.tables.header
         d[H_SIGNATURES], d[H_SIGNATURE_TABLE], d[H_OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers

@@ -24,8 +24,8 @@ class AccessLowering:
         self.tables, self.graph, self.expressions, self.latencies = tables, graph, expressions, latencies
         self.met, self.ranks = [NONE if row == NONE else place + row for row in classes.rows], classes.ranks
 
-    def record(self, e: Entry, static: StaticInstruction) -> list[int]:
-        """The TA record of an access of an instruction."""
+    def record(self, e: Entry, number: int, static: StaticInstruction) -> list[int]:
+        """The TA record of an access of an instruction, which has that number there."""
         form, order, axes = e.form, e.order, e.axes
         record = form.template.copy()
         if form.is_open:
@@ -36,9 +36,12 @@ class AccessLowering:
             place, word, offsets = self.expressions.place, e.word, e.offsets
             record[TA_AXES] = len(axes)
             record[TA_EXPRESSIONS] = self.tables.put([place(offsets[a]) for a in axes])
-            record[TA_PATTERNS] = form.lists[axes]
+            record[TA_PATTERNS], record[TA_DENSE], record[TA_REACH] = form.lists[axes]
             if form.is_spread:
-                record[TA_WORD_AXIS] = next((c for c, a in enumerate(axes) if offsets[a] is word), NONE)
+                column = next((c for c, a in enumerate(axes) if offsets[a] is word), NONE)
+                d = self.tables.header
+                node = d[H_SLOT_ACCESSES] + number * d[H_ACCESS_SIZE]
+                record[TA_WORD_NODE] = NONE if column == NONE else node + A_OFFSETS + column
         if form.is_spread:
             record[TA_WORD] = self.expressions.place(e.word)
         if record[TA_PLACE] != NONE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.engine.expressions import Expressions, Latencies
@@ -24,8 +24,8 @@ class SharedRoutes:
     def __init__(self, graph: GraphTables, shared: Shared, bounds: Bounds, loops: Sequence[StaticLoop]) -> None:
         self.graph, self.shared, self.bounds, self.loops = graph, shared, bounds, loops
 
-    def find(self, static: StaticInstruction, requests: bool, around: tuple[str, ...]) -> tuple[int, int] | None:
-        """Position and number of the TR records of an instruction; None where a latency varies."""
+    def find(self, static: StaticInstruction, requests: bool, around: tuple[str, ...]) -> tuple[int, int, int] | None:
+        """Position and number of the TR records of an instruction, its ``TI_FIRST``; None where a latency varies."""
         way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
         ranges = tuple([self._range(static.names.get(name)) for name in way.names])
         try:
@@ -33,7 +33,10 @@ class SharedRoutes:
         except KeyError:
             probe = Latencies(Expressions(Tables(), self.loops), self.bounds)
             records, varying = route_records(self.graph, static, requests, probe, around)
-            found = None if varying else (self.shared.put(records), len(records) // TR_SIZE)
+            found = None
+            if not varying:
+                position = self.shared.place(lambda position: linked(records, position))
+                found = position, len(records) // TR_SIZE, first_record(self.graph, records, position)
             way.routes[ranges] = found
             return found
 
@@ -46,7 +49,10 @@ class SharedRoutes:
 def route_records(
     graph: GraphTables, static: StaticInstruction, requests: bool, latencies: Latencies, around: Sequence[str]
 ) -> tuple[list[int], list[int]]:
-    """The TR records of an instruction in all stages, and the positions of the programs of what varies in them."""
+    """The TR records of an instruction in all stages, and the positions of the programs of what varies in them.
+
+    ``TR_NEXT`` is the number of the next record among them, see :func:`linked`.
+    """
     mnemonic = static.node.mnemonic
     numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
     records: list[int] = []
@@ -69,5 +75,26 @@ def route_records(
             latency = code(unit.latency_of(mnemonic), 0 if requests else 1, f"{unit}: latency")
             rate = unit.interval_of(mnemonic)
             interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")
-        records += [number, NONE if unit is None else graph.unit_numbers[unit.name], held, latency, interval]
+        next_record = _only(graph.followers[number], numbers)
+        taker = NONE if unit is None else graph.unit_numbers[unit.name]
+        records += [next_record, number, taker, held, latency, interval]
     return records, varying
+
+
+def linked(records: Sequence[int], position: int) -> list[int]:
+    """The TR records of an instruction as they are put at a position."""
+    found = list(records)
+    found[TR_NEXT::TR_SIZE] = [NONE if k == NONE else position + k * TR_SIZE for k in records[TR_NEXT::TR_SIZE]]
+    return found
+
+
+def first_record(graph: GraphTables, records: Sequence[int], position: int) -> int:
+    """``TI_FIRST`` of an instruction whose TR records are put at a position."""
+    k = _only(graph.first_stages, records[TR_STAGE::TR_SIZE])
+    return NONE if k == NONE else position + k * TR_SIZE
+
+
+def _only(stages: Collection[int], numbers: Sequence[int]) -> int:
+    """The index of the only one among stages that is in a collection, or NONE."""
+    found = [k for k, number in enumerate(numbers) if number in stages]
+    return found[0] if len(found) == 1 else NONE

@@ -10,8 +10,8 @@ from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lines import look_up, pass_on, put, put_written
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
-from acadl_models.timing.engine.program import fail
 from acadl_models.timing.engine.transfers import note_level
+from acadl_models.timing.engine.values import fail
 
 
 # --- tails of requests -----------------------------------------------------------------------------------------

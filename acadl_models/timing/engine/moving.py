@@ -39,7 +39,7 @@ def innermost(t, m):
     operation = t[H_PROGRAM] + 2 * m[M_PC]
     if t[operation] == OP_END:
         return NONE
-    return t[t[H_STATIC_TABLE] + t[operation + 1] * TI_SIZE + TI_LOOP]
+    return t[t[operation + 1] + TI_LOOP]
 
 
 @jit
@@ -60,7 +60,7 @@ def move_machine(t, m, cycles, instances):
     m[M_TIME] += cycles
     m[M_LATEST] += cycles
     m[M_CHANGED] += cycles
-    m[M_SINCE] += cycles
+    m[M_LAST_FETCH] += cycles
     m[M_HUNGRY_SINCE] += cycles
     m[M_FRONT_SINCE] += cycles
     m[M_BASE] += cycles
@@ -68,6 +68,8 @@ def move_machine(t, m, cycles, instances):
     if m[M_FAR_TIME] != FOREVER:
         m[M_FAR_TIME] += cycles
     m[M_SEQ] += instances
+    if m[M_FETCH_END] != FOREVER:
+        m[M_FETCH_END] += cycles
     for flight in range(m[M_FLIGHTS], m[M_FLIGHTS] + t[H_FETCH_FLIGHTS] * F_SIZE, F_SIZE):
         m[flight + F_END] += cycles
     for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):

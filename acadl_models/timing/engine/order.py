@@ -62,9 +62,11 @@ def oldest_candidate(m):
     """Take the oldest instance of the heap."""
     heap = m[M_JUDGED] - 1
     first = m[heap + 1]
-    word = m[heap + m[M_TO_JUDGE]]
-    m[M_TO_JUDGE] -= 1
-    count = m[M_TO_JUDGE]
+    count = m[M_TO_JUDGE] - 1
+    m[M_TO_JUDGE] = count
+    if count == 0:
+        return unpacked(first)
+    word = m[heap + count + 1]
     k = 1
     while 2 * k <= count:
         child = 2 * k

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.conflicts import enter_classes
+from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
-
-
-@jit
-def value_of(t, m, expression):
-    """The value of an affine expression at the present values of loop variables and atoms."""
-    values = m[M_VALUES]
-    total = t[expression + TX_CONSTANT]
-    at = expression + TX_LIST
-    for _ in range(t[expression + TX_TERMS]):
-        total += m[values + t[at]] * t[at + 1]
-        at += 2
-    return total
+from acadl_models.timing.engine.values import latency_program, value_of
 
 
 @jit
@@ -48,7 +38,7 @@ def note_event(t, m, loop, event, matters):
     m[M_EVENT] |= matters
 
 
-@jit
+@jit_inline
 def advance(t, m):
     """Move the program position to the next instruction, through loop heads and back edges."""
     code = t[H_PROGRAM]
@@ -78,95 +68,6 @@ def advance(t, m):
 
 
 @jit
-def latency_program(t, m, program, words, size):
-    """Run the program of a latency."""
-    at = program + TC_CODE
-    end = at + 2 * t[program + TC_LENGTH]
-    top = m[M_STACK] - 1
-    while at < end:
-        operation, operand = t[at], t[at + 1]
-        at += 2
-        if operation <= X_BYTES:
-            top += 1
-            if operation == X_NUMBER:
-                m[top] = operand
-            elif operation == X_EXPRESSION:
-                m[top] = value_of(t, m, operand)
-            else:
-                m[top] = words if operation == X_WORDS else size
-        elif operation == X_JUMP:
-            at = program + TC_CODE + 2 * operand
-        elif operation == X_JUMP_IF_ZERO:
-            top -= 1
-            if m[top + 1] == 0:
-                at = program + TC_CODE + 2 * operand
-        elif operation == X_NOT or operation == X_NEG:
-            m[top] = -m[top] if operation == X_NEG else int(m[top] == 0)
-        else:
-            top -= 1
-            if (operation == X_FLOORDIV or operation == X_MOD or operation == X_CDIV) and m[top + 1] == 0:
-                return DIVIDES_BY_ZERO
-            m[top] = binary(operation, m[top], m[top + 1])
-    return m[top]
-
-
-@jit
-def fail(t, m, program, value):
-    """Stop the run: a latency has no legal value. Returns one, for the rest of the cycle."""
-    if m[M_STATUS] == RUNNING:
-        m[M_STATUS] = BAD_LATENCY
-        m[M_OBJECT] = t[program + TC_OBJECT]
-        m[M_VALUE] = value
-    return 1
-
-
-@jit
-def latency_of(t, m, slot, code):
-    """A latency of an instance: cycles, or evaluated when the instance was made."""
-    if code >= 0:
-        return code
-    latency = m[slot + t[H_SLOT_LATENCIES] - 1 - code]
-    program = t[t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCIES] - 1 - code]
-    return latency if latency >= t[program + TC_LEAST] else fail(t, m, program, latency)
-
-
-@jit
-def binary(operation, a, b):
-    if operation == X_ADD:
-        return a + b
-    if operation == X_SUB:
-        return a - b
-    if operation == X_MUL:
-        return a * b
-    if operation == X_FLOORDIV:
-        return a // b
-    if operation == X_MOD:
-        return a - (a // b) * b
-    if operation == X_CDIV:
-        return -(-a // b)
-    if operation == X_MIN:
-        return min(a, b)
-    if operation == X_MAX:
-        return max(a, b)
-    return compare(operation, a, b)
-
-
-@jit
-def compare(operation, a, b):
-    if operation == X_LT:
-        return int(a < b)
-    if operation == X_LE:
-        return int(a <= b)
-    if operation == X_GT:
-        return int(a > b)
-    if operation == X_GE:
-        return int(a >= b)
-    if operation == X_EQ:
-        return int(a == b)
-    return int(a != b)
-
-
-@jit
 def take_slot(t, m):
     """A free slot of the pool; ``NONE`` ends the run, which starts again with a larger pool."""
     slot = m[M_FREE]
@@ -187,10 +88,11 @@ def make_instance(t, m):
     slot = take_slot(t, m)
     if slot == NONE:
         return slot
-    static = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
-    m[slot + I_SEQ] = m[M_SEQ]
-    m[M_SEQ] += 1
-    m[slot + I_STATIC] = static
+    record = t[t[H_PROGRAM] + 2 * m[M_PC] + 1]
+    seq, older = m[M_SEQ], m[M_YOUNGEST]
+    m[M_SEQ] = seq + 1
+    m[slot + I_SEQ] = seq
+    m[slot + I_STATIC] = record
     m[slot + I_PHASE] = BUFFERED
     m[slot + I_PENDING] = 0
     m[slot + I_END] = 0
@@ -198,15 +100,17 @@ def make_instance(t, m):
     m[slot + I_LINK] = NONE
     m[slot + I_UNIT] = NONE
     m[slot + I_WAITERS] = NONE
-    m[slot + I_OLDER] = m[M_YOUNGEST]
+    m[slot + I_ROUTE] = record + TI_FIRST - TR_NEXT
+    m[slot + I_OLDER] = older
     m[slot + I_YOUNGER] = NONE
-    if m[M_YOUNGEST] == NONE:
+    m[M_YOUNGEST] = slot
+    if older == NONE:
         m[M_OLDEST] = slot
     else:
-        m[m[M_YOUNGEST] + I_YOUNGER] = slot
-    m[M_YOUNGEST] = slot
-    record = t[H_STATIC_TABLE] + static * TI_SIZE
-    enter_accesses(t, m, slot, record)
+        m[older + I_YOUNGER] = slot
+    if t[record + TI_NODE_COUNT] > 0:
+        enter_classes(t, m, slot, record)
+    m[slot + I_READS] = m[slot + I_REQUESTS] = 0
     make_requests(t, m, slot, record)
     at = slot + t[H_SLOT_LATENCIES]
     for k in range(t[record + TI_LATENCY_COUNT]):
@@ -215,59 +119,38 @@ def make_instance(t, m):
 
 
 @jit
-def enter_accesses(t, m, slot, record):
-    """Put the accesses that may conflict into the lists of their class and kind."""
-    node = slot + t[H_SLOT_ACCESSES]
-    for k in range(t[record + TI_ACCESS_COUNT]):
-        access = t[record + TI_ACCESSES] + k * TA_SIZE
-        conflict_class = t[access + TA_CLASS]
-        if conflict_class != NONE:
-            expressions = t[access + TA_EXPRESSIONS]
-            for axis in range(t[access + TA_AXES]):
-                m[node + A_OFFSETS + axis] = value_of(t, m, t[expressions + axis])
-            m[node + A_OWNER] = slot
-            m[node + A_ACCESS] = access
-            if t[access + TA_KIND] == READ and t[H_READS_HOLD] == READS_NEVER:
-                node += t[H_ACCESS_SIZE]
-                continue
-            ends = m[M_CLASSES] + (3 * conflict_class + t[access + TA_KIND]) * C_SIZE
-            m[node + A_OLDER] = m[ends + C_LAST]
-            m[node + A_YOUNGER] = NONE
-            if m[ends + C_LAST] == NONE:
-                m[ends + C_FIRST] = node
-            else:
-                m[m[ends + C_LAST] + A_YOUNGER] = node
-            m[ends + C_LAST] = node
-        node += t[H_ACCESS_SIZE]
-
-
-@jit
 def make_requests(t, m, slot, record):
     """The requests of an instance, reads first, each in the order of accesses and banks."""
-    count = 0
-    for is_read in (1, 0):
-        for k in range(t[record + TI_ACCESS_COUNT]):
-            access = t[record + TI_ACCESSES] + k * TA_SIZE
-            if (t[access + TA_KIND] == READ) != (is_read == 1):
-                continue
-            if t[access + TA_WORD] == NONE:
-                for b in range(t[access + TA_STORE_COUNT]):
-                    bank = t[access + TA_STORES] + b * TB_SIZE
-                    add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])
-                    count += 1
-            else:
-                count = split_request(t, m, slot, k, count, access)
-        if is_read:
-            m[slot + I_READS] = count
-    m[slot + I_REQUESTS] = count
+    part = t[record + TI_PARTS]
+    end = part + t[record + TI_PART_COUNT]
+    while part < end:
+        access = t[part]
+        bank = t[access + TA_STORES]
+        first = 0
+        if t[access + TA_WORD] != NONE:
+            node = t[access + TA_WORD_NODE]
+            first = value_of(t, m, t[access + TA_WORD]) if node == NONE else m[slot + node]
+            bank = whole_bank(t, access, first)
+        if bank != NONE:
+            add_whole(t, m, slot, access, bank)
+        else:
+            split_request(t, m, slot, access, first)
+        part += 1
 
 
 @jit
-def split_request(t, m, slot, k, count, access):
+def whole_bank(t, access, first):
+    """The TB record of the bank that holds all of an access from ``first`` on; ``NONE`` if it must be searched."""
+    shift = t[access + TA_BANK_SHIFT]
+    if shift == NONE or first >> shift >= t[access + TA_STORE_COUNT]:
+        return NONE
+    bank = t[access + TA_STORES] + (first >> shift) * TB_SIZE
+    return bank if t[bank + TB_FIRST] <= first and first + t[access + TA_SPAN] <= t[bank + TB_END] else NONE
+
+
+@jit
+def split_request(t, m, slot, access, first):
     """Requests of an access to banks: one for each bank that holds a part."""
-    axis = t[access + TA_WORD_AXIS]
-    node = slot + t[H_SLOT_ACCESSES] + k * t[H_ACCESS_SIZE]
-    first = value_of(t, m, t[access + TA_WORD]) if axis == NONE else m[node + A_OFFSETS + axis]
     last = first + t[access + TA_SPAN]
     shift = t[access + TA_BANK_SHIFT]
     for b in range(first >> shift if shift != NONE else 0, t[access + TA_STORE_COUNT]):
@@ -278,8 +161,8 @@ def split_request(t, m, slot, k, count, access):
         if first >= high:
             continue
         if low <= first and last <= high:
-            add_request(t, m, slot, count, access, bank, t[access + TA_WORDS], t[bank + TB_BEATS])
-            return count + 1
+            add_whole(t, m, slot, access, bank)
+            return
         port = t[t[H_STORE_TABLE] + t[bank + TB_STORE] * TM_SIZE + TM_PORT]
         words = beats = 0
         run = t[access + TA_RUNS]
@@ -290,44 +173,46 @@ def split_request(t, m, slot, k, count, access):
                 beats += -(-n // port)
             run += 2
         if words > 0:
-            add_request(t, m, slot, count, access, bank, words, beats)
-            count += 1
-    return count
+            size = -(-words * t[access + TA_DATA_WIDTH] // 8)
+            add_request(t, m, slot, access, bank, words, beats, size, size // beats)
 
 
-@jit
-def add_request(t, m, slot, number, access, bank, words, beats):
+@jit_inline
+def add_whole(t, m, slot, access, bank):
+    """The request of an access that lies in one bank."""
+    words = t[access + TA_WORDS]
+    add_request(t, m, slot, access, bank, words, t[bank + TB_BEATS], t[bank + TB_BYTES], t[bank + TB_RATE])
+
+
+@jit_inline
+def add_request(t, m, slot, access, bank, words, beats, size, rate):
+    """A request of a new instance; it counts as soon as it is known."""
+    number = m[slot + I_REQUESTS]
+    m[slot + I_REQUESTS] = number + 1
     request = slot + t[H_SLOT_REQUESTS] + number * R_SIZE
     store = m[M_STORES] + t[bank + TB_STORE] * D_SIZE
-    is_read = t[access + TA_KIND] == READ
-    size = -(-words * t[access + TA_DATA_WIDTH] // 8)
+    is_read = int(t[access + TA_KIND] == READ)
     latency = t[bank + TB_LATENCY]
-    m[request + R_FINISH] = 0
     if latency < 0:
         program = -1 - latency
         latency = latency_program(t, m, program, words, size)
         if latency < t[program + TC_LEAST]:
             m[request + R_TIMER] = latency  # an error only if it is used: see grant()
             latency = -1 - program
+    m[request + R_FINISH] = 0
     m[request + R_STORE] = store
     m[request + R_BEATS] = beats
     m[request + R_BYTES] = size
-    if beats == words and t[access + TA_DATA_WIDTH] & 7 == 0:
-        m[request + R_RATE] = t[access + TA_DATA_WIDTH] >> 3
-    else:
-        m[request + R_RATE] = size if beats == 1 else size // beats
+    m[request + R_RATE] = rate
     m[request + R_LATENCY] = latency
     m[request + R_OWNER] = slot
     m[request + R_IS_READ] = is_read
+    m[slot + I_READS] += is_read
     m[store + D_BEATS] += beats
-    if is_read:
-        m[store + D_READS] += 1
-        m[store + D_BYTES_READ] += size
-        m[store + D_WORDS_READ] += words
-    else:
-        m[store + D_WRITES] += 1
-        m[store + D_BYTES_WRITTEN] += size
-        m[store + D_WORDS_WRITTEN] += words
+    counters = store + D_WRITES - is_read
+    m[counters] += 1
+    m[counters + D_BYTES_READ - D_READS] += size
+    m[counters + D_WORDS_READ - D_READS] += words
     if t[H_TAIL_SIZE] > 0:
         make_tail(t, m, slot, number, access, bank, words, size)
 

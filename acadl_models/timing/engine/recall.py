@@ -154,7 +154,7 @@ def windows_move_together(t, m, h, loop, begin, end, new, old):
         m[m[M_SHIFTED] + k] = 0
     slot = m[M_OLDEST]
     while slot != NONE:
-        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        static = m[slot + I_STATIC]
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
             for axis in range(t[access + TA_AXES]):
@@ -259,7 +259,7 @@ def shift_instances(t, m, cycles, instances):
     slot = m[M_OLDEST]
     while slot != NONE:
         move_instance(t, m, slot, cycles, instances)
-        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        static = m[slot + I_STATIC]
         node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from acadl_models.timing.engine.accounting import note_unit, settle_queue
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_carried, note_request
-from acadl_models.timing.engine.marks import mark
 from acadl_models.timing.engine.memories import begin_lines, go_on, is_exclusive, link_of, open_rows, send, tail_of
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 from acadl_models.timing.engine.order import note_mover
-from acadl_models.timing.engine.program import fail
 from acadl_models.timing.engine.timers import schedule
 from acadl_models.timing.engine.transfers import begin_transfer
+from acadl_models.timing.engine.values import fail
 
 
 @jit
@@ -74,22 +73,32 @@ def grant_queued(t, m, store, now):
         m[unit + U_UNGRANTED] -= 1
     grant(t, m, store, request, now)
     if m[unit + U_QUEUED] == 0 or m[unit + U_UNGRANTED] == 0:
-        may_be_ready(t, m, unit, now)
+        note_unit(t, m, unit, now)
 
 
-@jit
-def may_be_ready(t, m, unit, now):
-    """A unit may have become ready: the stage that contains it may take something."""
-    note_unit(t, m, unit, now)
-    if m[unit + U_DOING] == U_IDLE:
-        mark(m, t[m[unit + U_RECORD] + TU_STAGE])
-
-
-@jit
+@jit_inline
 def grant(t, m, store, request, now):
     """A request gets a slot: from here on the time of its end, or of the next look-up in a cache, is known."""
     note_request(t, m, G_GRANTED, request)
     m[store + D_ACTIVE] += 1
+    record = m[store + D_RECORD]
+    if t[record + TM_SIMPLE] == 1:
+        latency = m[request + R_LATENCY]
+        if latency < 0:
+            latency = fail(t, m, -1 - latency, m[request + R_TIMER])
+        first = now + latency
+        if t[record + TM_SHARED] == 1:
+            first = max(first, m[store + D_PORT_FREE])
+            m[store + D_PORT_FREE] = first + m[request + R_BEATS]
+        schedule(m, request, TAG_REQUEST, first + m[request + R_BEATS] - 1)
+        begin_transfer(t, m, request, now)
+        return
+    grant_general(t, m, store, request, now)
+
+
+@jit
+def grant_general(t, m, store, request, now):
+    """The same where the storage has state or links."""
     m[store + D_EXCLUSIVE] = int(is_exclusive(t, m, store, request))
     kind = t[m[store + D_RECORD] + TM_KIND]
     if kind == CACHED:

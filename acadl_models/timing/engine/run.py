@@ -104,13 +104,16 @@ def new_machine(t: Array, log: int = 0) -> Array:
     units = _fill(m, sizes, M_UNITS, U_SIZE, t[H_UNIT_TABLE], U_RECORD, TU_SIZE)
     units[:, (U_WAITING, U_NEXT, U_LAST)] = NONE
     units[:, U_DOING] = U_IDLE
+    stages = t[t[H_UNIT_TABLE] : t[H_UNIT_TABLE] + t[H_UNITS] * TU_SIZE].reshape(-1, TU_SIZE)[:, TU_STAGE]
+    units[:, U_STAGE] = m[M_STAGES] + S_SIZE * stages
     _fill(m, sizes, M_STORES, D_SIZE, t[H_STORE_TABLE], D_RECORD, TM_SIZE)
     for part in (M_CLASSES, M_QUEUES, M_WHEEL):
         m[m[part] : m[part] + sizes[part]] = NONE
     m[[M_FREE, M_OLDEST, M_YOUNGEST, M_FAR]] = NONE
     start_memories(t, m)
     m[M_FRONT] = t[H_SITES]
-    m[[M_PAUSE, M_LOG_ROOM]] = FOREVER
+    m[[M_PAUSE, M_LOG_ROOM, M_FETCH_END]] = FOREVER
+    m[M_ROOM], m[M_WIDE] = t[H_ISSUE_SIZE], t[H_STAGES] > 64
     m[M_LEFT], m[M_FAR_TIME], m[M_HORIZON] = t[H_TOTAL], FOREVER, WHEEL
     return m
 
@@ -209,8 +212,8 @@ def _stage(name: str, record: list[int], cycles: int) -> StageTiming:
 
 def _fetch(name: str, m: Array, total: int, cycles: int) -> StageTiming:
     """Until the last fetch has ended, the fetch stage is busy or stalled."""
-    stall = int(m[M_FETCH_STALL])
-    busy = int(m[M_LAST_FETCH]) - stall
+    busy = int(m[M_FETCH_BUSY])
+    stall = int(m[M_LAST_FETCH]) - busy
     return StageTiming(name, total, stall, busy, cycles - stall - busy)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.marks import next_mark
+from acadl_models.timing.engine.marks import first_mark, next_mark
 from acadl_models.timing.engine.memories_repeat import describe_addresses, describe_memories
 
 END = -1
@@ -73,7 +73,7 @@ def describe_offsets(t, m, h, at):
     slot = m[M_OLDEST]
     while slot != NONE:
         node = slot + t[H_SLOT_ACCESSES]
-        record = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        record = m[slot + I_STATIC]
         for k in range(t[record + TI_ACCESS_COUNT]):
             for axis in range(t[t[record + TI_ACCESSES] + k * TA_SIZE + TA_AXES]):
                 h[at] = m[node + A_OFFSETS + axis]
@@ -95,11 +95,11 @@ def describe_position(t, m, h, at, now):
         h[at] = m[flight + F_END] - now
         h[at + 1] = m[flight + F_COUNT]
         at += 2
-    number = next_mark(t, m, 0)
+    number = first_mark(t, m)
     while number != NONE:
         h[at] = number
         at += 1
-        number = next_mark(t, m, number + 1)
+        number = next_mark(t, m, number)
     h[at] = END
     return at + 1
 
@@ -126,7 +126,7 @@ def describe_instance(t, m, h, slot, at, now):
         h[at + 4] = m[request + R_BYTES]
         at += 5
         request += R_SIZE
-    for k in range(t[t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE + TI_LATENCY_COUNT]):
+    for k in range(t[m[slot + I_STATIC] + TI_LATENCY_COUNT]):
         h[at] = m[slot + t[H_SLOT_LATENCIES] + k]
         at += 1
     return at

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.accounting import note_fetch, note_unit
+from acadl_models.timing.engine.accounting import change_doing
 from acadl_models.timing.engine.completing import process, wake
 from acadl_models.timing.engine.conflicts import find_blocker, release_reads
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note, note_step
 from acadl_models.timing.engine.order import oldest_candidate
-from acadl_models.timing.engine.program import latency_of
 from acadl_models.timing.engine.requests import issue
 from acadl_models.timing.engine.timers import schedule
+from acadl_models.timing.engine.values import latency_of
 
 
 @jit
@@ -41,7 +41,8 @@ def begin(t, m, unit, slot, now):
     m[unit + U_COUNT] += 1
     m[unit + U_LAST] = m[slot + I_SEQ]
     m[unit + U_UNGRANTED] = 0
-    if t[m[unit + U_RECORD] + TU_PIPELINED] == 1:
+    is_pipelined = t[m[unit + U_RECORD] + TU_PIPELINED] == 1
+    if is_pipelined:
         schedule(m, unit, TAG_UNIT, now + latency_of(t, m, slot, t[m[slot + I_ROUTE] + TR_INTERVAL]))
     reads = m[slot + I_READS]
     if reads == 0:
@@ -50,32 +51,32 @@ def begin(t, m, unit, slot, now):
         m[slot + I_PHASE] = READING
         m[slot + I_PENDING] = reads
         m[unit + U_UNGRANTED] = issue(t, m, slot, 0, reads, now)
-    note_unit(t, m, unit, now)
+    change_doing(m, unit, U_STORAGE if m[unit + U_QUEUED] > 0 and not is_pipelined else U_BUSY, now)
 
 
 @jit
 def fetch(t, m):
     """Start a fetch if not too many are under way and the issue buffer has room for it."""
     m[M_AGAIN] = 0
-    if not may_fetch(t, m):
+    flights, count = t[H_FETCH_FLIGHTS], min(t[H_FETCH_WIDTH], m[M_LEFT])
+    if m[M_FETCHING] == flights or count == 0 or count > m[M_ROOM]:
         return
-    count = min(t[H_FETCH_WIDTH], m[M_LEFT])
-    now = m[M_TIME]
-    flight = m[M_FLIGHTS] + m[M_FETCH_NEXT] * F_SIZE
-    m[M_FETCH_NEXT] = m[M_FETCH_NEXT] + 1 if m[M_FETCH_NEXT] + 1 < t[H_FETCH_FLIGHTS] else 0
+    now, latency = m[M_TIME], t[H_FETCH_LATENCY]
+    end = now + latency
+    m[M_FETCH_BUSY] += min(latency, end - m[M_LAST_FETCH])
+    m[M_LAST_FETCH] = end
+    number = m[M_FETCH_NEXT]
+    m[M_FETCH_NEXT] = number + 1 if number + 1 < flights else 0
+    flight = m[M_FLIGHTS] + number * F_SIZE
     m[flight + F_COUNT] = count
-    schedule(m, flight, TAG_FETCH, now + t[H_FETCH_LATENCY])
-    note(m, G_FETCH, NONE, NONE, now + t[H_FETCH_LATENCY], count, 0)
+    m[flight + F_END] = end
+    note(m, G_FETCH, NONE, NONE, end, count, 0)
+    if m[M_FETCHING] == 0:
+        m[M_FETCH_END] = end
     m[M_FETCHING] += 1
-    m[M_RESERVED] += count
+    m[M_ROOM] -= count
     m[M_LEFT] -= count
     m[M_FETCHES] += 1
     m[M_CHANGED] = now
-    m[M_AGAIN] = int(may_fetch(t, m))
-    note_fetch(m, now)
-
-
-@jit
-def may_fetch(t, m):
-    room = t[H_ISSUE_SIZE] - m[M_ISSUED] - m[M_RESERVED]
-    return m[M_FETCHING] < t[H_FETCH_FLIGHTS] and 0 < min(t[H_FETCH_WIDTH], m[M_LEFT]) <= room
+    if m[M_FETCHING] < flights:
+        m[M_AGAIN] = int(0 < min(t[H_FETCH_WIDTH], m[M_LEFT]) <= m[M_ROOM])

@@ -175,7 +175,7 @@ def moved_along(t, m, h, record, distance, new, old):
     periods = distance // t[record + TL_REPEATS]
     slot = m[M_OLDEST]
     while slot != NONE:
-        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        static = m[slot + I_STATIC]
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE
             shifts = shifts_of(t, record, t[access + TA_ORDER])
@@ -282,7 +282,7 @@ def move_instances(t, m, record, periods, cycles, instances):
     slot = m[M_OLDEST]
     while slot != NONE:
         move_instance(t, m, slot, cycles, instances)
-        static = t[H_STATIC_TABLE] + m[slot + I_STATIC] * TI_SIZE
+        static = m[slot + I_STATIC]
         node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
         for k in range(t[static + TI_ACCESS_COUNT]):
             access = t[static + TI_ACCESSES] + k * TA_SIZE

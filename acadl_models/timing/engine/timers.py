@@ -21,8 +21,9 @@ def schedule(m, record, tag, time):
     m[record + TIME] = time
     if time < m[M_HORIZON]:
         place = (time - m[M_BASE]) & (WHEEL - 1)
-        m[record + LINK] = m[m[M_WHEEL] + place]
-        m[m[M_WHEEL] + place] = 8 * record + tag
+        first = m[M_WHEEL] + place
+        m[record + LINK] = m[first]
+        m[first] = 8 * record + tag
         m[M_BITS + (place >> 6)] |= 1 << (place & 63)
     else:
         m[record + LINK] = m[M_FAR]
@@ -42,24 +43,32 @@ def due(m):
 
 @jit
 def next_time(m, at_once):
-    """The earliest time of any timer, or the next cycle; ``FOREVER`` if there is none."""
+    """The earliest time of any timer or end of a fetch, or the next cycle; ``FOREVER`` if there is none."""
     now = m[M_TIME]
     if m[M_HORIZON] - now <= WHEEL // 2:
         move_horizon(m, now + WHEEL)
-    if at_once:
-        return now + 1
     first = (now + 1 - m[M_BASE]) & (WHEEL - 1)
+    bits = m[M_BITS + (first >> 6)] >> (first & 63)
+    soon = now + 1 if at_once else m[M_FETCH_END]
+    if bits != 0:
+        return min(now + 1 + trailing_zeros(bits), soon)
+    return now + 1 if soon == now + 1 else min(later_time(m, now, first), soon)
+
+
+@jit
+def later_time(m, now, first):
+    """The earliest time of any timer on the wheel but in the word with the bit ``first``, or beyond the horizon.
+
+    That word is looked at again in the end: what lies before its bit comes last.
+    """
     word = first >> 6
-    bits = m[M_BITS + word] & (-1 << (first & 63))
     for _ in range(WHEEL // 64):
-        if bits != 0:
-            break
         word = (word + 1) & (WHEEL // 64 - 1)
         bits = m[M_BITS + word]
-    if bits != 0:
-        return now + 1 + (((word << 6) + trailing_zeros(bits) - first) & (WHEEL - 1))
+        if bits != 0:
+            return now + 1 + (((word << 6) + trailing_zeros(bits) - first) & (WHEEL - 1))
     after = m[M_FAR_TIME]
-    if after != FOREVER:
+    if after != FOREVER and after <= m[M_FETCH_END]:
         move_horizon(m, after + WHEEL)
     return after
 

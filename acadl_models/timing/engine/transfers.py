@@ -7,7 +7,7 @@ the edges of its requests.
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_request
 from acadl_models.timing.engine.memory_layout import LS_PORTS, LS_SIZE
@@ -32,15 +32,15 @@ def note_level(m, port, level, cycles):
 @jit
 def change_rate(m, port, difference, now):
     """Count the cycles at the present rate, and change it."""
-    cycles = now - m[port + P_SINCE]
-    if cycles > 0 and m[port + P_LEVEL] > 0:
+    level, cycles = m[port + P_LEVEL], now - m[port + P_SINCE]
+    if level > 0 and cycles > 0:
         m[port + P_BUSY] += cycles
-        note_level(m, port, m[port + P_LEVEL], cycles)
+        note_level(m, port, level, cycles)
     m[port + P_SINCE] = now
-    m[port + P_LEVEL] += difference
+    m[port + P_LEVEL] = level + difference
 
 
-@jit
+@jit_inline
 def begin_transfer(t, m, request, now):
     """The finish of a request is known."""
     note_request(t, m, G_TRANSFER, request)
@@ -58,7 +58,9 @@ def begin_transfer(t, m, request, now):
     first = m[request + R_FINISH] - beats
     m[request + R_EDGE] = first
     if first == now:
-        pass_edge(m, request, now)
+        change_rate(m, port_of(m, request), each + (more > 0), now)
+        if more > 0:
+            schedule(m, request + R_EDGE, TAG_EDGE, now + more)
     else:
         schedule(m, request + R_EDGE, TAG_EDGE, first)
 
