@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from oracle.affine import Affine
+from oracle.branches import registers_after
 from oracle.errors import SourceError, StreamError
 from oracle.instance import Instance, known
 from oracle.nest import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
@@ -324,9 +325,17 @@ class _Resolver:
             effect, symbols = node.specializer.specialize(values, scope.bounds, place)
         except (Open, SourceError):
             # a fault that is real shows when the statements are resolved
-            state.update({key: self.unknown(key, "") for key in node.written})
+            state.update(self.either(node, values, scope))
         else:
             state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
+
+    def either(self, node: NumberedInstr, values: State, scope: Scope) -> State:
+        """What an instruction leaves in the registers that it writes, where not all of its branches are decided."""
+        instruction = node.specializer.instruction
+        try:
+            return registers_after(self.isa, instruction, values, scope.bounds, lambda key: self.unknown(key, ""))
+        except (Open, SourceError):
+            return {key: self.unknown(key, "") for key in node.written}
 
     def control_loop(self, node: NumberedLoop, state: State, scope: Scope) -> None:
         extent = node.loop.extent

@@ -33,6 +33,7 @@ from oracle.xla.expr import (
     Switch,
     bound_ranges,
     canonical_order,
+    carries,
     children,
     forms,
     free,
@@ -343,8 +344,24 @@ def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Rang
     return points > values
 
 
+EXTREMES = {"maximum": "max", "minimum": "min"}
+"""Operations on two values, and the kind of the reduction by each."""
+
+
 def extreme_of(kind: str, variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -> Expr:
-    """Maximum or minimum with canonical names."""
+    """Maximum or minimum with canonical names; variables of one value are put in place."""
+    ones = {name: Affine(0) for name, extent in variables if extent == 1}
+    if ones:
+        variables = tuple(v for v in variables if v[1] != 1)
+        body = substitute(body, ones, {**ranges, **{name: (0, extent - 1) for name, extent in variables}})
+    if not variables:
+        return body
+    if isinstance(body, Extreme) and body.kind == kind:
+        both, single = _renamed_apart(variables, body, ranges)
+        return extreme_of(kind, both, single, ranges)
+    if is_integer(body.dtype):
+        within_all = {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
+        variables, body = _merge_axes(variables, body, within_all)
     new, names, inner = _canonical(variables, body, ranges)
     return Extreme(kind, new, substitute(body, names, inner), body.dtype)
 
@@ -358,11 +375,26 @@ def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ran
         variables = tuple(v for v in variables if v[1] != 1)
     if not variables:
         return plug(body, start)
+    if isinstance(body, Map) and body.opcode in EXTREMES and is_integer(body.dtype):
+        mine = [o for o in body.operands if not carries(o)]
+        if len(mine) == 1 and any(isinstance(o, Carry) for o in body.operands):
+            window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
+            return larger_of(body.opcode, start, window, ranges)
     depth = max(level(body), level(start))
     new = tuple((f"%{depth}_{i}", extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
     within = {**ranges, **{name: (0, extent - 1) for name, extent in new}}
     return Fold(new, start, substitute(body, names, within), body.dtype)
+
+
+def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
+    """Maximum or minimum of two integers; of windows that continue each other as one window."""
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Extreme) and one.kind == EXTREMES[opcode]:
+            joined = _continue(one, other, ranges)
+            if joined is not None:
+                return joined
+    return map_of(opcode, (a, b), (), a.dtype)
 
 
 def plug(body: Expr, start: Expr) -> Expr:
@@ -409,10 +441,18 @@ def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -
 
 
 def _flatten(variables: tuple[tuple[str, int], ...], body: Sum, ranges: Ranges) -> Expr:
-    names = {name: fresh() for name, _ in (*variables, *body.variables)}
-    both = tuple((names[name], extent) for name, extent in (*variables, *body.variables))
+    both, inner = _renamed_apart(variables, body, ranges)
+    return sum_of(both, inner, ranges)
+
+
+def _renamed_apart(
+    variables: tuple[tuple[str, int], ...], e: Sum | Extreme, ranges: Ranges
+) -> tuple[tuple[tuple[str, int], ...], Expr]:
+    """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
+    names = {name: fresh() for name, _ in (*variables, *e.variables)}
+    both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
     inner = {**ranges, **{name: (0, extent - 1) for name, extent in both}}
-    return sum_of(both, substitute(body.body, {k: Affine.variable(v) for k, v in names.items()}, inner), ranges)
+    return both, substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, inner)
 
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
@@ -517,10 +557,14 @@ def _line(a: Expr, b: Expr, x: Affine) -> Expr | None:
 
 
 def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
-    """``sum_{v<n} f(v) + sum_{v<m} f(v+n) = sum_{v<n+m} f(v)``, for one of the variables of ``a``."""
-    if not isinstance(a, Sum):
+    """``sum_{v<n} f(v) + sum_{v<m} f(v+n) = sum_{v<n+m} f(v)``, for one of the variables of ``a``; extremes alike."""
+    if not isinstance(a, (Sum, Extreme)):
         return None
-    b_variables, b_body = (b.variables, b.body) if isinstance(b, Sum) else ((), b)
+    b_variables: tuple[tuple[str, int], ...] = ()
+    b_body = b
+    if (isinstance(a, Sum) and isinstance(b, Sum)) or (
+            isinstance(a, Extreme) and isinstance(b, Extreme) and a.kind == b.kind):
+        b_variables, b_body = b.variables, b.body
     for i, (name, extent) in enumerate(a.variables):
         rest = a.variables[:i] + a.variables[i + 1:]
         if len(b_variables) == len(a.variables):
@@ -536,5 +580,5 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
         inner = {**ranges, **{n: (0, x - 1) for n, x in b_variables}}
         if substitute(a.body, shift, inner) == b_body:
             total = tuple((n, x + more if n == name else x) for n, x in a.variables)
-            return sum_of(total, a.body, ranges)
+            return sum_of(total, a.body, ranges) if isinstance(a, Sum) else extreme_of(a.kind, total, a.body, ranges)
     return None

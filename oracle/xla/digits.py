@@ -6,21 +6,27 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from oracle.affine import Affine
-from oracle.xla.expr import Expr, Ranges, children, forms, free
+from oracle.xla.expr import Expr, Map, Ranges, Sum, children, forms, free
 
 Digits = tuple[str, int]
 """A variable and the divisor."""
 
 
 def digits(e: Expr, ranges: Ranges) -> Digits | None:
-    """A free variable of ``e`` that occurs divided (``//`` or ``%``) alone, by one divisor that its range is cut by."""
+    """A free variable of ``e`` that occurs divided (``//`` or ``%``) alone, by one divisor that its range is cut by.
+
+    In a product it is enough that it does so in one of the factors: of that, a digit is left, and the other digit is no
+    axis that both share. (A head's rows times a head's columns: the columns' number is that of the head and one in it.)
+    """
+    factors = e.body.operands if isinstance(e, Sum) and isinstance(e.body, Map) and e.body.opcode == "multiply" else ()
     for name in sorted(free(e)):
         low, high = ranges[name]
-        found = {d for form in _forms(e) if name in form.variables() for d in _divisors(form, name)}
-        if len(found) == 1:
-            (divisor,) = found
-            if divisor and low % divisor == 0 and (high + 1) % divisor == 0 and high + 1 - low > divisor:
-                return name, divisor
+        for part in (e, *factors):
+            found = {d for form in _forms(part) if name in form.variables() for d in _divisors(form, name)}
+            if len(found) == 1:
+                (divisor,) = found
+                if divisor and low % divisor == 0 and (high + 1) % divisor == 0 and high + 1 - low > divisor:
+                    return name, divisor
     return None
 
 

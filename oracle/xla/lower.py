@@ -35,6 +35,7 @@ from oracle.xla.expr import (
     forms,
     free,
     is_axis,
+    is_heavy,
     is_integer,
     remake,
     walk,
@@ -45,7 +46,21 @@ from oracle.xla.ops import bitcast, constant, convert, elementwise, jax_dtype
 from oracle.xla.views import Spread, extent, grid, overlapping, view
 
 UNROLL = 64
-"""Up to how many elements a window is unrolled."""
+"""Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
+
+
+def unrolled(e: Extreme) -> bool:
+    """Whether a maximum is one of slices, one for each element of the window, rather than of the elements in turn."""
+    small = math.prod(n for _, n in e.variables) <= UNROLL
+    return small and not _sums_along(e.body, frozenset(n for n, _ in e.variables), set())
+
+
+def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
+    """Whether sums or chains differ with ``names``, so that each value would be a contraction of its own."""
+    if id(e) in seen or not is_heavy(e) or names.isdisjoint(free(e)):
+        return False
+    seen.add(id(e))
+    return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in children(e))
 
 
 @dataclass
@@ -261,7 +276,7 @@ class Lowering:
 
         names = _names(e, ranges)
         combine = jnp.maximum if e.kind == "max" else jnp.minimum
-        if math.prod(n for _, n in e.variables) <= UNROLL:
+        if unrolled(e):
             result = None
             for point in product(*(range(n) for _, n in e.variables)):
                 values = {v: Affine(x) for (v, _), x in zip(e.variables, point, strict=True)}

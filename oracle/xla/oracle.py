@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -19,9 +18,9 @@ from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
 from oracle.xla import border
-from oracle.xla.expr import Expr, Extreme, Sum, children
+from oracle.xla.expr import Expr, Sum, children
 from oracle.xla.loops import LoopRunner
-from oracle.xla.lower import UNROLL, Lowering
+from oracle.xla.lower import Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.options import compiler_options
 from oracle.xla.raising import Raised, raise_stream
@@ -227,9 +226,7 @@ def count_contractions(e: Expr, counted: set[Expr] | None = None) -> int:
     if e in counted:
         return 0
     counted.add(e)
-    times = math.prod(n for _, n in e.variables) if isinstance(e, Extreme) else 1
-    inner = sum(count_contractions(c, counted) for c in children(e))
-    return isinstance(e, Sum) + (times if times <= UNROLL else 1) * inner
+    return isinstance(e, Sum) + sum(count_contractions(c, counted) for c in children(e))
 
 
 def _show(shape: tuple[int, ...], dtype: str) -> str:

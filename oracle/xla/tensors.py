@@ -16,12 +16,14 @@ from oracle.affine import Affine
 from oracle.resolved import Op, Read, TensorType, Write
 from oracle.taidl.operators.conversion import width as bit_width
 from oracle.xla.build import (
+    EXTREMES,
     add_of,
     byte_of,
     extreme_of,
     fold_of,
     fresh,
     from_bytes,
+    larger_of,
     let_of,
     map_of,
     substitute,
@@ -149,6 +151,8 @@ class Raiser:
         kept = s.attributes
         if s.opcode == "add" and is_number(s.type.dtype):
             return axes, add_of(values[0], values[1], ranges)
+        if s.opcode in EXTREMES and is_integer(s.type.dtype):
+            return axes, larger_of(s.opcode, values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
