@@ -18,6 +18,8 @@ How the hardware is modelled:
 * **Banks** take two requests at a time, a row each in a cycle; a slot is one stream of rows. Accumulation is done by
   the adders at the accumulator's banks. With ``scratchpad_single_ported`` the streams of a scratchpad bank share one
   port (``sp_singleported``).
+* **Statistics** of rows, for layer norm and softmax, are gathered by the store controller in registers: a command
+  (``mvout`` with one) reads the rows of the accumulator as a store does, and writes nothing to memory.
 * **DMA**: each row of an instruction is a request of its own, issued one a cycle. All traffic shares one bus of
   ``dma_bus_bits`` a cycle to the DRAM, both directions together: the simplest that never flatters. Every contiguous
   piece of memory takes whole beats of the bus. ``dram_latency_cycles`` is an assumption of this model (L2 and DRAM are
@@ -25,6 +27,8 @@ How the hardware is modelled:
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from acadl_models.acadl import (
     DRAM,
@@ -53,6 +57,16 @@ _LOAD_SCALE_CYCLES = 4
 """Stages of the scaling unit between DMA and scratchpad (``mvin_scale_args``)."""
 
 
+_NORM_STATS = 4
+"""Rows whose statistics the normalization unit before the scaling unit gathers at a time."""
+
+_STATISTICS = ("stat_sum", "stat_top", "stat_max", "stat_mean", "stat_inv_stddev", "stat_inv_sum_exp")
+"""What it keeps of each: 32 bits."""
+
+
+Storage: TypeAlias = SRAM | DRAM | RegisterFile
+
+
 class Controller(QueuedUnit):
     """A decoupled controller."""
 
@@ -64,7 +78,7 @@ class Controller(QueuedUnit):
             name, fetch, mnemonics, depth=queue, latency=latency, interval=interval, in_flight=in_flight
         )
 
-    def connect(self, *, reads: list[SRAM | DRAM], writes: list[SRAM | DRAM]) -> None:
+    def connect(self, *, reads: list[Storage], writes: list[Storage]) -> None:
         for storage in reads:
             ACADLEdge(storage, self.unit, READ_DATA)
         for storage in writes:
@@ -119,14 +133,15 @@ def gemmini(
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))
         load.connect(reads=[memory], writes=[*spad, *acc])
         store = _store(fetch, st_queue, min(rs_st, max_in_flight))
-        store.connect(reads=[*spad, *acc], writes=[memory])
+        statistics = {name: _registers(name, _NORM_STATS) for name in _STATISTICS}
+        store.connect(reads=[*spad, *acc, *statistics.values()], writes=[memory, *statistics.values()])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles)
         execute.connect(reads=[*spad], writes=[*spad, *acc])
         ACADLEdge(pe, execute.unit, READ_DATA)
         ACADLEdge(execute.unit, pe, WRITE_DATA)
         architecture(
             "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
-            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe},
+            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics},
         )
 
     return create_ag(build())
@@ -151,9 +166,9 @@ def _store(fetch: Fetch, queue: int, in_flight: int) -> Controller:
         "max(1, st_porows * st_pocols * st_pool_size * st_pool_size) if st_pool_stride != 0 "
         "else rows * cdiv(cols, dim)"
     )
-    latency: UnitLatency = {"config_st": 1, "mvout": _STORE_SCALE_CYCLES}
+    latency: UnitLatency = {"mvout": _STORE_SCALE_CYCLES, "*": 1}
     return Controller(
-        "store", fetch, queue, {"config_st", "mvout"}, latency, {"config_st": 1, "mvout": rows}, in_flight
+        "store", fetch, queue, {"config_st", "config_norm", "mvout"}, latency, {"mvout": rows, "*": 1}, in_flight
     )
 
 
@@ -172,6 +187,10 @@ def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) ->
     return Controller(
         "execute", fetch, queue, {*rows, *others}, {**latency, "*": 1}, {**interval, "*": 1}, in_flight
     )
+
+
+def _registers(name: str, number: int) -> RegisterFile:
+    return RegisterFile(name, data_width=32, registers={f"{name}{i}": 0 for i in range(number)})
 
 
 def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[SRAM]:

@@ -195,3 +195,17 @@ def test_sizes_that_are_given_are_kept() -> None:
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError, match=message):
         gemmini(**options)
+
+
+def test_a_row_s_statistics_take_a_pass_over_it_each_and_no_bus() -> None:
+    """Sums, then squares, then the row goes out: three passes, each after the one whose result it takes."""
+    graph = gemmini(dim=16)
+    normal = config_st(64, act=2)
+
+    def row(*commands: int) -> tuple[Instr, ...]:
+        return tuple(Instr.make("mvout", dram=4096 + 64 * I, local=ACC + (c << 26) + I, cols=16, rows=1)
+                     for c in commands)
+
+    gathered, stored = (per_iteration(graph, (normal,), *row(c)) for c in (1, 0))
+    assert gathered < stored  # nothing goes over the bus
+    assert per_iteration(graph, (normal,), *row(2, 4, 0)) >= 3 * 8  # stages of the scaling unit between the passes

@@ -5,11 +5,15 @@ It is what the TAIDL description is compared with. Only sizes that the ISA allow
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tests.oracle import ibert_model as ibert
+
 NONE = 0xFFFFFFFF
+RESET, SUM, MEAN, VARIANCE, INV_STDDEV, MAX, SUM_EXP, INV_SUM_EXP = range(8)
+LAYERNORM, IGELU, SOFTMAX = 2, 3, 4
 
 
 def _wrap(value: int) -> int:
@@ -22,7 +26,7 @@ def _saturate(value: int) -> int:
 
 def _round_half_even(value: np.float32) -> int:
     """To the nearest integer in -1000..1000 (all that saturation to int8 needs)."""
-    return round(max(-1000.0, min(1000.0, float(value))))
+    return 0 if np.isnan(value) else round(max(-1000.0, min(1000.0, float(value))))
 
 
 def scaled(value: int, bits: int) -> int:
@@ -41,6 +45,21 @@ def rounding_shift(value: int, amount: int) -> int:
 
 
 @dataclass
+class Statistics:
+    """What is known of a row."""
+
+    total: int = 0
+    count: int = 0
+    top: int = -(2**31)
+    most: int = 0
+    mean: int = 0
+    inv_stddev: np.float32 = field(default_factory=np.float32)
+    inv_sum_exp: np.float32 = field(default_factory=np.float32)
+    fresh: bool = True
+    """Whether the next element is the first one."""
+
+
+@dataclass
 class Model:
     """Memories as lists of rows of Python integers; ``hbm`` as bytes."""
 
@@ -54,6 +73,9 @@ class Model:
     ld: dict[int, dict[str, int]] = field(default_factory=dict)
     st: dict[str, int] = field(default_factory=dict)
     pre: dict[str, int] = field(default_factory=dict)
+    statistics: list[Statistics] = field(default_factory=lambda: [Statistics() for _ in range(4)])
+    stat_id: int = 0
+    constants: ibert.Constants = field(default_factory=ibert.Constants)
 
     def __post_init__(self) -> None:
         self.pe = [[0] * self.dim for _ in range(self.dim)]
@@ -69,7 +91,17 @@ class Model:
         self.ld[channel] = fields
 
     def config_st(self, **fields: int) -> None:
-        self.st = fields
+        softmax = self.st.get("act") == SOFTMAX and fields["act"] == 0
+        self.st = {**fields, "act": SOFTMAX} if softmax else fields
+
+    def config_norm(self, *, q_const: int, q_const_type: int, set_stats_id_only: int, act_msb: int, stat_id: int,
+                    igelu_qb: int, igelu_qc: int) -> None:
+        self.stat_id = stat_id
+        if not set_stats_id_only:
+            name = "ln2_inv" if q_const_type else "ln2"
+            self.constants = replace(self.constants, b=_wrap(igelu_qb), c=_wrap(igelu_qc), **{name: _wrap(q_const)})
+            if act_msb:
+                self.st["act"] = SOFTMAX
 
     def preload(self, **fields: int) -> None:
         self.pre = fields
@@ -112,14 +144,19 @@ class Model:
     def _out(self, local: int, row: int, col: int) -> int:
         if not local >> 31 & 1:
             return int(self.spad[row, col])
-        value = scaled(int(self.acc[row, col]), self.st["scale"])
+        value = scaled(self._activated(int(self.acc[row, col])), self.st["scale"])
         return max(value, 0) if self.st["act"] == 1 else value
 
     def mvout(self, *, dram: int, local: int, cols: int, rows: int) -> None:
         if self.st["pool_stride"]:
             self._pool(dram, local, cols)
             return
-        base = local & 0x3FFFFFF
+        base, command = local & 0x3FFFFFF, local >> 26 & 7
+        if command:
+            self._gather(command, [int(self.acc[base + (j // self.dim) * self.dim, j % self.dim]) for j in range(cols)])
+            return
+        if local >> 31 & 1:
+            self.statistics[self.stat_id].fresh = True
         whole = (local >> 31 & 1) and (local >> 29 & 1)
         for i in range(rows):
             for j in range(cols):
@@ -130,6 +167,48 @@ class Model:
                     self.hbm[at:at + 4] = np.frombuffer(word, np.int8)
                 else:
                     self.hbm[dram + i * self.st["stride"] + j] = self._out(local, row, col)
+
+    def _activated(self, value: int) -> int:
+        """An int32 through what comes before the scale."""
+        s, act, one = self.statistics[self.stat_id], self.st["act"], np.array([value], np.int64)
+        if act == IGELU:
+            return int(ibert.gelu(one, self.constants)[0])
+        if act == SOFTMAX:
+            power = ibert.exponential(ibert.wrap(one - s.most), self.constants)
+            return int(ibert.to_int8(power, s.inv_sum_exp)[0])
+        if act == LAYERNORM:
+            with np.errstate(all="ignore"):
+                return int(ibert.to_int32(np.float32(ibert.wrap(one - s.mean)) * s.inv_stddev)[0])
+        return value
+
+    def _gather(self, command: int, row: list[int]) -> None:
+        """The statistics of ``row`` into those that were gathered before."""
+        s = self.statistics[self.stat_id]
+        if s.fresh:
+            s.total, s.count, s.top = 0, 0, -(2**31)
+        s.fresh = command in (MEAN, INV_STDDEV)
+        if command in (SUM, MEAN, VARIANCE, INV_STDDEV):
+            about = s.mean if command in (VARIANCE, INV_STDDEV) else None
+            s.count += len(row)
+            for x in row:
+                s.total = _wrap(s.total + (x if about is None else _wrap(_wrap(x - about) ** 2)))
+        elif command == MAX:
+            s.top = max(s.top, *row)
+        else:
+            s.most = s.top
+            powers = ibert.exponential(ibert.wrap(np.array(row) - s.most), self.constants)
+            s.total = int(ibert.wrap(s.total + int(powers.sum())))
+        if command == MEAN:
+            s.mean = ibert.divide(s.total, s.count)
+        if command == INV_STDDEV:
+            variance = ibert.divide(s.total, s.count)
+            deviation = int(np.sqrt(max(0, variance))) if variance else 1
+            with np.errstate(all="ignore"):
+                s.inv_stddev = np.float32(1) / np.float32(deviation)
+        if command == INV_SUM_EXP:
+            s.top = -(2**31)
+            with np.errstate(all="ignore"):
+                s.inv_sum_exp = np.float32(127) / np.float32(s.total)
 
     def _pool(self, dram: int, local: int, channels: int) -> None:
         s, base = self.st, local & 0x3FFFFFF

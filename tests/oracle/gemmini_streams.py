@@ -39,6 +39,12 @@ def config_st(stride: int, *, act: int = 0, scale: int = ONE, **pool: int) -> In
     return Instr.make("config_st", stride=stride, act=act, scale=scale, **{n: pool.get(n, 0) for n in names})
 
 
+def config_norm(q_const: int = 0, kind: int = 0, *, softmax: int = 0, stat_id: int = 0, only_id: int = 0, b: int = 0,
+                c: int = 0) -> Instr:
+    return Instr.make("config_norm", q_const=q_const, q_const_type=kind, set_stats_id_only=only_id, act_msb=softmax,
+                      stat_id=stat_id, igelu_qb=b, igelu_qc=c)
+
+
 def mvin(dram: Affine | int, local: Affine | int, cols: int, rows: int, channel: int = 0) -> Instr:
     name = ("mvin", "mvin2", "mvin3")[channel]
     return Instr.make(name, dram=dram, local=local, cols=cols, rows=rows)

@@ -23,6 +23,8 @@ def test_gemmini_with_its_defaults() -> None:
     assert isa.parameters == (("dim", 16), ("spad_rows", 16384), ("acc_rows", 1024), ("dma_bytes", 64))
     assert isa.buffers == (
         Buffer("spad", (16384, 16), "i8"), Buffer("acc", (1024, 16), "i32"), Buffer("pe", (16, 16), "i32"),
+        *(Buffer(f"stat_{name}", (4,), "i32") for name in ("sum", "top", "max", "mean")),
+        *(Buffer(f"stat_{name}", (4,), "f32") for name in ("inv_stddev", "inv_sum_exp")),
     )
     assert isa.buffer("hbm", 100) == Buffer("hbm", (100,), "i8")
     assert isa.instruction("mvin").attributes == ("dram", "local", "cols", "rows")
