@@ -1,4 +1,5 @@
-"""Arguments and results of types that JAX's arrays have, but TAIDL's memory holds otherwise: 4-bit and 8-bit floats.
+"""Arguments and results of types that JAX's arrays have, but TAIDL's memory holds otherwise: truths, narrow integers
+and floats.
 
 They cross the border of a program as their bytes in HBM, packed and unpacked by JAX.
 """
@@ -20,7 +21,7 @@ from oracle.taidl.operators.conversion import code, from_code
 from oracle.taidl.types import TYPES, byte_count, element_type, of_numpy, storage_bits
 from oracle.xla.ops import NUMPY
 
-_NATIVE = frozenset(NUMPY.values())
+_NATIVE = frozenset(NUMPY.values()) - {"bool"}
 
 CROSSING = frozenset(t.numpy for t in TYPES.values() if t.bits < 64 and t.bits != 6)
 """The types of arguments and results; XLA's CPU backend has no arrays of 6-bit numbers."""
@@ -54,6 +55,8 @@ def inwards(x: Any, tensor: HbmTensor) -> Any:
     if tensor.dtype in _NATIVE:
         return x
     dtype = of_numpy(tensor.dtype)
+    if dtype == "i1":
+        return x.astype(jnp.int8).reshape(-1)
     bits = storage_bits(element_type(dtype).bits)
     if element_type(dtype).kind in ("int", "uint"):
         codes = code(x.astype(jnp.int8 if dtype[0] == "i" else jnp.uint8), dtype)
@@ -73,6 +76,8 @@ def outwards(x: Any, tensor: HbmTensor) -> Any:
     if tensor.dtype in _NATIVE:
         return x
     dtype = of_numpy(tensor.dtype)
+    if dtype == "i1":
+        return (x != 0).reshape(tensor.shape)
     bits = storage_bits(element_type(dtype).bits)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     plain = lax.bitcast_convert_type(x, jnp.uint8)[:, None] >> shifts & np.uint8((1 << bits) - 1)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import count
 
 from oracle.affine import Affine
+from oracle.taidl.types import element_type
 from oracle.xla.expr import (
     ByteOf,
     Carry,
@@ -190,10 +191,15 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
         (x,) = operands
         if isinstance(x, Const) and x.value == 0 and width(x.dtype) == width(dtype):
             return Const(0, dtype)
-        if isinstance(x, Map) and x.opcode == "bitcast_convert":
+        if isinstance(x, Map) and x.opcode == "bitcast_convert" and not _cuts(x.operands[0].dtype, x.dtype):
             x = x.operands[0]
             return x if x.dtype == dtype else Map(opcode, (x,), (), dtype)
     return Map(opcode, operands, attributes, dtype)
+
+
+def _cuts(source: str, dtype: str) -> bool:
+    """Whether a bitcast loses bits: a type of 6 has none for the upper ones of its byte."""
+    return element_type(dtype).bits == 6 != element_type(source).bits
 
 
 def byte_of(body: Expr, byte: Affine) -> Expr:

@@ -75,6 +75,8 @@ class LoopRunner:
         return {**state, "hbm": hbm}
 
     def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
+        from jax import lax
+
         held: dict[str, Any] = {}
         owner: InstrItem | None = None
         for item in block.items:
@@ -86,7 +88,10 @@ class LoopRunner:
             if isinstance(item, ReadItem):
                 held[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
             else:
-                new = write_window(state[item.window.buffer], item.window, self._value(item, held), values)
+                # computed before: XLA fuses a value with its write, and where it reads the buffer at other places
+                # through a reshape, it overwrites in place what is still to be read
+                value = lax.optimization_barrier(self._value(item, held))
+                new = write_window(state[item.window.buffer], item.window, value, values)
                 state = {**state, item.window.buffer: new}
         return state
 
@@ -106,12 +111,14 @@ class LoopRunner:
         return {**state, **dict(zip(carried, arrays, strict=True))}
 
     def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of constants that depend on loop variables, by the tensor's name."""
+        """The tensors of constants that depend on loop variables, by name."""
+        import jax.numpy as jnp
+
         made = {}
         for number, value in owner.constants.items():
             s = owner.instr.statements[number]
             if isinstance(s, Op) and not value.is_constant:
-                made[s.dst] = convert(evaluate(value, values), "i32", s.type.dtype)
+                made[s.dst] = jnp.broadcast_to(convert(evaluate(value, values), "i32", s.type.dtype), s.type.shape)
         return made
 
     def _value(self, item: WriteItem, held: dict[str, Any]) -> Any:
@@ -199,11 +206,9 @@ def write_window(array: Any, window: Window, value: Any, values: Mapping[str, An
 
 
 def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
-    import jax.numpy as jnp
     from jax import lax
 
-    array = value.astype(jnp.int8) if value.dtype == jnp.bool_ else bitcast(value, "i8")
-    return lax.dynamic_update_slice(hbm, array.reshape(-1), (tensor.address,))
+    return lax.dynamic_update_slice(hbm, bitcast(value, "i8").reshape(-1), (tensor.address,))
 
 
 def _load(hbm: Any, tensor: HbmTensor) -> Any:
@@ -213,8 +218,6 @@ def _load(hbm: Any, tensor: HbmTensor) -> Any:
     size = jax_dtype(dtype).itemsize
     count = math.prod(tensor.shape)
     raw = lax.dynamic_slice(hbm, (tensor.address,), (count * size,))
-    if dtype == "i1":
-        return (raw != 0).reshape(tensor.shape)
     if size == 1:
         return bitcast(raw, dtype).reshape(tensor.shape)
     return bitcast(raw.reshape(count, size), dtype).reshape(tensor.shape)

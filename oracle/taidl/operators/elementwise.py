@@ -255,6 +255,20 @@ def _flushed(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *x: f(*map(carriers.flush, x))
 
 
+def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
+    """An integer division of ``lax`` that never divides by 0: there XLA's folding of constants ends the process."""
+
+    def call(x: Any, y: Any) -> Any:
+        import jax.numpy as jnp
+        from jax import lax
+
+        x, y = jnp.broadcast_arrays(x, y)
+        none = y == 0
+        return jnp.where(none, by_zero(x), getattr(lax, name)(x, jnp.where(none, np.ones((), y.dtype), y)))
+
+    return call
+
+
 def _jax_rest(x: Any, y: Any) -> Any:
     return carriers.flush(_lax("rem")(carriers.flush(x), carriers.flush(y)))
 
@@ -372,10 +386,11 @@ ROWS: list[Opcode] = [
          _by_kind(_jnp("subtract"), carriers.subtract), "x - y"),
     _row("multiply", 2, NUMBERS, _by_kind(np.multiply, numbers.multiply),
          _by_kind(_jnp("multiply"), carriers.multiply), "x * y"),
-    _row("divide", 2, NUMBERS, _by_kind(_quotient, numbers.divide), _by_kind(_lax("div"), carriers.divide),
+    _row("divide", 2, NUMBERS, _by_kind(_quotient, numbers.divide),
+         _by_kind(_guarded("div", lambda x: ~np.zeros((), x.dtype)), carriers.divide),
          "x / y; integers towards 0, by 0 all bits set"),
     _row("remainder", 2, NUMBERS, _by_kind(_rest, numbers.flushed(np.fmod)),
-         _by_kind(_lax("rem"), _jax_rest),
+         _by_kind(_guarded("rem", lambda x: x), _jax_rest),
          "what `divide` towards 0 leaves, with the sign of x; by 0, x of integers and NaN of floats"),
     _row("maximum", 2, NUMBERS, largest, _flushed(_jnp("maximum")), "the larger; NaN if one is, +0 above -0"),
     _row("minimum", 2, NUMBERS, smallest, _flushed(_jnp("minimum")), "the smaller; NaN if one is, -0 below +0"),

@@ -117,7 +117,9 @@ def _dynamic_update_lowering(result: Shaped, x: Sequence[Any], a: Values, types:
     import jax.numpy as jnp
     from jax import lax
 
-    return lax.dynamic_update_slice(x[0], x[1], _box(jnp, x[0].shape, x[2:], x[1].shape))
+    # computed before: XLA could write x[0] in place while the update is still read from it (see oracle.xla.loops)
+    update = lax.optimization_barrier(x[1])
+    return lax.dynamic_update_slice(x[0], update, _box(jnp, x[0].shape, x[2:], x[1].shape))
 
 
 # --- gather -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""Random programs on the interpreter, the raised oracle and the loops.
+
+``python -m tests.oracle.random_checks N`` shows program number N and runs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oracle import interpreter, taidl
+from oracle.assembly import parse, to_text
+from oracle.errors import ArchloomError
+from oracle.stream import Stream
+from oracle.taidl.isa import Isa
+from oracle.taidl.printer import print_isa
+from oracle.taidl.types import of_numpy
+from oracle.xla import compile_stream
+from tests.oracle.operator_cases import codes, equal
+from tests.oracle.random_isas import RandomIsa, random_isa
+from tests.oracle.random_kernels import arguments, random_kernel
+from tests.oracle.random_operators import FUNCTION
+
+STREAMS = 5
+"""Streams on one ISA: program n is stream n % STREAMS of ISA n // STREAMS."""
+
+
+class Mismatch(AssertionError):
+    """The oracle gave other bits than the interpreter."""
+
+
+@dataclass
+class Tally:
+    """What was run."""
+
+    programs: set[int] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    raised: int = 0
+    compiled: int = 0
+    """XLA programs; where raising gives up, one serves for both."""
+
+
+def built(random: RandomIsa) -> Isa:
+    """The ISA by way of its text, the printer and the checker."""
+    tree = taidl.parse(random.text)
+    printed = taidl.parse(print_isa(tree))
+    assert printed == tree, f"ISA {random.seed} does not survive its printing"
+    return taidl.instantiate(printed, {})
+
+
+def check(numbers: Iterable[int], tally: Tally | None = None) -> Tally:
+    """Compare programs by their numbers; Mismatch names the first that differs and how to run it alone."""
+    taidl.register_function(FUNCTION, numpy=lambda x: x[::-1].copy(), jax=lambda x: x[::-1])
+    tally = tally or Tally()
+    seed, random, isa = -1, None, None
+    for n in numbers:
+        if n // STREAMS != seed:
+            seed = n // STREAMS
+            random = random_isa(seed)
+            isa = built(random)
+        assert random is not None and isa is not None
+        text = random_kernel(random, n % STREAMS)
+        try:
+            compare(text, isa, n, tally)
+        except Mismatch as error:
+            raise Mismatch(f"{error}\n  python -m tests.oracle.random_checks {n}") from None
+        except ArchloomError as error:
+            raise Mismatch(f"program {n} is refused: {error}\n  python -m tests.oracle.random_checks {n}") from error
+        tally.programs.add(n)
+        tally.texts.add(random.text + text)
+    return tally
+
+
+def compare(text: str, isa: Isa, seed: int, tally: Tally) -> None:
+    """Mismatch unless the stream gives the same bits everywhere."""
+    stream = parse(text)
+    assert to_text(stream) == text
+    given = arguments(stream, seed)
+    want = interpreter.run(stream, isa, given)
+    for raising in (True, False):
+        oracle = compile_stream(stream, isa, raising=raising)
+        tally.raised += oracle.raised
+        tally.compiled += 1
+        judge(stream, want, [np.asarray(v) for v in oracle.compile()(*given.values())],
+              f"program {seed}, {'raised' if oracle.raised else 'as loops'}")
+        if not oracle.raised:
+            break
+
+
+def judge(stream: Stream, want: dict[str, np.ndarray], found: list[np.ndarray], what: str) -> None:
+    """Mismatch with the first elements that differ."""
+    for tensor, made in zip(stream.results, found, strict=True):
+        dtype, value = of_numpy(tensor.dtype), want[tensor.name]
+        wrong = np.flatnonzero(~equal(value, made, dtype))
+        if wrong.size:
+            at = wrong[:6]
+            raise Mismatch(f"{what}: {tensor.name} {dtype} at {at.tolist()} of {value.size}, {wrong.size} in all: "
+                           f"interpreter {value[at].tolist()} {[hex(v) for v in codes(value)[at]]}, "
+                           f"oracle {made[at].tolist()} {[hex(v) for v in codes(made)[at]]}")
+
+
+def main(words: list[str]) -> None:
+    """Show and run the programs of these numbers."""
+    for n in map(int, words):
+        random = random_isa(n // STREAMS)
+        print(random.text, random_kernel(random, n % STREAMS), sep="\n")
+        print(f"program {n}: {check([n])}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,133 @@
+"""Random programs of random ISAs: the interpreter, the raised oracle and the loops give the same bits."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from oracle import taidl
+from oracle.taidl.operators import OPCODES
+from tests.oracle.random_checks import STREAMS, check
+from tests.oracle.random_isas import random_isa
+from tests.oracle.test_operators_streams import agree, isa_of
+
+pytest.importorskip("jax")
+
+SHARDS = 20
+PROGRAMS = 10_000
+
+
+def test_every_operator_and_statement_is_drawn() -> None:
+    texts = "\n".join(random_isa(seed).text for seed in range(PROGRAMS // STREAMS))
+    missing = set(OPCODES) - set(re.findall(r"= (\w+)\(", texts))
+    assert not missing
+    for form in (r"\bIF\b", r"\bELSE\b", r"\bREPEAT\b", r"\blet\b", r"\bassert\b", r"\bdef\b", r"\bconst\b", ":: ?-1",
+                 r"\]\(.*rows", r"bank\[", r": 0[,}]"):
+        assert re.search(form, texts), form
+
+
+def test_programs() -> None:
+    tally = check(range(7, PROGRAMS, 331))
+    assert tally.raised and tally.compiled > len(tally.programs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_many_programs(shard: int) -> None:
+    each = PROGRAMS // SHARDS
+    tally = check(range(shard * each, (shard + 1) * each))
+    assert len(tally.texts) == each and tally.raised > each // 5
+
+
+# --- what they found ----------------------------------------------------------------------------------------------
+
+BYTES = ".isa t\n.hbm 32\n.arg X int8[16] @0\n.result Y int8[16] @16\n"
+
+
+def test_constants_divided_by_zero_do_not_end_the_process() -> None:
+    isa = isa_of("""
+[m](4)(4 x u8); [n](4)(4 x i32);
+[go](i) {
+    %x:1x4xu8 <- $m[i];
+    %q:1x4xu8 = divide(%x, %x);
+    %r:1x4xu8 = remainder(%x, %x);
+    %s:1x4xu8 = subtract(%q, %r);
+    %b:1x4xi8 = bitcast_convert(%s);
+    %b -> $hbm[16 + i * 4 + {1 : 4, 4 : 1}];
+    %y:1x4xi32 <- $n[i];
+    %c:1x4xi32 = constant(-7);
+    %t:1x4xi32 = divide(%c, %y);
+    %u:1x4xi8 = convert(%t);
+    %u -> $hbm[24 + {1 : 4, 4 : 1}];
+}""")
+    found = agree(BYTES + "loop i in 0..2 { go i=i }\n", isa, {"X": np.zeros(16, np.int8)})["Y"]
+    assert found.tolist() == [-1] * 12 + [0] * 4
+
+
+def test_truths_as_arguments_and_results() -> None:
+    isa = isa_of("""
+[m](4)(4 x i1);
+[load](i) { %b:1x4xi8 <- $hbm[i * 4 + {1 : 4, 4 : 1}]; %x:1x4xi1 = convert(%b); %x -> $m[i]; }
+[store](i) { %x:1x4xi1 <- $m[i]; %y:1x4xi1 = not(%x); %b:1x4xi8 = convert(%y);
+             %b -> $hbm[16 + i * 4 + {1 : 4, 4 : 1}]; }""")
+    x = np.random.default_rng(1).random(16) < 0.5
+    text = ".isa t\n.hbm 32\n.arg X bool[16] @0\n.result Y bool[16] @16\nloop i in 0..3 { load i=i\nstore i=i }\n"
+    found = agree(text, isa, {"X": x})["Y"]
+    assert found.tolist() == [*(~x[:12]), *[False] * 4]
+
+
+def test_elements_of_six_bits_lose_the_others() -> None:
+    isa = isa_of("""
+[m](4)(4 x f6e3m2fn);
+[go](i) {
+    %b:1x4xi8 <- $hbm[i * 4 + {1 : 4, 4 : 1}]; %x:1x4xf6e3m2fn = bitcast_convert(%b); %x -> $m[i];
+    %y:1x4xf6e3m2fn <- $m[i]; %c:1x4xi8 = bitcast_convert(%y); %c -> $hbm[16 + i * 4 + {1 : 4, 4 : 1}];
+}""")
+    x = np.arange(-128, 128, 16, dtype=np.int8) + np.arange(16, dtype=np.int8)
+    found = agree(BYTES + "loop i in 0..4 { go i=i }\n", isa, {"X": x})["Y"]
+    assert found.tolist() == [int(v) & 63 for v in x]
+
+
+def test_what_is_read_is_not_overwritten_before() -> None:
+    """XLA fuses a value with the update that it makes, and forgets that it reads the same buffer elsewhere."""
+    isa = isa_of("""
+[m](5)(1 x i8);
+[load]() { %x:5x1xi8 <- $hbm[{5 : 1, 1 : 1}]; %x -> $m[0:5]; }
+[turn](k, to) {
+    %s:1x5xi8 <- $m[0, 0 + {5 : 0}];
+    %t:5x1xi8 = reshape(%s);
+    %t -> $m[0:5];
+    %a:4x1xi8 <- $m[1:5];
+    %r:4x1xi8 <- $m[0:4];
+    %d:4x1xi8 = subtract(%a, %r);
+    %u:2x1xi8 <- $m[3:5];
+    %i:i8 = constant(k);
+    %z:i8 = constant(0);
+    %y:4x1xi8 = dynamic_update_slice(%d, %u, %i, %z);
+    %y -> $m[1:5];
+    %w:5x1xi8 <- $m[0:5];
+    %w -> $hbm[to + {5 : 1, 1 : 1}];
+}""")
+    x = np.array([-5, *range(15)], np.int8)
+    found = agree(BYTES + "load\nloop i in 0..2 { turn k=i, to=16 + 5*i }\n", isa, {"X": x})["Y"]
+    assert found.tolist()[:10] == [-5, -5, -5, 0, 0, -5, 0, -5, -5, 0]
+
+
+def test_constants_of_loops_in_whole_tensors() -> None:
+    isa = isa_of("""
+[go](i) {
+    %c:4xi8 = constant(i);
+    %u:2xi8 = constant(9);
+    %k:i8 = constant(1);
+    %y:4xi8 = dynamic_update_slice(%c, %u, %k);
+    %y -> $hbm[16 + i * 4 : 20 + i * 4];
+}""")
+    found = agree(BYTES + "loop i in 0..4 { go i=i }\n", isa, {"X": np.zeros(16, np.int8)})["Y"]
+    assert found.reshape(4, 4).tolist() == [[i, 9, 9, i] for i in range(4)]
+
+
+def test_texts_are_those_of_their_numbers() -> None:
+    assert random_isa(3).text == random_isa(3).text != random_isa(4).text
+    assert taidl.parse(random_isa(3).text).buffers
