@@ -65,7 +65,8 @@ class Workload:
 
     ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] int32 (if the epilogue has one) → C[b, m, n];
                or all of them float32
-    ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool)
+    ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
+               of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
     """
 
@@ -78,16 +79,25 @@ class Workload:
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     """top, left, bottom, right, for ``conv2d``"""
+    dilation: tuple[int, int] = (1, 1)
+    blocks: int = 1
+    """Each group's W[…, c, o] has so many blocks on its diagonal and zeros elsewhere: groups of the network that are
+    taken together."""
+
+    @property
+    def groups(self) -> int:
+        """Groups of a ``conv2d``, 1 for others."""
+        return next((d.extent for d in self.dims if d.name == "g"), 1)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates (0 for ``add``)."""
+        """Multiply-accumulates that the operator needs (0 for ``add``)."""
         if self.kind == "add":
             return 0
         total = 1
         for dim in self.dims:
             total *= dim.extent
-        return total
+        return total // self.blocks
 
     def extent(self, name: str) -> int:
         return next(d.extent for d in self.dims if d.name == name)
@@ -116,30 +126,39 @@ def gemm(
 
 def conv2d(
     n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, stride: tuple[int, int] = (1, 1),
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0), epilogue: Epilogue, name: str = "conv2d",
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0), dilation: tuple[int, int] = (1, 1), groups: int = 1,
+    blocks: int = 1, epilogue: Epilogue, name: str = "conv2d",
 ) -> Workload:
-    """NHWC convolution, groups 1, dilation 1; ``padding`` is top, left, bottom, right."""
+    """NHWC convolution; ``padding`` is top, left, bottom, right, ``c`` and ``o`` are channels of each of ``groups``."""
     top, left, bottom, right = padding
-    oh = (h + top + bottom - kh) // stride[0] + 1
-    ow = (w + left + right - kw) // stride[1] + 1
-    v = {s: Affine.variable(s) for s in ("n", "oh", "ow", "o", "kh", "kw", "c")}
-    dims = (
+    oh = (h + top + bottom - (kh - 1) * dilation[0] - 1) // stride[0] + 1
+    ow = (w + left + right - (kw - 1) * dilation[1] - 1) // stride[1] + 1
+    v = {s: Affine.variable(s) for s in ("g", "n", "oh", "ow", "o", "kh", "kw", "c")}
+    dims: tuple[Dim, ...] = (
         Dim("n", n, "parallel"), Dim("oh", oh, "parallel"), Dim("ow", ow, "parallel"), Dim("o", o, "parallel"),
         Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction"), Dim("c", c, "reduction"),
     )
-    x = Tensor("X", (n, h, w, c), "int8",
-               (v["n"], v["oh"] * stride[0] + v["kh"] - top, v["ow"] * stride[1] + v["kw"] - left, v["c"]))
-    f = Tensor("W", (kh, kw, c, o), "int8", (v["kh"], v["kw"], v["c"], v["o"]))
-    inputs = (x, f) + ((Tensor("bias", (o,), "int32", (v["o"],)),) if epilogue.bias else ())
+    kernel: tuple[int, ...] = (kh, kw, c, o)
+    place: tuple[Affine, ...] = (v["kh"], v["kw"], v["c"], v["o"])
+    entering, leaving = v["c"], v["o"]
+    if groups > 1:
+        dims = (Dim("g", groups, "parallel"), *dims)
+        kernel, place = (groups, *kernel), (v["g"], *place)
+        entering, leaving = v["g"] * c + v["c"], v["g"] * o + v["o"]
+    rows = v["oh"] * stride[0] + v["kh"] * dilation[0] - top
+    columns = v["ow"] * stride[1] + v["kw"] * dilation[1] - left
+    x = Tensor("X", (n, h, w, groups * c), "int8", (v["n"], rows, columns, entering))
+    f = Tensor("W", kernel, "int8", place)
+    inputs = (x, f) + ((Tensor("bias", (groups * o,), "int32", (leaving,)),) if epilogue.bias else ())
     if epilogue.pool is None:
-        shape = (n, oh, ow, o)
+        shape = (n, oh, ow, groups * o)
     else:
         p = epilogue.pool
         t, l, b, r = p.padding
-        shape = (n, (oh + t + b - p.size) // p.stride + 1, (ow + l + r - p.size) // p.stride + 1, o)
+        shape = (n, (oh + t + b - p.size) // p.stride + 1, (ow + l + r - p.size) // p.stride + 1, groups * o)
     # the access of the output is that of the unpooled sums
-    out = Tensor("Y", shape, epilogue.out_dtype, (v["n"], v["oh"], v["ow"], v["o"]))
-    return Workload("conv2d", name, dims, inputs, out, epilogue, stride, padding)
+    out = Tensor("Y", shape, epilogue.out_dtype, (v["n"], v["oh"], v["ow"], leaving))
+    return Workload("conv2d", name, dims, inputs, out, epilogue, stride, padding, dilation, blocks)
 
 
 def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:

@@ -29,7 +29,7 @@ def partition_model(
     backend = registry.get(target) if isinstance(target, str) else target
     resolved = resolve_options(backend, options or {})
     partitioned = partition(model.module, backend, resolved)
-    regions = lower_regions(partitioned, backend)
+    regions = lower_regions(partitioned, backend, resolved)
     return Partition(
         model.name, model.source, backend.target_name, resolved, model.inputs, model.outputs, regions,
         lower_host(partitioned, model, backend),

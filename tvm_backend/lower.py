@@ -8,26 +8,32 @@ from typing import Any
 
 from oracle.errors import TargetError
 from tvm_backend import expressions as compat
-from tvm_backend.compiled import HostOp, HostPart, Layout, Region, Step, Value
+from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Region, Step, Value
 from tvm_backend.model import Model
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
 from tvm_backend.uma.partition import Partitioned
 
 
-def lower_regions(partitioned: Partitioned, backend: UMABackend) -> tuple[Region, ...]:
-    """The target's regions, in the order in which ``main`` calls them; names of steps are unique in the network."""
+def lower_regions(
+    partitioned: Partitioned, backend: UMABackend, options: Mapping[str, OptionValue] | None = None
+) -> tuple[Region, ...]:
+    """The target's regions, in the order in which ``main`` calls them; names of steps are unique in the network.
+
+    ``options`` are those of the target; the defaults if there are none.
+    """
     taken: dict[str, int] = {}
     module = partitioned.module
     functions = {
         gv.name_hint: f for gv, f in module.functions.items() if compat.codegen_of(f) == backend.target_name
     }
     order = sorted(functions, key=lambda symbol: int(symbol.rsplit("_", 1)[1]))
-    return tuple(_region(module, symbol, functions[symbol], backend, taken) for symbol in order)
+    return tuple(_region(module, symbol, functions[symbol], backend, options or {}, taken) for symbol in order)
 
 
 def _region(
-    module: compat.IRModule, symbol: str, function: compat.Function, backend: UMABackend, taken: dict[str, int]
+    module: compat.IRModule, symbol: str, function: compat.Function, backend: UMABackend,
+    options: Mapping[str, OptionValue], taken: dict[str, int],
 ) -> Region:
     names: dict[Any, str] = {}
     layouts: dict[str, Layout] = {}
@@ -45,7 +51,7 @@ def _region(
         if found is None:  # the variable of the function's result
             aliases[binding.var] = binding.value
             continue
-        step, value = _step(binding, found, backend, names, taken, values)
+        step, value = _step(binding, found, backend, options, names, taken, values)
         names[binding.var] = value.name
         values[value.name] = value
         steps.append(step)
@@ -59,12 +65,12 @@ def _region(
 
 
 def _step(
-    binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, names: Mapping[Any, str],
-    taken: dict[str, int], values: Mapping[str, Value],
+    binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, options: Mapping[str, OptionValue],
+    names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value],
 ) -> tuple[Step, Value]:
     label, function = composite
     op = operator_of(function, backend.numbers)
-    lowered: Lowered = backend.strategy(label.split(".", 1)[1])(op)
+    lowered: Lowered = backend.strategy(label.split(".", 1)[1], options)(op)
     arguments = [names[a] for a in binding.value.args]
     position = {param: i for i, param in enumerate(function.params)}
     inputs = []

@@ -25,9 +25,10 @@ def _gemm(w: Workload) -> dict[str, Any]:
 
 
 def _conv2d(w: Workload) -> dict[str, Any]:
-    n, height, width, c = w.inputs[0].shape
-    kernel = {name: w.extent(name) for name in ("o", "kh", "kw")}
-    return {"n": n, "h": height, "w": width, "c": c, **kernel, "stride": w.stride, "padding": w.padding}
+    n, height, width, _ = w.inputs[0].shape
+    kernel = {name: w.extent(name) for name in ("c", "o", "kh", "kw")}
+    more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks}
+    return {"n": n, "h": height, "w": width, **kernel, "stride": w.stride, "padding": w.padding, **more}
 
 
 def _add(w: Workload) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
-        for name in ("stride", "padding"):
+        for name in ("stride", "padding", "dilation"):
             if name in rest:
                 rest[name] = tuple(rest[name])
         make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add}[kind]

@@ -69,13 +69,17 @@ def convs(draw: st.DrawFn, packing: str, dataflow: str, pooled: bool) -> tuple[W
     h, w = draw(st.integers(1, 9)), draw(st.integers(1, 18))
     padding = tuple(draw(st.integers(0, 3)) for _ in range(4))
     stride = draw(st.sampled_from([1, 1, 2, 3])), draw(st.sampled_from([1, 1, 2, 3]))
-    assume(h + padding[0] + padding[2] >= kh and w + padding[1] + padding[3] >= kw)
+    groups = draw(st.sampled_from([1, 1, 2, 3])) if packing == "channels" else 1
+    dilation = tuple(draw(st.sampled_from([1, 1, 2, 3])) for _ in range(2)) if packing == "channels" else (1, 1)
+    assume(h + padding[0] + padding[2] > (kh - 1) * dilation[0])
+    assume(w + padding[1] + padding[3] > (kw - 1) * dilation[1])
     c = draw(st.sampled_from([1, 2, 3, dim, dim + 1, 2 * dim + 3] if packing == "channels" else [1, 2, 3, 4]))
     o = draw(st.sampled_from([1, 3, dim, dim + 2, 2 * dim]))
-    plain = conv2d(1, h, w, c, o, kh, kw, stride=stride, padding=padding, epilogue=Epilogue(False, 1.0, False, "int8"))  # type: ignore[arg-type]
+    form = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    plain = conv2d(1, h, w, c, o, kh, kw, epilogue=Epilogue(False, 1.0, False, "int8"), **form)  # type: ignore[arg-type]
     pool = draw(_pools(plain)) if pooled else None
-    workload = conv2d(draw(st.sampled_from([1, 1, 2])), h, w, c, o, kh, kw, stride=stride, padding=padding,  # type: ignore[arg-type]
-                      epilogue=draw(epilogues(pool)))
+    images = draw(st.sampled_from([1, 1, 2]))
+    workload = conv2d(images, h, w, c, o, kh, kw, epilogue=draw(epilogues(pool)), **form)  # type: ignore[arg-type]
     _, oh, ow, _ = workload.output.shape
     order = draw(st.sampled_from([("p", "o"), ("o", "p")]))
     tile = (("oh", draw(st.sampled_from([1, 2, 3, oh]))), ("ow", draw(st.sampled_from([1, 2, 4, ow]))),

@@ -32,13 +32,13 @@ def evaluate(workload: Workload, inputs: Mapping[str, np.ndarray]) -> np.ndarray
 def _convolve(workload: Workload, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     top, left, bottom, right = workload.padding
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    n, oh, ow, o = (workload.extent(d) for d in ("n", "oh", "ow", "o"))
-    sums = np.zeros((n, oh, ow, o), np.int64)
-    sh, sw = workload.stride
-    for kh in range(w.shape[0]):
-        for kw in range(w.shape[1]):
-            part = padded[:, kh:kh + (oh - 1) * sh + 1:sh, kw:kw + (ow - 1) * sw + 1:sw]
-            sums += part @ w[kh, kw]
+    n, oh, ow, o, c = (workload.extent(d) for d in ("n", "oh", "ow", "o", "c"))
+    kernels = w if w.ndim == 5 else w[None]
+    sums = np.zeros((n, oh, ow, len(kernels) * o), np.int64)
+    (sh, sw), (dh, dw) = workload.stride, workload.dilation
+    for g, kh, kw in np.ndindex(*kernels.shape[:3]):
+        rows, columns = slice(kh * dh, kh * dh + (oh - 1) * sh + 1, sh), slice(kw * dw, kw * dw + (ow - 1) * sw + 1, sw)
+        sums[..., g * o:(g + 1) * o] += padded[:, rows, columns, g * c:(g + 1) * c] @ kernels[g, kh, kw]
     return sums
 
 

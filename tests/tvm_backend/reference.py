@@ -17,7 +17,10 @@ def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndar
     if workload.kind == "gemm":
         sums = tensors["A"] @ tensors["B"]
     elif workload.kind == "conv2d":
-        sums = convolution(tensors["X"], tensors["W"], workload.stride, workload.padding)
+        kernels = np.split(tensors["W"], workload.groups) if workload.groups > 1 else [tensors["W"][None]]
+        images = np.split(tensors["X"], workload.groups, axis=-1)
+        sums = np.concatenate([convolution(x, w[0], workload.stride, workload.padding, workload.dilation)
+                               for x, w in zip(images, kernels, strict=True)], axis=-1)
     else:
         sums = tensors["A"] + tensors["B"]
     if workload.epilogue.bias:
@@ -26,17 +29,21 @@ def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndar
 
 
 def convolution(
-    x: np.ndarray, kernel: np.ndarray, stride: tuple[int, int], padding: tuple[int, int, int, int]
+    x: np.ndarray, kernel: np.ndarray, stride: tuple[int, int], padding: tuple[int, int, int, int],
+    dilation: tuple[int, int] = (1, 1),
 ) -> np.ndarray:
     """NHWC by [kh, kw, c, o]; padding is top, left, bottom, right."""
     top, left, bottom, right = padding
     x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
     kh, kw, _, o = kernel.shape
-    oh, ow = (x.shape[1] - kh) // stride[0] + 1, (x.shape[2] - kw) // stride[1] + 1
+    reach = [(k - 1) * d + 1 for k, d in zip((kh, kw), dilation, strict=True)]
+    oh, ow = (x.shape[1] - reach[0]) // stride[0] + 1, (x.shape[2] - reach[1]) // stride[1] + 1
     sums = np.zeros((x.shape[0], oh, ow, o), np.float64)  # exact: sums stay far below 2**53
     for i in range(kh):
         for j in range(kw):
-            window = x[:, i : i + (oh - 1) * stride[0] + 1 : stride[0], j : j + (ow - 1) * stride[1] + 1 : stride[1]]
+            top, left = i * dilation[0], j * dilation[1]
+            rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
+            window = x[:, rows, left : left + (ow - 1) * stride[1] + 1 : stride[1]]
             sums += window.astype(np.float64) @ kernel[i, j].astype(np.float64)
     return sums.astype(np.int64)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import Net, quantized, residual_cnn, samples, split
+from networks import Net, executable, quantized, residual_cnn, samples, split
+from reference import ReferenceExecutor
 
+from tvm_backend.onnx_reference import integer_session, run
 from tvm_backend.quantize import Scheme, quantize
 from tvm_backend.uma.match import QTensor, QuantizedOp, Stage
 from uma_targets.gemmini import predicates
@@ -93,10 +96,8 @@ def test_accepted(op: QuantizedOp, rules: tuple[predicates.Rule, ...]) -> None:
     (predicates.int32_bias, replace(CONV, bias_shape=(1, 1, 1, 8)), r"\(1, 1, 1, 8\), not along the channels"),
     (predicates.activation_saturates, clipped(-1, 6, 0.01), "it clips from -1, not from 0"),
     (predicates.activation_saturates, clipped(0, 6, 0.1), "clips at 6, which is 60.0 in units"),
-    (predicates.plain_convolution, replace(CONV, attrs={**CONV_ATTRS, "dilation": (2, 1)}), "dilation is 2x1"),
-    (predicates.plain_convolution, replace(CONV, attrs={**CONV_ATTRS, "groups": 4}), "groups is 4"),
-    (predicates.plain_convolution, replace(CONV, attrs={**CONV_ATTRS, "data_layout": "NHWC"}), "layouts are NHWC"),
-    (predicates.plain_convolution, operands(CONV, 1, array=None), "the kernel is not constant"),
+    (predicates.constant_kernel, replace(CONV, attrs={**CONV_ATTRS, "data_layout": "NHWC"}), "layouts are NHWC"),
+    (predicates.constant_kernel, operands(CONV, 1, array=None), "the kernel is not constant"),
     (predicates.plain_matmul, replace(MATMUL, operands=(tensor(2, 5, 4), tensor(3, 4, 3))), "dimensions differ"),
     (predicates.plain_matmul, operands(MATMUL, 0, array=np.ones((2, 5, 4), np.int8)), "the first operand is constant"),
     (predicates.plain_matmul, operands(MATMUL, 0, permutation=(0, 2, 1)), "the first operand is transposed"),
@@ -131,14 +132,30 @@ def reasons(net: Net, y: str, scheme: Scheme | None = None) -> dict[str, str]:
 
 def test_reasons_reach_the_host_part() -> None:
     net = Net()
-    grouped = net.conv(net.input("x", 1, 4, 6, 6), "grouped", 4, 4, group=2)
-    assert reasons(net, grouped)["grouped"] == "groups is 2"
-    net = Net()
-    dilated = net.conv(net.input("x", 1, 4, 9, 9), "dilated", 4, 4, dilations=[2, 2])
-    assert reasons(net, dilated)["dilated"] == "dilation is 2x2"
-    net = Net()
     broadcast = net.node("Add", [net.input("a", 1, 4, 6, 6), net.input("b", 1, 4, 1, 1)], "broadcast")
     assert "shapes (1, 4, 6, 6) and (1, 4, 1, 1)" in reasons(net, broadcast)["broadcast"]
+
+
+@pytest.mark.parametrize(("c", "o", "form", "op", "blocks"), [
+    (24, 24, {"group": 24, "pads": [1] * 4}, "depthwise_conv2d", 12),
+    (5, 10, {"group": 5, "strides": [2, 2], "pads": [1] * 4}, "depthwise_conv2d", 5),
+    (8, 12, {"group": 2}, "grouped_conv2d", 2),
+    (40, 40, {"group": 2}, "grouped_conv2d", 1),
+    (4, 7, {"dilations": [2, 3], "pads": [2, 3, 2, 3]}, "conv2d", 1),
+    (6, 6, {"dilations": [2, 2], "group": 3}, "grouped_conv2d", 3),
+])
+def test_grouped_and_dilated_convolutions_are_exact(c: int, o: int, form: dict[str, Any], op: str, blocks: int) -> None:
+    net = Net()
+    y = net.conv(net.input("x", 1, c, 9, 8), "conv", c, o, **form)
+    model = quantized(net.model(y))
+    part, _, _ = split(model)
+    (step,) = part.steps()
+    assert step.op == f"{op}+bias" and step.workload.blocks == blocks and part.offloaded_macs_share == 1.0
+    assert step.macs == math.prod(step.shape) * c // form.get("group", 1) * 9
+    x = np.random.default_rng(1).standard_normal((1, c, 9, 8)).astype(np.float32)
+    found = executable(model).run({"x": x}, executor=ReferenceExecutor())
+    (expected,) = run(integer_session(model), {"x": x}).values()
+    np.testing.assert_array_equal(next(iter(found.values())), expected)
 
 
 def test_per_channel_weights_are_refused_by_name() -> None:

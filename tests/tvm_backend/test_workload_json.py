@@ -15,6 +15,7 @@ RELU = Epilogue(True, 0.0123, True, "int8")
     gemm(3, 5, 7, epilogue=Epilogue(False, 1.0, False, "int32"), name="a"),
     gemm(3, 5, 7, batch=4, shared_b=False, epilogue=RELU),
     conv2d(2, 9, 8, 3, 5, 3, 2, stride=(2, 1), padding=(1, 0, 2, 1), epilogue=RELU),
+    conv2d(1, 9, 8, 4, 8, 3, 3, dilation=(2, 1), groups=6, blocks=4, epilogue=RELU),
     conv2d(1, 16, 16, 3, 5, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(3, 2, (1, 1, 1, 1)))),
     add(77, epilogue=Epilogue(False, 0.5, False, "int8"), name="layer/0 add"),
 ], ids=lambda w: w.kind)

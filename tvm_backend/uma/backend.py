@@ -62,6 +62,8 @@ class Lowered:
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
 Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
+SizedStrategy: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
+"""A strategy that depends on the target's options."""
 RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
 
 
@@ -81,7 +83,8 @@ class UMABackend(ABC):
         self._attributes: dict[str, OptionValue] = {}
         self._patterns: dict[str, Pattern] = {}
         self._passes: list[tuple[UMAPhase, RelaxPass]] = []
-        self._strategies: dict[str, Strategy] = {}
+        self._strategies: dict[str, Any] = {}
+        self._sized: set[str] = set()
         self._codegens: dict[str, Callable[[], Accelerator]] = {}
 
     @property
@@ -131,14 +134,18 @@ class UMABackend(ABC):
             )
         self._passes.append((phase, relax_pass))
 
-    def _register_operator_strategy(self, op: str, strategy: Strategy) -> None:
-        """Say how matches of the pattern ``op`` become workloads."""
+    def _register_operator_strategy(
+        self, op: str, strategy: "Strategy | SizedStrategy", *, sized: bool = False
+    ) -> None:
+        """Say how matches of the pattern ``op`` become workloads; with ``sized`` it gets the target's options, too."""
         self._unique("operator strategy", op, self._strategies)
         if op not in self._patterns:
             raise TargetError(
                 f"target {self.target_name!r}: operator strategy for {op!r}: no such pattern"
                 f"{suggest(op, list(self._patterns))}"
             )
+        if sized:
+            self._sized.add(op)
         self._strategies[op] = strategy
 
     def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
@@ -188,8 +195,13 @@ class UMABackend(ABC):
         """Options declared by the target itself, with defaults."""
         return dict(self._attributes)
 
-    def strategy(self, op: str) -> Strategy:
-        return self._strategies[op]
+    def strategy(self, op: str, options: Mapping[str, OptionValue] | None = None) -> Strategy:
+        """The operator strategy of the pattern ``op`` at ``options`` (by default the defaults)."""
+        strategy = self._strategies[op]
+        if op not in self._sized:
+            return strategy  # type: ignore[no-any-return]
+        values = dict(options or {})
+        return lambda found: strategy(found, values)
 
     def run_passes(self, phase: UMAPhase, module: "IRModule") -> "IRModule":
         """Apply the passes registered for ``phase``."""

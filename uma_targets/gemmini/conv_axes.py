@@ -27,6 +27,12 @@ class Axis:
     pool_size: int = 1
     pool_stride: int = 1
     pool_pad: int = 0
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last under the kernel."""
+        return (self.kernel - 1) * self.dilation + 1
 
     @property
     def load_step(self) -> int:
@@ -40,7 +46,7 @@ class Axis:
 
     def span(self, sums: int) -> int:
         """How many loaded elements, padding included, ``sums`` neighbouring sums need."""
-        return (sums - 1) * self.local_stride + self.kernel
+        return (sums - 1) * self.local_stride + self.reach
 
     def tile_sums(self, tile: int) -> int:
         """The most sums that a tile of ``tile`` outputs needs."""
@@ -109,7 +115,7 @@ def axes(workload: Workload) -> tuple[Axis, Axis]:
             )
         made.append(Axis(
             shapes[0][1 + i], workload.extent(kernel), workload.stride[i], workload.padding[i],
-            workload.extent(sums), shapes[1][1 + i], size, stride, pad,
+            workload.extent(sums), shapes[1][1 + i], size, stride, pad, workload.dilation[i],
         ))
     return made[0], made[1]
 

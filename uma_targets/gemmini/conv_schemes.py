@@ -27,11 +27,15 @@ from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 X, W = 0, 1
 """Load channels."""
+FIRST = Affine(0)
 
 
 @dataclass(frozen=True)
 class Image:
-    """The convolution's tensors and sizes: X[n, h, w, c], W[kh, kw, c, o]."""
+    """The convolution's tensors and sizes: X[n, h, w, c], W[kh, kw, c, o].
+
+    Of several groups it is that of number ``group``, whose channels lie among those of the others in each pixel.
+    """
 
     rows: Axis
     cols: Axis
@@ -40,11 +44,28 @@ class Image:
     x: HbmTensor
     w: HbmTensor
     dim: int
+    groups: int = 1
+    group: Affine = FIRST
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes from one pixel of the input to the next."""
+        return self.groups * self.c
 
     @property
     def input_bytes(self) -> int:
         """Bytes of one image."""
-        return self.rows.extent * self.cols.extent * self.c
+        return self.rows.extent * self.cols.extent * self.pixel_bytes
+
+    @property
+    def packs_kernel_rows(self) -> bool:
+        """Whether the elements under a row of the kernel lie side by side in memory."""
+        return self.groups == 1 and self.cols.kernel > 1 and self.rows.dilation == self.cols.dilation == 1
+
+    @property
+    def weights(self) -> Affine:
+        """Address of the group's weights."""
+        return self.group * (self.rows.kernel * self.cols.kernel * self.c * self.o) + self.w.address
 
 
 @dataclass(frozen=True)
@@ -203,7 +224,8 @@ class Channels:
 
         def part(q: Affine, run: Piece) -> Nodes:
             pixel = row * image.cols.extent + col + q * (image.dim * image.cols.load_step)
-            source = tile.batch * image.input_bytes + pixel * image.c + chunk.number * image.dim + image.x.address
+            source = tile.batch * image.input_bytes + pixel * image.pixel_bytes + (
+                image.group * image.c + chunk.number * image.dim + image.x.address)
             return [isa.mvin(X, source, Block(base + q * image.dim, run.size, chunk.channels))]
 
         return each("q", pieces(tile.cols.inside, image.dim), part)
@@ -223,7 +245,8 @@ class Channels:
         number = kh * image.cols.kernel + kw
         weights = WeightRows(number * image.c + chunk.number * image.dim, chunk.channels, 0)
         row_pitch = image.rows.local_stride * pitch
-        return Step(kh * pitch + kw, row_pitch, self.col_stride, chunk.channels, number, (weights,))
+        first = kh * (pitch * image.rows.dilation) + kw * image.cols.dilation
+        return Step(first, row_pitch, self.col_stride, chunk.channels, number, (weights,))
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def image(workload: Workload, memory: dict[str, HbmTensor], dim: int) -> Image:
         raise MappingError(f"{workload.name}: a {workload.kind} is no convolution")
     rows, cols = axes(workload)
     x, w = (memory[t.name] for t in workload.inputs[:2])
-    return Image(rows, cols, workload.extent("c"), workload.extent("o"), x, w, dim)
+    return Image(rows, cols, workload.extent("c"), workload.extent("o"), x, w, dim, workload.groups)
 
 
 def is_pointwise(workload: Workload) -> bool:
@@ -91,6 +91,7 @@ def is_pointwise(workload: Workload) -> bool:
     return (
         workload.kind == "conv2d" and workload.extent("kh") == workload.extent("kw") == 1
         and workload.stride == (1, 1) and workload.padding == (0, 0, 0, 0) and workload.epilogue.pool is None
+        and workload.groups == 1
     )
 
 

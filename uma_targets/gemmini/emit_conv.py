@@ -8,7 +8,7 @@ chunks (:mod:`.conv_schemes`); each product streams the pixels of one row of sum
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -67,8 +67,9 @@ class ConvEmission:
     def scheme(self) -> Scheme:
         if self.mapping.packing == "channels":
             return Channels(self.image)
-        if self.image.cols.kernel < 2:
-            raise MappingError("rows of the kernel are packed for kernels at least two columns wide")
+        if not self.image.packs_kernel_rows:
+            raise MappingError(
+                "rows of the kernel are packed for one group, without dilation, and at least two columns wide")
         return KernelRow(self.image)
 
     @property
@@ -117,24 +118,30 @@ class ConvEmission:
 
     def body(self) -> Nodes:
         """Configuration, then the loops over tiles."""
-        t, o = self.mapping, self.image.o
+        t, image = self.mapping, self.image
         self.parameters.check_rows(*self.demand, str(t))
         self._check_pooling()
         dim, full = self.parameters.dim, self.epilogue.out_dtype == "int32"
         stationary = isa.WEIGHT_STATIONARY if t.dataflow == "ws" else isa.OUTPUT_STATIONARY
         nodes: Nodes = [
             isa.config_ex(dataflow=stationary, a_stride=self.scheme.col_stride),
-            isa.config_ld(X, stride=self.scheme.load_step * self.image.c, block_stride=dim),
-            isa.config_ld(W, stride=o, block_stride=dim),
+            isa.config_ld(X, stride=self.scheme.load_step * image.pixel_bytes, block_stride=dim),
+            isa.config_ld(W, stride=image.o, block_stride=dim),
             isa.config_ld(BIAS, stride=0, block_stride=dim),
         ]
         if self.epilogue.pool is None:
             nodes.append(isa.config_st(
-                stride=o * (4 if full else 1), relu=self.epilogue.relu, scale=self.epilogue.scale))
+                stride=image.groups * image.o * (4 if full else 1), relu=self.epilogue.relu,
+                scale=self.epilogue.scale))
+        return nodes + repeat("g", image.groups, lambda g: replace(self, image=replace(image, group=g))._group())
+
+    def _group(self) -> Nodes:
+        """The loops over tiles of one group."""
+        t = self.mapping
         if self.p_outer:
             peel = t.level("W") == "interleave"
-            return nodes + self._whole_weights() + self._pixels(self._channels_in, peel=peel)
-        return nodes + each("ot", pieces(o, t.size("o")), self._channels_out)
+            return self._whole_weights() + self._pixels(self._channels_in, peel=peel)
+        return each("ot", pieces(self.image.o, t.size("o")), self._channels_out)
 
     def _check_pooling(self) -> None:
         if self.epilogue.pool is None:
@@ -263,7 +270,7 @@ class ConvEmission:
         dim, image = self.parameters.dim, self.image
 
         def block(j: Affine, run: Piece) -> Nodes:
-            return [isa.mvin(W, rows.first * image.o + place.o0 + j * dim + image.w.address,
+            return [isa.mvin(W, rows.first * image.o + place.o0 + j * dim + image.weights,
                              Block(at + j * dim + rows.at, rows.size, run.size)) for rows in step.weights]
 
         return each("j", pieces(place.o_size, dim), block)
@@ -305,11 +312,15 @@ class ConvEmission:
         dim, bias = self.parameters.dim, self.bias
 
         def block(j: Affine, jrun: Piece) -> Nodes:
-            source = (place.o0 + j * dim) * 4 + bias.address if bias is not None else Affine(0)
+            source = (self._first_channel(place) + j * dim) * 4 + bias.address if bias is not None else Affine(0)
             return self._segments(tile, lambda r, q, size, first: [isa.mvin(
                 BIAS, source, Block(self._c_local(tile, place, j, r, q), size, jrun.size))])
 
         return each("j", pieces(place.o_size, dim), block)
+
+    def _first_channel(self, place: Place) -> Affine:
+        """Number of the tile's first output channel among those of all groups."""
+        return self.image.group * self.image.o + place.o0
 
     def _weight_stationary(self, tile: PixelTile, place: Place, step: Step, base: Affine, at: Affine) -> Nodes:
         """Each block of weights goes into the mesh once; all sums of the tile pass it."""
@@ -378,7 +389,7 @@ class ConvEmission:
             pool.size, pool.stride, tile.rows.pool_skip, tile.cols.pool_skip, self.y.shape[2], tile.rows.outputs,
             tile.cols.outputs, tile.rows.sums, tile.cols.sums,
         )
-        return isa.config_st(stride=self.image.o, relu=self.epilogue.relu, scale=self.epilogue.scale, pool=window)
+        return isa.config_st(stride=self.y.shape[3], relu=self.epilogue.relu, scale=self.epilogue.scale, pool=window)
 
     def _store(
         self, tile: PixelTile, place: Place, j: Affine, cols: int, r: Affine, q: Affine, rows: int
@@ -387,7 +398,7 @@ class ConvEmission:
         _, height, width, o = self.y.shape
         row = tile.batch * height + tile.rows.output_start(tile.row) + r
         pixel = row * width + tile.cols.output_start(tile.col) + q * dim
-        target = (pixel * o + place.o0 + j * dim) * (4 if full else 1) + self.y.address
+        target = (pixel * o + self._first_channel(place) + j * dim) * (4 if full else 1) + self.y.address
         local = self._c_local(tile, place, j, r, q) + (isa.FULL_WIDTH if full else 0)
         return isa.mvout(target, Block(local, rows, cols))
 

@@ -17,13 +17,13 @@ from uma_targets.kit.rules import (
     SizedRule,
     activation_saturates,
     all_of,
+    constant_kernel,
     has_relu,
     int8_operands,
     int8_result,
     int32_bias,
     one_requantization,
     per_tensor_scales,
-    plain_convolution,
     plain_matmul,
     pool_stage,
     requantization_scale,
@@ -31,8 +31,8 @@ from uma_targets.kit.rules import (
 )
 
 __all__ = [
-    "ADD", "CONV2D", "CONV2D_SIZED", "MATMUL", "AllOf", "Rule", "activation_saturates", "all_of", "int8_operands",
-    "int8_result", "int32_bias", "one_requantization", "per_tensor_scales", "plain_convolution", "plain_matmul",
+    "ADD", "CONV2D", "CONV2D_SIZED", "MATMUL", "AllOf", "Rule", "activation_saturates", "all_of", "constant_kernel",
+    "int8_operands", "int8_result", "int32_bias", "one_requantization", "per_tensor_scales", "plain_matmul",
     "pool_in_mvout", "pool_stage", "pool_without_recomputation", "requantization_scale", "tied_addition",
 ]
 
@@ -101,7 +101,7 @@ def accumulator_rows(options: Mapping[str, OptionValue]) -> int:
     return dict(GEMMINI.isa(options).parameters)["acc_rows"]
 
 
-CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pool_in_mvout)
+CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel, pool_in_mvout)
 CONV2D_SIZED: tuple[SizedRule, ...] = (pool_without_recomputation,)
 MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)

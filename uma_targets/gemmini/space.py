@@ -191,7 +191,7 @@ def _add_convs(
     picture = image(workload, nowhere, rates.dim)
     schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
     packed = KernelRow(picture)
-    if picture.cols.kernel > 1 and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
+    if picture.packs_kernel_rows and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
         schemes.append(("kernel_row", packed))
     for packing, scheme in schemes:
         if flow == "os" and not single and scheme.steps == 1:
@@ -304,7 +304,7 @@ def _conv_table(
     )
     return Table(
         columns, np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
-        np.asarray(r.c_rows * columns["slots_c"]), lambda c: conv_cycles(shape, rates, c),
+        np.asarray(r.c_rows * columns["slots_c"]), lambda c: picture.groups * conv_cycles(shape, rates, c),
         lambda c, i: _conv_mapping(c, i, flow, packing, rates.dim),
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvm_backend.uma.backend import UMABackend
 from uma_targets.gemmini import predicates
+from uma_targets.gemmini.strategies import conv2d
 from uma_targets.kit import strategies
 from uma_targets.kit.target import lazy_pattern
 
@@ -22,16 +23,16 @@ class Gemmini(UMABackend):
         matmul = predicates.all_of("matmul", predicates.MATMUL)
         add = predicates.all_of("add", predicates.ADD)
         for name, predicate, strategy in (
-            ("conv2d_pool", conv, strategies.conv2d),
-            ("conv2d_activation", conv, strategies.conv2d),
+            ("conv2d_pool", conv, conv2d),
+            ("conv2d_activation", conv, conv2d),
             ("matmul_activation", matmul, strategies.matmul),
             ("add_activation", add, strategies.add),
-            ("conv2d_plain", conv, strategies.conv2d),
+            ("conv2d_plain", conv, conv2d),
             ("matmul_plain", matmul, strategies.matmul),
             ("add_plain", add, strategies.add),
         ):
             self._register_pattern(name, lazy_pattern(name, "uma_targets.gemmini.patterns"), predicate)
-            self._register_operator_strategy(name, strategy)
+            self._register_operator_strategy(name, strategy, sized=strategy is conv2d)
         self._register_codegen("stream", _accelerator)
 
     @property

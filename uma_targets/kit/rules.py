@@ -102,11 +102,16 @@ def activation_saturates(op: QuantizedOp) -> str | None:
 
 def plain_convolution(op: QuantizedOp) -> str | None:
     """A convolution has dilation 1, groups 1, NCHW data and a constant OIHW kernel."""
+    if tuple(op.attrs["dilation"]) != (1, 1):
+        return f"dilation is {'x'.join(map(str, op.attrs['dilation']))}"
+    if op.attrs["groups"] != 1:
+        return f"groups is {op.attrs['groups']}"
+    return constant_kernel(op)
+
+
+def constant_kernel(op: QuantizedOp) -> str | None:
+    """A convolution has NCHW data and a constant OIHW kernel."""
     attrs, (data, kernel) = op.attrs, op.operands
-    if tuple(attrs["dilation"]) != (1, 1):
-        return f"dilation is {'x'.join(map(str, attrs['dilation']))}"
-    if attrs["groups"] != 1:
-        return f"groups is {attrs['groups']}"
     if attrs["data_layout"] != "NCHW" or attrs["kernel_layout"] != "OIHW" or attrs["out_layout"] not in ("NCHW", ""):
         return f"layouts are {attrs['data_layout']} and {attrs['kernel_layout']}"
     if not kernel.is_constant:
