@@ -23,7 +23,8 @@ from oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
     from oracle.kernel.recording import Recorded
-    from oracle.xla.oracle import Oracle, OracleReport
+    from oracle.xla.oracle import Oracle
+    from oracle.xla.report import OracleReport
 
 
 class Kernel(KernelFunction):

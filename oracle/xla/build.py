@@ -20,6 +20,7 @@ from oracle.xla.expr import (
     Carry,
     Const,
     Constraint,
+    Element,
     Expr,
     Extreme,
     Fold,
@@ -49,7 +50,7 @@ from oracle.xla.expr import (
     walk,
     width,
 )
-from oracle.xla.match import Unraisable
+from oracle.xla.match import Exhausted
 
 _numbers = count()
 
@@ -60,7 +61,7 @@ _work = threading.local()
 
 @contextmanager
 def bounded_work() -> Iterator[None]:
-    """Within, :func:`substitute` raises Unraisable after :data:`REWRITINGS` nodes."""
+    """Within, :func:`substitute` raises Exhausted after :data:`REWRITINGS` nodes."""
     before = getattr(_work, "left", None)
     _work.left = REWRITINGS
     try:
@@ -73,7 +74,7 @@ def _spend() -> None:
     left = getattr(_work, "left", None)
     if left is not None:
         if not left:
-            raise Unraisable("its values have too many pieces")
+            raise Exhausted("its values have too many pieces")
         _work.left = left - 1
 
 
@@ -89,6 +90,8 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     _spend()
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=_form(e.index, mapping, ranges))
+    if isinstance(e, Element):
+        return replace(e, index=tuple(_form(form, mapping, ranges) for form in e.index))
     if isinstance(e, Map):
         return _substitute_map(e, mapping, ranges, {})
     if isinstance(e, Switch):

@@ -30,7 +30,7 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
-from oracle.xla.match import Constraint, Match, Unraisable, axis_name, match
+from oracle.xla.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 from oracle.xla.updates import Update
 
@@ -126,7 +126,8 @@ class Dataflow:
     value_of: Value
     update_of: Callable[[WriteItem], Update | None]
     reassociate: bool
-    _steps: Iterator[int] = field(default_factory=count)
+    steps: Iterator[int] = field(default_factory=count)
+    """Counts the items that were looked at."""
 
     @property
     def stream(self) -> ResolvedStream:
@@ -142,27 +143,30 @@ class Dataflow:
         summands: list[Expr] = []
         spans = [a.range(q.ranges) for a in q.address]
         while True:
-            if next(self._steps) > STEPS:
-                raise Unraisable("its reads fall into too many pieces")
+            if next(self.steps) > STEPS:
+                raise Exhausted("its reads fall into too many pieces")
             index = _last_writer(q, spans, at)
             if index != at.index:
                 at = Cursor(at.block, index, at.known, at.after, at.covered)
-            if index == 0:
-                step = self._start(q, at)
-                if isinstance(step, Expr):
-                    return self._total(summands, step, q)
-                at = step
-                continue
-            item = at.block.items[index - 1]
-            result: Expr | Cursor
-            if isinstance(item, WriteItem):
-                result = self._write(q, at, item, summands)
-            else:
-                assert isinstance(item, LoopItem)
-                result = self._loop(q, at, item, summands)
+            passed = at.block.items[index - 1] if index else at.block.loop
+            try:
+                result = self._step(q, at, summands)
+            except Unraisable as reason:
+                reason.at(passed.owner if isinstance(passed, WriteItem) else passed)
+                raise
             if isinstance(result, Expr):
                 return self._total(summands, result, q)
             at = result
+
+    def _step(self, q: Query, at: Cursor, summands: list[Expr]) -> Expr | Cursor:
+        """What the item before the cursor does to the query's elements, or where to go on."""
+        if at.index == 0:
+            return self._start(q, at)
+        item = at.block.items[at.index - 1]
+        if isinstance(item, WriteItem):
+            return self._write(q, at, item, summands)
+        assert isinstance(item, LoopItem)
+        return self._loop(q, at, item, summands)
 
     def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
         for summand in reversed(summands):

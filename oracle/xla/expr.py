@@ -10,10 +10,10 @@ names (``%level_number``), so that equal functions are equal objects however the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oracle.affine import Affine, Div
 from oracle.taidl.types import element_type
@@ -190,6 +190,55 @@ class FromBytes(Expr):
     dtype: str
 
 
+class Kernel(Protocol):
+    """What computes whole tensors: hashable, and equal kernels compute the same."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The parameters whose values it takes."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether all points of the parameters may be computed at once, by ``jax.vmap``."""
+
+    @property
+    def title(self) -> str:
+        """A name for reports."""
+
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for arrays of the operands and the values of ``variables``."""
+
+
+@_node
+class Operand:
+    """A whole tensor: ``body`` over ``axes`` (name, extent)."""
+
+    axes: tuple[tuple[str, int], ...]
+    body: Expr
+
+
+@_node
+class Whole:
+    """What ``kernel`` makes of whole tensors, for each point of ``parameters`` (name, extent).
+
+    The operands have no other free variables than the parameters and their own axes.
+    """
+
+    kernel: Kernel
+    parameters: tuple[tuple[str, int], ...]
+    operands: tuple[Operand, ...]
+
+
+@_node
+class Element(Expr):
+    """An element of result ``number`` of ``whole``: ``index`` has a form for each parameter, then for each axis."""
+
+    whole: Whole
+    number: int
+    index: tuple[Affine, ...]
+    dtype: str
+
+
 def width(dtype: str) -> int:
     """Bytes of an element."""
     return max(1, element_type(dtype).bits // 8)
@@ -206,7 +255,7 @@ def is_number(dtype: str) -> bool:
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions."""
+    """The direct sub-expressions; the operands of an :class:`Element` share no variables with it and are none."""
     if isinstance(e, Map):
         return e.operands
     if isinstance(e, Switch):
@@ -220,6 +269,8 @@ def forms(e: Expr) -> tuple[Affine, ...]:
     """The integer expressions of this node itself."""
     if isinstance(e, (Leaf, Index)):
         return (e.index,)
+    if isinstance(e, Element):
+        return e.index
     if isinstance(e, Switch):
         return (e.form,)
     if isinstance(e, Guarded):
@@ -247,6 +298,8 @@ def remake(e: Expr, own: Sequence[Affine], parts: Sequence[Expr]) -> Expr:
     """The same node with other forms and sub-expressions, in the order of :func:`forms` and :func:`children`."""
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=own[0])
+    if isinstance(e, Element):
+        return replace(e, index=tuple(own))
     if isinstance(e, Map):
         return replace(e, operands=tuple(parts))
     if isinstance(e, Switch):
@@ -278,6 +331,22 @@ def walk(e: Expr) -> Iterator[Expr]:
     yield e
     for child in children(e):
         yield from walk(child)
+
+
+def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:
+    """All that is computed as whole tensors, each once, what others are made of included."""
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        e = waiting.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        waiting += children(e)
+        if isinstance(e, Element) and id(e.whole) not in seen:
+            seen.add(id(e.whole))
+            yield e.whole
+            waiting += [operand.body for operand in e.whole.operands]
 
 
 @lru_cache(maxsize=65536)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle.affine import Affine
-from oracle.resolved import Op, Read, ResolvedStream, Window
+from oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from oracle.stream import HbmTensor
 from oracle.xla.direct import compute
 from oracle.xla.expr import Expr, Leaf
 from oracle.xla.lower import Lowering
-from oracle.xla.match import Unraisable
+from oracle.xla.match import NoNotation, Unraisable
 from oracle.xla.ops import NUMPY, bitcast, convert, jax_dtype
 from oracle.xla.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
 from oracle.xla.tensors import Raiser, Tensor
@@ -37,6 +37,9 @@ class _Local(Raiser):
         for axis, extent in zip(axes, s.window.shape, strict=True):
             flat = flat * extent + Affine.variable(axis)
         return axes, Leaf(s.dst, flat.simplify(ranges), s.type.dtype)
+
+    def _whole(self, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]]) -> Expr:
+        raise NoNotation(f"{s.opcode} is computed with the instruction as a whole")
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
         value = owner.constants.get(number)
@@ -63,6 +66,10 @@ class LoopRunner:
         state = self._start(arguments)
         state = self._block(self.program.root, state, {})
         return tuple(_load(state["hbm"], tensor) for tensor in stream.results)
+
+    def on(self, state: State, values: Mapping[str, Any]) -> State:
+        """The state after the whole of the stream, for values of the variables that loops around it would have."""
+        return self._block(self.program.root, state, values)
 
     def _start(self, arguments: Mapping[str, Any]) -> State:
         import jax.numpy as jnp

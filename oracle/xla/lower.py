@@ -19,6 +19,7 @@ from oracle.xla.digits import Digits, digits
 from oracle.xla.expr import (
     ByteOf,
     Const,
+    Element,
     Expr,
     Extreme,
     Fold,
@@ -31,6 +32,7 @@ from oracle.xla.expr import (
     Ranges,
     Sum,
     Switch,
+    Whole,
     children,
     forms,
     free,
@@ -44,6 +46,7 @@ from oracle.xla.expr import (
 from oracle.xla.folds import fold, one_chain
 from oracle.xla.ops import bitcast, constant, convert, elementwise, jax_dtype
 from oracle.xla.views import Spread, extent, grid, overlapping, view
+from oracle.xla.wholes import computed
 
 UNROLL = 64
 """Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
@@ -78,6 +81,7 @@ class Lowering:
     """Whether floating-point sums may be added up in any order."""
 
     _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
+    _wholes: dict[Whole, tuple[Any, ...]] = field(default_factory=dict)
 
     def tensor(self, e: Expr, axes: tuple[str, ...], ranges: Ranges) -> Any:
         """The array of ``e`` over ``axes``."""
@@ -111,6 +115,10 @@ class Lowering:
             return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
         if isinstance(e, Leaf):
             return self._leaf(e, ranges)
+        if isinstance(e, Element):
+            if e.whole not in self._wholes:
+                self._wholes[e.whole] = computed(self, e.whole)
+            return view(self._wholes[e.whole][e.number], e.index, ranges)
         if isinstance(e, Map):
             return self._map(e, ranges)
         if isinstance(e, Switch):

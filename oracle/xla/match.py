@@ -24,7 +24,26 @@ _LARGEST = 1 << 62
 
 
 class Unraisable(Exception):
-    """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead."""
+    """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead.
+
+    ``culprit`` is the item of the program (:mod:`oracle.xla.program`) at which raising failed, if one is to blame.
+    """
+
+    culprit: object = None
+
+    def at(self, item: object) -> "Unraisable":
+        """The same, with the innermost of the items that it passes on its way as the culprit."""
+        if self.culprit is None and not isinstance(self, Exhausted):
+            self.culprit = item
+        return self
+
+
+class Exhausted(Unraisable):
+    """Raising takes more work than it is allowed; no part of the stream is to blame."""
+
+
+class NoNotation(Unraisable):
+    """An operator, as it is applied, has no index notation: it is computed of whole tensors."""
 
 
 @dataclass(frozen=True)

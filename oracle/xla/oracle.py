@@ -18,62 +18,28 @@ from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
 from oracle.xla import border
-from oracle.xla.expr import Expr, Sum, children
 from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import Lowering
 from oracle.xla.match import Unraisable
 from oracle.xla.options import compiler_options
-from oracle.xla.raising import Raised, raise_stream
+from oracle.xla.raising import Raising, raise_stream
 from oracle.xla.repeats import with_loops
+from oracle.xla.report import OracleReport, report
 from oracle.xla.scalars import take_out
 
 CACHED = 256
 """How many programs are kept in memory."""
-
-CONTRACTIONS = 64
-"""Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
-
-
-@dataclass(frozen=True)
-class ResultReport:
-    """How one result is computed: by raised operations, or by the stream's own loops for the ``reason`` given."""
-
-    result: str
-    raised: bool
-    reason: str
-    operations: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OracleReport:
-    """How a stream became a JAX function. ``reassociated`` tells that floating-point sums may be reordered."""
-
-    stream: str
-    reassociated: bool
-    results: tuple[ResultReport, ...]
-
-    @property
-    def raised(self) -> bool:
-        """Whether no loop over the instructions is left."""
-        return all(r.raised for r in self.results)
-
-    def __str__(self) -> str:
-        lines = [f"oracle of {self.stream}" + (" (floating-point sums reordered)" if self.reassociated else "")]
-        for r in self.results:
-            how = "raised to " + ("; ".join(r.operations) or "element-wise operations")
-            lines.append(f"  {r.result}: {how if r.raised else 'loops, because ' + r.reason}")
-        return "\n".join(lines)
 
 
 @dataclass(eq=False)
 class Program:
     """The JAX function of a stream without its bit patterns: what streams that differ in those alone share.
 
-    ``raised`` is None where the stream runs as loops, for the ``reason`` given.
+    ``raising`` is None where the stream runs as loops, for the ``reason`` given.
     """
 
     stream: ResolvedStream
-    raised: tuple[Raised, ...] | None
+    raising: Raising | None
     reason: str
     reassociate: bool
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -94,11 +60,11 @@ class Program:
 
     def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments by name, in bytes where :func:`oracle.xla.border.as_bytes` says so."""
-        if self.raised is None:
+        if self.raising is None:
             return LoopRunner.of(border.as_bytes(self.stream)).run(named)
         lowering = Lowering(named, reassociate=self.reassociate)
         made, operations = [], []
-        for r in self.raised:
+        for r in self.raising.results:
             before = len(lowering.operations)
             made.append(lowering.tensor(r.value, r.axes, r.ranges))
             operations.append(tuple(lowering.operations[before:]))
@@ -122,7 +88,8 @@ class Program:
 
         with self._lock:
             if self._outermost is None:
-                options = compiler_options(self.stream, raised=self.raised is not None)
+                raised = self.raising is not None and not self.raising.left
+                options = compiler_options(self.stream, raised=raised)
                 self._outermost = jax.jit(self.function, compiler_options=options)
         return self._outermost
 
@@ -136,7 +103,7 @@ class Program:
 
     def operations(self) -> tuple[tuple[str, ...], ...]:
         """What heavy operations each result takes; traces the function if it has not been yet."""
-        if self.raised is not None and self._operations is None:
+        if self.raising is not None and self._operations is None:
             import jax
 
             jax.eval_shape(self.function, *self._shapes())
@@ -173,7 +140,7 @@ class Oracle:
     @property
     def raised(self) -> bool:
         """Whether no loop over the instructions is left."""
-        return self.program.raised is not None
+        return self.program.raising is not None and not self.program.raising.left
 
     def function(self, *arguments: Any) -> tuple[Any, ...]:
         """The results for JAX arrays (or tracers) of the right shapes and types."""
@@ -215,18 +182,9 @@ class Oracle:
     @property
     def report(self) -> OracleReport:
         """How each result is computed; traces the function if it has not been yet."""
-        return OracleReport(self.name, self.program.reassociate, tuple(
-            ResultReport(t.name, self.raised, self.program.reason, ops)
-            for t, ops in zip(self.results, self.program.operations(), strict=True)))
-
-
-def count_contractions(e: Expr, counted: set[Expr] | None = None) -> int:
-    """How many contractions the lowering of ``e`` makes; equal ones are made once."""
-    counted = set() if counted is None else counted
-    if e in counted:
-        return 0
-    counted.add(e)
-    return isinstance(e, Sum) + sum(count_contractions(c, counted) for c in children(e))
+        program = self.program
+        return report(self.name, program.stream, program.raising, program.reason, program.reassociate,
+                      program.operations())
 
 
 def _show(shape: tuple[int, ...], dtype: str) -> str:
@@ -262,7 +220,7 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
         program = _programs.get(key)
     if program is None:
         program = _program(plain, reassociate, raising)
-    if program.raised is None and plain.hbm_bytes >= 1 << 31:
+    if program.raising is None and plain.hbm_bytes >= 1 << 31:
         raise InputError(f"{stream.name} runs as loops over its buffers, because {program.reason}; that needs less "
                          f"than {1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
     with _programs_lock:
@@ -279,11 +237,7 @@ def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Progra
     if not raising:
         return Program(stream, None, "raising is switched off", reassociate)
     try:
-        raised = raise_stream(border.as_bytes(stream), reassociate=reassociate)
-        contractions = sum(count_contractions(r.value) for r in raised)
-        if contractions > CONTRACTIONS:
-            raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
-        return Program(stream, raised, "", reassociate)
+        return Program(stream, raise_stream(border.as_bytes(stream), reassociate=reassociate), "", reassociate)
     except Unraisable as reason:
         return Program(stream, None, str(reason), reassociate)
     except RecursionError:

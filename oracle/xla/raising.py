@@ -1,19 +1,31 @@
-"""From a resolved stream to one expression for each of its results."""
+"""From a resolved stream to one expression for each of its results.
+
+What cannot be raised is left as loops, as little of it as is found: where raising fails at a loop or an instruction,
+that is made a :mod:`nest <oracle.xla.nests>`, and raising begins again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 from oracle.affine import Affine
 from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor
 from oracle.xla.build import bounded_work, fresh, from_bytes
 from oracle.xla.dataflow import Query, taidl_dtype
-from oracle.xla.expr import Expr, Range, width
+from oracle.xla.expr import Element, Expr, Range, Sum, children, width
 from oracle.xla.match import Unraisable
+from oracle.xla.nests import Nested, Path, describe
 from oracle.xla.program import program
 from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
+
+CONTRACTIONS = 64
+"""Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
+
+ATTEMPTS = 16
+"""How often raising begins again with one part more of the stream left as loops."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +38,72 @@ class Raised:
     ranges: dict[str, Range]
 
 
-def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> tuple[Raised, ...]:
+@dataclass(frozen=True)
+class Left:
+    """A part of a stream that stays loops: the ``path`` of its loop or instruction, what that is, and why."""
+
+    path: Path
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Raising:
+    """The results of a stream as expressions, and what stays loops in them (see :mod:`oracle.xla.nests`)."""
+
+    results: tuple[Raised, ...]
+    left: tuple[Left, ...] = ()
+
+
+def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> Raising:
     """The results of the stream as expressions over its arguments; Unraisable says why there are none."""
     try:
-        return _raised(stream, reassociate)
-    except Unraisable:
-        straight = without_rings(stream)
-        if straight is stream:
-            raise
-    return _raised(straight, reassociate)
+        return Raising(_raised(stream, Raiser(program(stream), reassociate)))
+    except Unraisable as found:
+        reason = found
+    straight = without_rings(stream)
+    if straight is not stream:
+        try:
+            return Raising(_raised(straight, Raiser(program(straight), reassociate)))
+        except Unraisable:
+            pass
+    return _in_part(stream, reassociate, reason)
 
 
-def _raised(stream: ResolvedStream, reassociate: bool) -> tuple[Raised, ...]:
-    raiser = Raiser(program(stream), reassociate)
+def _raised(stream: ResolvedStream, raiser: Raiser) -> tuple[Raised, ...]:
     with bounded_work():
-        return tuple(_result(raiser, tensor) for tensor in stream.results)
+        made = tuple(_result(raiser, tensor) for tensor in stream.results)
+    contractions = sum(count_contractions(r.value) for r in made)
+    if contractions > CONTRACTIONS:
+        raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
+    return made
+
+
+def _in_part(stream: ResolvedStream, reassociate: bool, first: Unraisable) -> Raising:
+    """The stream with as little of it left as loops as :data:`ATTEMPTS` find; ``first`` if that is all of it."""
+    nested, reason = Nested(stream, (), {}), first
+    left: dict[Path, Left] = {}
+    steps = count()
+    with bounded_work():
+        for _ in range(ATTEMPTS):
+            path = nested.path_of(reason.culprit)
+            while path in left:
+                path = path[:-1]
+            if not path:
+                break
+            left = {p: part for p, part in left.items() if p[:len(path)] != path}
+            left[path] = Left(path, describe(stream, path), str(reason))
+            nested = Nested(stream, left)
+            if nested.is_all():
+                break
+            try:
+                raised = _raised(nested.stream, Raiser(program(nested.stream), reassociate, steps))
+                return Raising(raised, tuple(left[p] for p in sorted(left)))
+            except Unraisable as found:
+                reason = found
+            except RecursionError:
+                break
+    raise first
 
 
 def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:
@@ -54,3 +117,13 @@ def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:
     address = (element * width(dtype) + Affine.variable(byte) + tensor.address).simplify(inner)
     value = raiser.dataflow.at_end(Query("hbm", (address,), inner))
     return Raised(tensor, axes, from_bytes(byte, value, dtype, ranges), ranges)
+
+
+def count_contractions(e: Expr, counted: set[Expr] | None = None) -> int:
+    """How many contractions the lowering of ``e`` makes; equal ones are made once."""
+    counted = set() if counted is None else counted
+    if e in counted:
+        return 0
+    counted.add(e)
+    parts = children(e) if not isinstance(e, Element) else tuple(o.body for o in e.whole.operands)
+    return isinstance(e, Sum) + sum(count_contractions(c, counted) for c in parts)

@@ -75,7 +75,7 @@ def _instruction(instr: ResolvedInstr, places: dict[int, int], base: int) -> Res
         held = f"{s.dst}.bytes"
         statements.append(Read(held, window, TensorType((WIDTH,), "i8")))
         statements.append(Op(s.dst, "bitcast_convert", (held,), (), s.type))
-    return replace(instr, attributes=(), registers=(), source=0, statements=tuple(statements))
+    return replace(instr, attributes=(), registers=(), statements=tuple(statements))
 
 
 def _pattern(s: Statement) -> int | None:

@@ -8,8 +8,9 @@ axes; contractions and reductions bind variables; all others are element-wise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import cast
 
 from oracle.affine import Affine
@@ -31,11 +32,27 @@ from oracle.xla.build import (
     switch_of,
 )
 from oracle.xla.dataflow import AXIS, Cursor, Dataflow, Query, whole
-from oracle.xla.expr import Carry, Const, Expr, Index, Leaf, Range, Ranges, free, is_integer, is_number
-from oracle.xla.match import Unraisable
+from oracle.xla.expr import (
+    Carry,
+    Const,
+    Element,
+    Expr,
+    Index,
+    Kernel,
+    Leaf,
+    Operand,
+    Range,
+    Ranges,
+    Whole,
+    free,
+    is_integer,
+    is_number,
+)
+from oracle.xla.match import NoNotation, Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
 from oracle.xla.updates import OLD, Update, flat, old_contents, update
+from oracle.xla.wholes import NEST, Operator, check_size
 
 Tensor = tuple[tuple[str, ...], Expr]
 """Axis variables (an axis of extent 1 has one too) and the value over them."""
@@ -47,6 +64,8 @@ class Raiser:
 
     program: Program
     reassociate: bool = False
+    steps: Iterator[int] = field(default_factory=count)
+    """Counts the items that the dataflow looks at, for several raisers together if they share it."""
     _values: dict[tuple[int, str, bool], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, bool]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
@@ -54,7 +73,7 @@ class Raiser:
     """Owner and statement of the read that stands for itself: what an update makes new values of."""
 
     def __post_init__(self) -> None:
-        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate)
+        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate, self.steps)
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -98,17 +117,23 @@ class Raiser:
         if key in self._values:
             return self._values[key]
         if key in self._pending:
-            raise Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration to another")
+            reason = Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration to another")
+            raise reason.at(owner.parent.loop)
         self._pending.add(key)
-        for number, s in enumerate(owner.instr.statements):
-            if not isinstance(s, Write) and s.dst == name:
-                value = self._read(owner, number, s) if isinstance(s, Read) else self._op(owner, number, s)
-                break
-        else:
-            raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
+        try:
+            value = self._computed(owner, name)
+        except Unraisable as reason:
+            reason.at(owner)
+            raise
         self._pending.discard(key)
         self._values[key] = value
         return value
+
+    def _computed(self, owner: InstrItem, name: str) -> Tensor:
+        for number, s in enumerate(owner.instr.statements):
+            if not isinstance(s, Write) and s.dst == name:
+                return self._read(owner, number, s) if isinstance(s, Read) else self._op(owner, number, s)
+        raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
         item = self.program.reads[id(owner), number]
@@ -140,9 +165,12 @@ class Raiser:
         if s.opcode in ("constant", "iota"):
             return axes, self._nullary(owner, number, s, axes)
         if s.opcode in MOVES:
-            return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
+            try:
+                return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
+            except NoNotation:
+                return axes, self._whole(s, axes, operands)
         if s.opcode not in ELEMENTWISE:
-            raise Unraisable(f"{s.opcode} has no index notation")
+            return axes, self._whole(s, axes, operands)
         own = [value for value, kind in operands if kind.shape]
         if own:  # with the axes of an operand, those that share something go on sharing it
             axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
@@ -154,6 +182,23 @@ class Raiser:
         if s.opcode in EXTREMES and is_integer(s.type.dtype):
             return axes, larger_of(s.opcode, values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
+
+    def _whole(self, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]]) -> Expr:
+        """An element of what an operator without index notation makes of whole tensors."""
+        made = []
+        for value, kind in operands:
+            own, ranges = self._axes(kind.shape)
+            made.append(Operand(tuple(zip(own, kind.shape, strict=True)), at(value, own, ranges)))
+        nest, number = s.attribute("nest"), 0
+        if s.opcode == NEST:
+            kernel, number = cast(Kernel, nest), cast(int, s.attribute("result"))
+        else:
+            kernel = Operator.of(s, tuple(kind.dtype for _, kind in operands))
+        named = frozenset(kernel.variables).union(*(free(o.body) - {a for a, _ in o.axes} for o in made))
+        parameters = tuple((v, r[1] + 1) for v, r in self.program.ranges.items() if v in named)
+        check_size(parameters, [s.type.shape, *(kind.shape for _, kind in operands)], kernel)
+        index = tuple(Affine.variable(v) for v in (*(v for v, _ in parameters), *axes))
+        return Element(Whole(kernel, parameters, tuple(made)), number, index, s.type.dtype)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
         if s.opcode == "iota":
@@ -233,7 +278,7 @@ def _slice(m: Move) -> Expr:
 def _pad(m: Move) -> Expr:
     """A case distinction along each padded axis."""
     if any(m.ints("interior")):
-        raise Unraisable("pad between neighbours has no index notation")
+        raise NoNotation("pad between neighbours has no index notation")
     low, shape = m.ints("low"), m.operands[0][1].shape
     fill = Const(cast("int | float", m.op.attribute("value", 0)), m.op.type.dtype)
 
@@ -284,13 +329,13 @@ def _bitcast_convert(m: Move) -> Expr:
         return from_bytes(byte, m.element((*m.forms, Affine.variable(byte)), inner), m.op.type.dtype, m.ranges)
     if target == 1:
         return map_of("bitcast_convert", (byte_of(m.element(m.forms[:-1]), m.forms[-1]),), (), m.op.type.dtype)
-    raise Unraisable(f"bitcast_convert from {source} to {target} bytes has no index notation")
+    raise NoNotation(f"bitcast_convert from {source} to {target} bytes has no index notation")
 
 
 def _split(m: Move, bits: int, part: int) -> Expr:
     """Elements of less than a byte: shifted down, and cut by the conversion."""
     if bits < 8:
-        raise Unraisable(f"bitcast_convert from {bits} to {part} bits has no index notation")
+        raise NoNotation(f"bitcast_convert from {bits} to {part} bits has no index notation")
     plain = f"u{bits}"
     whole = map_of("bitcast_convert", (m.element(m.forms[:-1]),), (), plain)
     low = map_of("shift_right_logical", (whole, Index(m.forms[-1] * part, plain)), (), plain)
@@ -302,7 +347,7 @@ def _split(m: Move, bits: int, part: int) -> Expr:
 def _join(m: Move, part: int, bits: int) -> Expr:
     """Elements of less than a byte, each shifted to its place."""
     if bits < 8:
-        raise Unraisable(f"bitcast_convert from {part} to {bits} bits has no index notation")
+        raise NoNotation(f"bitcast_convert from {part} to {bits} bits has no index notation")
     plain, total = f"u{bits}", None
     for place in range(bits // part):
         e = m.element((*m.forms, Affine(place)))
@@ -368,16 +413,16 @@ def _reduced(m: Move, kind: str, bound: tuple[tuple[str, int], ...], index: tupl
 
 def _plain_window(m: Move) -> None:
     if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
-        raise Unraisable("reduce_window with edges or dilation has no index notation")
+        raise NoNotation("reduce_window with edges or dilation has no index notation")
 
 
 def _combine(m: Move, kind: str, bound: tuple[tuple[str, int], ...], body: Expr) -> Expr:
     if kind == "add":
         if not is_integer(body.dtype):
-            raise Unraisable("a sum of floating-point numbers over a window has an order of its own")
+            raise NoNotation("a sum of floating-point numbers over a window has an order of its own")
         return sum_of(bound, body, m.ranges)
     if kind not in ("max", "min"):
-        raise Unraisable(f"a reduction of kind {kind} has no index notation")
+        raise NoNotation(f"a reduction of kind {kind} has no index notation")
     return extreme_of(kind, bound, body, m.ranges)
 
 

@@ -16,6 +16,7 @@ from oracle.xla.build import fresh, map_of, substitute, terms
 from oracle.xla.expr import (
     ByteOf,
     Carry,
+    Element,
     Expr,
     FromBytes,
     Leaf,
@@ -122,6 +123,6 @@ def _words(e: Expr, first: Affine, size: int, ranges: Ranges) -> Expr | None:
 @lru_cache(maxsize=65536)
 def _mentions(e: Expr) -> bool:
     """Whether the old contents occur."""
+    if isinstance(e, Element):
+        return any(_mentions(o.body) for o in e.whole.operands)
     return (isinstance(e, Leaf) and e.name == OLD) or any(_mentions(c) for c in children(e))
-
-

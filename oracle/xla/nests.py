@@ -1,0 +1,236 @@
+"""Parts of a stream left as loops, while all around them is raised.
+
+A nest of loops (or neighbours of them, or an instruction) that cannot be raised becomes one instruction: it reads the
+boxes of the buffers that the nest touches, runs the nest on them, and writes those in which the nest writes. To the
+dataflow it is an instruction as any other, whose operator is computed of whole tensors
+(:class:`oracle.xla.expr.Whole`); inside of loops it is computed for all their iterations, if none needs another's.
+
+What is left is given by paths: the numbers of the nodes from the stream's body down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from oracle.affine import Affine
+from oracle.resolved import (
+    Buffer,
+    Op,
+    Read,
+    ResolvedInstr,
+    ResolvedLoop,
+    ResolvedNode,
+    ResolvedStream,
+    Statement,
+    TensorType,
+    Window,
+    Write,
+)
+from oracle.xla.boxes import Piece, Touch, first_written, pieces_of
+from oracle.xla.expr import Range
+from oracle.xla.loops import LoopRunner
+from oracle.xla.ops import jax_dtype
+from oracle.xla.wholes import NEST
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The kernel that runs ``body`` on arrays of ``buffers``: it takes those in ``read``, gives those in ``written``.
+
+    Those that are not read are written before the nest reads them. ``variables`` are of loops around the nest.
+    """
+
+    place: Path
+    body: tuple[ResolvedNode, ...]
+    buffers: tuple[Buffer, ...]
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    variables: tuple[str, ...]
+
+    @property
+    def batched(self) -> bool:
+        """Addresses that differ between the iterations would be gathers and scatters."""
+        return not self.variables
+
+    @property
+    def title(self) -> str:
+        return f"loops at {show(self.place)}"
+
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+        import jax.numpy as jnp
+
+        stream = ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
+        given = dict(zip(self.read, operands, strict=True))
+        state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}
+        state = LoopRunner.of(stream).on(state, values)
+        return tuple(state[name] for name in self.written)
+
+
+def show(path: Path) -> str:
+    """A path as it is printed: the nodes of each body counted from 1."""
+    return ".".join(str(n + 1) for n in path)
+
+
+@dataclass
+class Nested:
+    """A stream with its nodes at the paths ``left`` as instructions, and where its nodes come from."""
+
+    original: ResolvedStream
+    left: Collection[Path]
+    loops: dict[str, Path] = field(default_factory=dict)
+    instructions: dict[int, Path] = field(default_factory=dict)
+    """By the identity of an instruction; of a nest the path of its first node."""
+
+    nests: dict[int, ResolvedInstr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        body = self._nodes(self.original.body, (), {})
+        self.stream = replace(self.original, body=body)
+
+    def is_all(self) -> bool:
+        """Whether nothing but nests is left of the stream."""
+        return all(id(node) in self.nests for node in self.stream.body)
+
+    def _nodes(self, nodes: tuple[ResolvedNode, ...], path: Path, outer: dict[str, Range]) -> tuple[ResolvedNode, ...]:
+        made: list[ResolvedNode] = []
+        run: list[ResolvedNode] = []
+        for number, node in enumerate(nodes):
+            here = (*path, number)
+            if here in self.left:
+                run.append(node)
+                continue
+            made += self._nest(run, (*path, number - len(run)), outer)
+            run = []
+            if isinstance(node, ResolvedLoop):
+                self.loops[node.var] = here
+                inside = {**outer, node.var: (0, node.extent - 1)}
+                body = self._nodes(node.body, here, inside)
+                made.append(node if body == node.body else replace(node, body=body))
+            else:
+                self.instructions.setdefault(id(node), here)
+                made.append(node)
+        return (*made, *self._nest(run, (*path, len(nodes) - len(run)), outer))
+
+    def _nest(self, nodes: list[ResolvedNode], place: Path, outer: dict[str, Range]) -> Iterator[ResolvedInstr]:
+        if not nodes:
+            return
+        touches = list(_touches(nodes, {}))
+        shapes = {b.name: b for b in self.original.buffers}
+        pieces = pieces_of(touches, shapes, outer)
+        placed = {window: piece for piece in pieces for window in piece.windows}
+        body = tuple(_moved(node, placed) for node in nodes)
+        written = [p for p in pieces if any(t.is_write for t in touches if placed[t.window] is p)]
+        if not written:
+            return
+        read = [p for p in pieces if not first_written(body, p.buffer)]
+        names = _variables(body)
+        nest = Nest(place, body, tuple(p.buffer for p in pieces), tuple(p.buffer.name for p in read),
+                    tuple(p.buffer.name for p in written), tuple(v for v in outer if v in names))
+        instr = _instruction(nest, read, written)
+        self.instructions[id(instr)] = place
+        self.nests[id(instr)] = instr
+        yield instr
+
+    def path_of(self, culprit: object) -> Path | None:
+        """What to leave as loops next, where raising failed at an item of the program; None if there is nothing.
+
+        That is the loop or the instruction; the loop around a nest, or the node before one that is in none.
+        """
+        var, instr = getattr(culprit, "var", None), getattr(culprit, "instr", None)
+        path = self.loops.get(var) if isinstance(var, str) else self.instructions.get(id(instr))
+        if path is None:
+            return None
+        if id(instr) in self.nests:
+            path = path[:-1] or self._before(path[0])
+        while path and not self._normalized(path):
+            path = path[:-1]
+        return path or None
+
+    def _before(self, place: int) -> Path:
+        return (place - 1,) if place else ()
+
+    def _normalized(self, path: Path) -> bool:
+        """Whether the loops around start at 0 and count by ones."""
+        nodes = self.original.body
+        for number in path[:-1]:
+            node = nodes[number]
+            assert isinstance(node, ResolvedLoop)
+            if (node.start, node.step) != (0, 1):
+                return False
+            nodes = node.body
+        return True
+
+
+def _instruction(nest: Nest, read: list[Piece], written: list[Piece]) -> ResolvedInstr:
+    def kind(p: Piece) -> TensorType:
+        return TensorType(p.buffer.shape, p.buffer.dtype)
+
+    statements: list[Statement] = [Read(p.buffer.name, p.box, kind(p)) for p in read]
+    for number, p in enumerate(written):
+        attributes = (("nest", nest), ("result", number))
+        statements.append(Op(f"new.{p.buffer.name}", NEST, nest.read, attributes, kind(p)))
+    statements += [Write(f"new.{p.buffer.name}", p.box, kind(p)) for p in written]
+    return ResolvedInstr(nest.title, (), (), tuple(statements), 0)
+
+
+def pieces_at(stream: ResolvedStream, path: Path) -> tuple[Piece, ...]:
+    """The boxes of buffers that the node at a path touches, over the variables of the loops around it."""
+    nodes, outer, found = stream.body, dict[str, Range](), list[ResolvedNode]()
+    for number in path:
+        found = [nodes[number]]
+        if isinstance(found[0], ResolvedLoop) and len(outer) < len(path) - 1:
+            nodes, outer[found[0].var] = found[0].body, (0, found[0].extent - 1)
+    return pieces_of(_touches(found, {}), {b.name: b for b in stream.buffers}, outer)
+
+
+def _touches(nodes: Sequence[ResolvedNode], ranges: dict[str, Range]) -> Iterator[Touch]:
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            if node.extent:
+                ends = node.start, node.start + (node.extent - 1) * node.step
+                yield from _touches(node.body, {**ranges, node.var: (min(ends), max(ends))})
+            continue
+        for s in node.statements:
+            if not isinstance(s, Op):
+                yield Touch(s.window, isinstance(s, Write), ranges)
+
+
+def _moved(node: ResolvedNode, placed: Mapping[Window, Piece]) -> ResolvedNode:
+    """The node with its windows in the pieces."""
+    if isinstance(node, ResolvedLoop):
+        return replace(node, body=tuple(_moved(n, placed) for n in node.body if not _is_empty(n)))
+    return replace(node, statements=tuple(
+        s if isinstance(s, Op) else replace(s, window=placed[s.window].moved(s.window)) for s in node.statements))
+
+
+def _is_empty(node: ResolvedNode) -> bool:
+    return isinstance(node, ResolvedLoop) and (not node.extent or all(map(_is_empty, node.body)))
+
+
+def _variables(nodes: Sequence[ResolvedNode]) -> frozenset[str]:
+    """The variables that addresses and constants mention."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            found |= _variables(node.body)
+            continue
+        for s in node.statements:
+            forms = [v for _, v in s.attributes if isinstance(v, Affine)] if isinstance(s, Op) else s.window.offsets
+            for form in forms:
+                found |= form.variables()
+    return frozenset(found)
+
+
+def describe(stream: ResolvedStream, path: Path) -> str:
+    """The loop or the instruction at a path, in words."""
+    nodes, node = stream.body, None
+    for number in path:
+        node = nodes[number]
+        nodes = node.body if isinstance(node, ResolvedLoop) else ()
+    if isinstance(node, ResolvedLoop):
+        return f"loop {node.var} in {node.start}..{node.stop}"
+    return node.mnemonic if node else "nothing"

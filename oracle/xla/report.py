@@ -1,0 +1,202 @@
+"""What became of a stream: which results, parts and buffers were raised, which stay loops, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from oracle.xla.boxes import Piece
+from oracle.xla.expr import wholes
+from oracle.xla.nests import Nest, Path, describe, pieces_at, show
+from oracle.xla.raising import Left, Raised, Raising
+
+
+@dataclass(frozen=True)
+class ResultReport:
+    """How one result is computed: by raised operations, or with loops of the stream for the ``reason`` given.
+
+    ``operations`` has the heavy operations, loops that stay in the midst of raised ones among them.
+    """
+
+    result: str
+    raised: bool
+    reason: str
+    operations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        how = "; ".join(self.operations)
+        if self.raised:
+            return f"{self.result}: raised to {how or 'element-wise operations'}"
+        return f"{self.result}: {how or 'loops'}, because {self.reason}"
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """A part of the stream: ``place`` numbers the nodes of each body from 1 (``2.1``, or ``3-5`` for neighbours).
+
+    ``instructions`` counts executed instructions by mnemonic, ``numbers`` are the first and the last of its
+    instructions in the stream's text, from 1. ``boxes`` are the parts of buffers that its loops run on.
+    """
+
+    place: str
+    what: str
+    instructions: dict[str, int]
+    numbers: tuple[int, int]
+    raised: bool
+    reason: str = ""
+    boxes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        first, last = self.numbers
+        where = f"instruction {first}" if first == last else f"instructions {first}-{last}"
+        counted = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in self.instructions.items())
+        lines = [f"{self.place}: {self.what} ({where}: {counted}): {'raised' if self.raised else 'stays'}"]
+        if not self.raised:
+            lines[0] += f", because {self.reason}"
+            lines += [f"    on {box}" for box in self.boxes]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class BufferReport:
+    """A tensor buffer of shape and element type ``type``: at run time it exists only in the parts at ``places``."""
+
+    buffer: str
+    type: str
+    places: tuple[str, ...]
+
+    def __str__(self) -> str:
+        held = f"exists in loops at {', '.join(self.places)}" if self.places else "vanishes"
+        return f"{self.buffer} ({self.type}): {held}"
+
+
+@dataclass(frozen=True)
+class OracleReport:
+    """How a stream became a JAX function. ``reassociated`` tells that floating-point sums may be reordered."""
+
+    stream: str
+    reassociated: bool
+    results: tuple[ResultReport, ...]
+    parts: tuple[PartReport, ...] = ()
+    buffers: tuple[BufferReport, ...] = ()
+
+    @property
+    def raised(self) -> bool:
+        """Whether no loop over the instructions is left."""
+        return all(r.raised for r in self.results)
+
+    def __str__(self) -> str:
+        head = f"oracle of {self.stream}" + (" (floating-point sums reordered)" if self.reassociated else "")
+        return "\n".join([head, *(f"  {r}" for r in self.results)])
+
+    @property
+    def explanation(self) -> str:
+        """The results, and what became of each part and buffer of the stream."""
+        lines = [str(self), "parts"]
+        for part in self.parts:
+            lines += [f"  {line}" for line in str(part).splitlines()]
+        return "\n".join([*lines, "buffers", *(f"  {b}" for b in self.buffers)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return {**asdict(self), "raised": self.raised}
+
+
+def report(
+    name: str, stream: ResolvedStream, raising: Raising | None, reason: str, reassociated: bool,
+    operations: Sequence[tuple[str, ...]],
+) -> OracleReport:
+    """The report of a stream that was raised as ``raising`` says, or, without, stays loops for the ``reason``."""
+    left = raising.left if raising else tuple(
+        Left((number,), describe(stream, (number,)), reason) for number in range(len(stream.body)))
+    why = {part.path: part.reason for part in left}
+    results = []
+    for number, tensor in enumerate(stream.results):
+        reasons = _reasons(raising.results[number], why) if raising else [reason]
+        results.append(ResultReport(tensor.name, not reasons, "; ".join(reasons), operations[number]))
+    boxes = {part.path: pieces_at(stream, part.path) for part in left}
+    parts = tuple(_parts(stream.body, (), why, boxes))
+    return OracleReport(name, reassociated, tuple(results), parts, tuple(_buffers(stream, boxes)))
+
+
+def _reasons(result: Raised, why: Mapping[Path, str]) -> list[str]:
+    """Why what the result is made of holds loops."""
+    places = {w.kernel.place: len(w.kernel.body) for w in wholes([result.value]) if isinstance(w.kernel, Nest)}
+    found = []
+    for place, count in places.items():
+        found += [why[path] for n in range(count) if (path := (*place[:-1], place[-1] + n)) in why]
+    return list(dict.fromkeys(found))
+
+
+def _parts(
+    nodes: Sequence[ResolvedNode], path: Path, why: Mapping[Path, str], boxes: Mapping[Path, Sequence[Piece]]
+) -> Iterator[PartReport]:
+    """Neighbours that are raised together; what stays, and what is around it, by itself."""
+    run: list[int] = []
+    for number, node in enumerate(nodes):
+        here = (*path, number)
+        if not any(p[:len(here)] == here for p in why):
+            run.append(number)
+            continue
+        yield from _raised(nodes, path, run)
+        run = []
+        if here in why:
+            yield _part(show(here), _what(node), [node], False, why[here], tuple(map(_box, boxes[here])))
+        else:
+            assert isinstance(node, ResolvedLoop)
+            yield from _parts(node.body, here, why, boxes)
+    yield from _raised(nodes, path, run)
+
+
+def _raised(nodes: Sequence[ResolvedNode], path: Path, run: Sequence[int]) -> Iterator[PartReport]:
+    if run:
+        first, last = run[0], run[-1]
+        place = show((*path, first)) + (f"-{last + 1}" if last > first else "")
+        together = list(nodes[first:last + 1])
+        yield _part(place, ", ".join(map(_what, together)) if last - first < 3 else f"{len(run)} nodes", together, True)
+
+
+def _part(
+    place: str, what: str, nodes: Sequence[ResolvedNode], raised: bool, reason: str = "", boxes: tuple[str, ...] = ()
+) -> PartReport:
+    every = [instr.source + 1 for instr, _ in _instructions(nodes, 1)]
+    counted: Counter[str] = Counter()
+    for instr, times in _instructions(nodes, 1):
+        counted[instr.mnemonic] += times
+    return PartReport(place, what, dict(counted), (min(every), max(every)), raised, reason, boxes)
+
+
+def _instructions(nodes: Sequence[ResolvedNode], times: int) -> Iterator[tuple[ResolvedInstr, int]]:
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            yield from _instructions(node.body, times * node.extent)
+        else:
+            yield node, times
+
+
+def _what(node: ResolvedNode) -> str:
+    return f"loop {node.var} of {node.extent}" if isinstance(node, ResolvedLoop) else node.mnemonic
+
+
+def _box(piece: Piece) -> str:
+    ranges = ", ".join(f"{o}+{n}" for o, n in zip(piece.box.offsets, piece.buffer.shape, strict=True))
+    return f"{piece.box.buffer}[{ranges}]"
+
+
+def _buffers(stream: ResolvedStream, boxes: Mapping[Path, Sequence[Piece]]) -> Iterator[BufferReport]:
+    named = set(_touched(stream.body))
+    for buffer in stream.buffers:
+        if buffer.name in named:
+            places = tuple(show(path) for path, pieces in boxes.items()
+                           if any(p.box.buffer == buffer.name for p in pieces))
+            yield BufferReport(buffer.name, f"{'x'.join(map(str, buffer.shape))} {buffer.dtype}", places)
+
+
+def _touched(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
+    for instr, _ in _instructions(nodes, 1):
+        for s in instr.statements:
+            if not isinstance(s, Op):
+                yield s.window.buffer
