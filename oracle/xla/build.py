@@ -60,14 +60,17 @@ _work = threading.local()
 
 
 @contextmanager
-def bounded_work() -> Iterator[None]:
-    """Within, :func:`substitute` raises Exhausted after :data:`REWRITINGS` nodes."""
-    before = getattr(_work, "left", None)
-    _work.left = REWRITINGS
+def bounded_work(most: int | None = None) -> Iterator[None]:
+    """Within, :func:`substitute` raises Exhausted after ``most`` nodes, by default :data:`REWRITINGS`.
+
+    Inside of another bound, what is left of that is a bound, too.
+    """
+    before, nodes = getattr(_work, "left", None), REWRITINGS if most is None else most
+    _work.left = nodes if before is None else min(nodes, before)
     try:
         yield
     finally:
-        _work.left = before
+        _work.left = before if before is None else before - (min(nodes, before) - _work.left)
 
 
 def _spend() -> None:

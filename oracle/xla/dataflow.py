@@ -128,6 +128,8 @@ class Dataflow:
     reassociate: bool
     steps: Iterator[int] = field(default_factory=count)
     """Counts the items that were looked at."""
+    most: int | None = None
+    """After how many raising is given up; :data:`STEPS` by default."""
 
     @property
     def stream(self) -> ResolvedStream:
@@ -143,7 +145,7 @@ class Dataflow:
         summands: list[Expr] = []
         spans = [a.range(q.ranges) for a in q.address]
         while True:
-            if next(self.steps) > STEPS:
+            if next(self.steps) > (self.most or STEPS):
                 raise Exhausted("its reads fall into too many pieces")
             index = _last_writer(q, spans, at)
             if index != at.index:
@@ -412,10 +414,13 @@ class Dataflow:
         """Name what the address makes of several variables by a new one, so that a condition follows an axis."""
         names = condition.variables()
         touched = [a for a in q.address if not names.isdisjoint(a.variables())]
-        part = Affine(0, tuple(t for t in touched[0].terms if t[0] in names)) if len(touched) == 1 else Affine(0)
+        refused = Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}")
+        if len(touched) != 1:
+            raise refused
+        part = Affine(0, tuple(t for t in touched[0].terms if t[0] in names))
         rest = touched[0] - part
         if part.variables() != names or not rest.variables().isdisjoint(names):
-            raise Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}")
+            raise refused
         name, factor = fresh(), math.gcd(*(c for _, c in part.terms))
         form = Affine(0, tuple((a, c // factor) for a, c in part.terms))
         digit = rest + Affine.variable(name) * factor

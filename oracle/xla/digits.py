@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from oracle.affine import Affine
-from oracle.xla.expr import Expr, Map, Ranges, Sum, children, forms, free
+from oracle.xla.expr import Expr, Map, Ranges, Sum, children, forms, free, kept
 
 Digits = tuple[str, int]
 """A variable and the divisor."""
@@ -30,7 +29,7 @@ def digits(e: Expr, ranges: Ranges) -> Digits | None:
     return None
 
 
-@lru_cache(maxsize=65536)
+@kept
 def _forms(e: Expr) -> frozenset[Affine]:
     """All forms in an expression; operations share operands, and so do sets."""
     made = frozenset(forms(e))

@@ -10,9 +10,9 @@ names (``%level_number``), so that equal functions are equal objects however the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oracle.affine import Affine, Div
@@ -32,11 +32,36 @@ Range = tuple[int, int]
 Ranges = Mapping[str, Range]
 
 
+_comparing = threading.local()
+
+
 @dataclass_transform(frozen_default=True)
 def _node(cls: type[T]) -> type[T]:
-    """A frozen dataclass that computes its hash once."""
+    """A frozen dataclass that computes its hash once, and looks at it before it compares."""
     made = dataclass(frozen=True)(cls)
-    compute = made.__hash__
+    compute, compare = made.__hash__, made.__eq__
+
+    def equal(self: Any, other: Any) -> bool:
+        if self is other:
+            return True
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        if hash(self) != hash(other):
+            return False
+        # operations share operands: what was found equal within a comparison is not compared again
+        known: set[tuple[int, int]] | None = getattr(_comparing, "known", None)
+        if known is None:
+            _comparing.known = set()
+            try:
+                return bool(compare(self, other))
+            finally:
+                _comparing.known = None
+        pair = (id(self), id(other))
+        if pair not in known:
+            if not compare(self, other):
+                return False
+            known.add(pair)
+        return True
 
     def cached(self: Any) -> int:
         value: int | None = self.__dict__.get("_hash")
@@ -46,6 +71,7 @@ def _node(cls: type[T]) -> type[T]:
         return value
 
     made.__hash__ = cached  # type: ignore[method-assign]
+    made.__eq__ = equal  # type: ignore[method-assign]
     return made
 
 
@@ -53,6 +79,19 @@ class Expr:
     """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``)."""
 
     dtype: str
+
+
+def kept(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
+    """A property of nodes, computed once for each and kept in it."""
+    name = f"_{compute.__module__}.{compute.__name__}"
+
+    def cached(e: Expr) -> T:
+        if name not in e.__dict__:
+            e.__dict__[name] = compute(e)
+        value: T = e.__dict__[name]
+        return value
+
+    return cached
 
 
 @_node
@@ -349,7 +388,7 @@ def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:
             waiting += [operand.body for operand in e.whole.operands]
 
 
-@lru_cache(maxsize=65536)
+@kept
 def free(e: Expr) -> frozenset[str]:
     """The variables that the value depends on."""
     names: set[str] = set()
@@ -361,7 +400,7 @@ def free(e: Expr) -> frozenset[str]:
     return frozenset(names)
 
 
-@lru_cache(maxsize=65536)
+@kept
 def level(e: Expr) -> int:
     """One more than the highest level of a canonical name bound within; 0 if there is none."""
     inner = max((level(c) for c in children(e)), default=0)
@@ -371,13 +410,13 @@ def level(e: Expr) -> int:
     return inner
 
 
-@lru_cache(maxsize=65536)
+@kept
 def is_heavy(e: Expr) -> bool:
     """Whether computing an element takes a sum or a chain."""
     return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in children(e))
 
 
-@lru_cache(maxsize=65536)
+@kept
 def carries(e: Expr) -> bool:
     """Whether the value depends on what a :class:`Fold` around has computed so far."""
     if isinstance(e, Fold):
@@ -385,7 +424,7 @@ def carries(e: Expr) -> bool:
     return isinstance(e, Carry) or any(carries(c) for c in children(e))
 
 
-@lru_cache(maxsize=65536)
+@kept
 def switched(e: Expr) -> frozenset[str]:
     """The free variables on which case distinctions are made."""
     names: set[str] = set()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from oracle.affine import Affine
 from oracle.xla.build import Cases
-from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, Switch, carries, children, free, same_kind
+from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, Switch, carries, children, free, kept, same_kind
 from oracle.xla.ops import elementwise
 from oracle.xla.views import Spread, extent
 
@@ -59,7 +58,7 @@ def one_chain(e: Switch) -> Expr | None:
     return None if isinstance(found, Switch) else found
 
 
-@lru_cache(maxsize=65536)
+@kept
 def _chained(e: Expr) -> bool:
     return isinstance(e, Fold) or (isinstance(e, Map) and any(_chained(o) for o in e.operands))
 

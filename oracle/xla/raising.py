@@ -27,6 +27,9 @@ CONTRACTIONS = 64
 ATTEMPTS = 16
 """How often raising begins again with one part more of the stream left as loops."""
 
+PART_STEPS, PART_REWRITINGS = 4_000, 40_000
+"""The work of all those attempts together, as STEPS and REWRITINGS limit that of the first."""
+
 
 @dataclass(frozen=True)
 class Raised:
@@ -84,20 +87,22 @@ def _in_part(stream: ResolvedStream, reassociate: bool, first: Unraisable) -> Ra
     nested, reason = Nested(stream, (), {}), first
     left: dict[Path, Left] = {}
     steps = count()
-    with bounded_work():
+    with bounded_work(PART_REWRITINGS):
         for _ in range(ATTEMPTS):
             path = nested.path_of(reason.culprit)
             while path in left:
                 path = path[:-1]
             if not path:
                 break
-            left = {p: part for p, part in left.items() if p[:len(path)] != path}
-            left[path] = Left(path, describe(stream, path), str(reason))
+            inside = [p for p in left if p[:len(path)] == path]
+            why = left[inside[0]].reason if inside else str(reason)
+            left = {p: part for p, part in left.items() if p not in inside}
+            left[path] = Left(path, describe(stream, path), why)
             nested = Nested(stream, left)
             if nested.is_all():
                 break
             try:
-                raised = _raised(nested.stream, Raiser(program(nested.stream), reassociate, steps))
+                raised = _raised(nested.stream, Raiser(program(nested.stream), reassociate, steps, PART_STEPS))
                 return Raising(raised, tuple(left[p] for p in sorted(left)))
             except Unraisable as found:
                 reason = found

@@ -66,14 +66,17 @@ class Raiser:
     reassociate: bool = False
     steps: Iterator[int] = field(default_factory=count)
     """Counts the items that the dataflow looks at, for several raisers together if they share it."""
+    most: int | None = None
+    """After how many of them raising is given up; as many as a dataflow takes by default."""
     _values: dict[tuple[int, str, bool], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, bool]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
+    _wholes: dict[Whole, Whole] = field(default_factory=dict)
     _hole: tuple[int, int] | None = None
     """Owner and statement of the read that stands for itself: what an update makes new values of."""
 
     def __post_init__(self) -> None:
-        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate, self.steps)
+        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate, self.steps, self.most)
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -117,8 +120,9 @@ class Raiser:
         if key in self._values:
             return self._values[key]
         if key in self._pending:
-            reason = Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration to another")
-            raise reason.at(owner.parent.loop)
+            loop = owner.parent.loop
+            of = f" of loop {loop.var}" if loop else ""
+            raise Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration{of} to another").at(loop)
         self._pending.add(key)
         try:
             value = self._computed(owner, name)
@@ -198,7 +202,9 @@ class Raiser:
         parameters = tuple((v, r[1] + 1) for v, r in self.program.ranges.items() if v in named)
         check_size(parameters, [s.type.shape, *(kind.shape for _, kind in operands)], kernel)
         index = tuple(Affine.variable(v) for v in (*(v for v, _ in parameters), *axes))
-        return Element(Whole(kernel, parameters, tuple(made)), number, index, s.type.dtype)
+        # one object for equal ones: what is made of them again is compared by identity
+        whole = Whole(kernel, parameters, tuple(made))
+        return Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
         if s.opcode == "iota":

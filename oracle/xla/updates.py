@@ -8,7 +8,6 @@ bytes, and its sums are words in them. Such a write in a loop is a chain (:class
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from oracle.affine import Affine
 from oracle.resolved import Read, Window
@@ -25,6 +24,7 @@ from oracle.xla.expr import (
     carries,
     children,
     is_integer,
+    kept,
     width,
 )
 from oracle.xla.program import InstrItem, WriteItem
@@ -120,7 +120,7 @@ def _words(e: Expr, first: Affine, size: int, ranges: Ranges) -> Expr | None:
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
 
 
-@lru_cache(maxsize=65536)
+@kept
 def _mentions(e: Expr) -> bool:
     """Whether the old contents occur."""
     if isinstance(e, Element):

@@ -183,7 +183,11 @@ def test_asm_round_trip(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert cli.main(["asm", str(tmp_path / "stem.loom"), "--binary", "-o", binary]) == 0
     assert _json(capsys, "asm", binary) == data
     assert cli.main(["asm", binary, "--explain"]) == 0
-    assert "follows its ISA and stays inside its memories" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "follows its ISA and stays inside its memories" in out and "raised to" in out and "vanishes" in out
+    explained = _json(capsys, "asm", binary, "--explain")["oracle"]
+    assert explained["raised"] and [r["raised"] for r in explained["results"]] == [True]
+    assert {b["buffer"] for b in explained["buffers"]} == {"hbm", "spad", "acc", "pe"}
 
 
 def test_the_only_layer_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

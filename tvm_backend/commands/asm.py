@@ -24,7 +24,8 @@ def register(subparsers: Any) -> None:
         "FILE is assembly text, its binary form, or an artifact (with --layer if it has several).")
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--layer", metavar="NAME", help="the layer of an artifact whose stream is meant")
-    parser.add_argument("--explain", action="store_true", help="what the stream consists of, instead of its text")
+    parser.add_argument("--explain", action="store_true",
+                        help="what the stream consists of and what the oracle makes of it, instead of its text")
     parser.add_argument("--binary", action="store_true", help="write the binary form (needs --output)")
     parser.add_argument("--no-check", action="store_true", help="do not check the stream against its ISA")
     arguments.add_output(parser, "write there instead of to stdout")
@@ -38,8 +39,13 @@ def run(args: argparse.Namespace) -> Outcome:
         raise InputError("--binary: give --output as well; the binary form is not printed")
     stream = read_stream(args.file, args.layer)
     isa = None if args.no_check else checked(stream)
-    text = explain(stream, isa) if args.explain else to_text(stream)
     data = {**summary(stream), "text": to_text(stream)}
+    text = data["text"]
+    if args.explain:
+        text = explain(stream, isa)
+        if isa is not None:
+            shown, data["oracle"] = raising(stream, isa)
+            text += f"\n\n{shown}"
     if args.output is not None:
         from oracle.binary import encode
         from tvm_backend.files import write_file
@@ -85,6 +91,17 @@ def checked(stream: Stream) -> "Isa":
     isa = taidl.load(stream.isa, **dict(stream.parameters))
     resolve(stream, isa)
     return isa
+
+
+def raising(stream: Stream, isa: "Isa") -> tuple[str, dict[str, Any]]:
+    """How the oracle computes the stream, as text and as a JSON object; or why it does not."""
+    from oracle.xla import compile_stream
+
+    try:
+        report = compile_stream(stream, isa).report
+    except InputError as error:
+        return str(error), {"refused": str(error)}
+    return report.explanation, report.to_dict()
 
 
 def instances(nodes: tuple[Node, ...], times: int = 1) -> Counter[str]:
