@@ -6,11 +6,24 @@ derive bounds. :func:`oracle.resolve.resolve` makes it from a stream and its ISA
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias, Union, cast
 
 from oracle.affine import Affine
 from oracle.stream import HbmTensor
+
+
+class Real(float):
+    """A float that equals numbers of its sign alone: streams that differ in 0.0 and -0.0 are different ones."""
+
+    def __eq__(self, other: object) -> bool:
+        return float.__eq__(self, other) is True and math.copysign(1, self) == math.copysign(1, cast(float, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = float.__hash__
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,8 @@ class ResolvedRegion:
 class Op:
     """``%dst = opcode(operands, attributes)`` with XLA-HLO meaning; attributes are sorted (name, value) pairs.
 
-    Values are ints, strings, tuples of them, :class:`ResolvedRegion`, or, for ``constant``, :class:`Affine`.
+    Values are ints, strings, tuples of them, :class:`Real`, :class:`ResolvedRegion`, or, for ``constant``,
+    :class:`Affine`.
     """
 
     dst: str

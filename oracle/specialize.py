@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from oracle.affine import Affine, Bounds
 from oracle.errors import SourceError, StreamError
 from oracle.flow import flow_of, names_in
-from oracle.resolved import Op, Read, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
+from oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from oracle.symbolic import Evaluator, Ranges, Undecided
 from oracle.taidl import ast
 from oracle.taidl.evaluate import MAX_REPEATED, register_key
@@ -252,10 +252,10 @@ class Execution:
 
     def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:
         """The value of a constant: an integer expression, or a float literal with or without a sign."""
-        if isinstance(e, ast.Number):
-            return e.value
-        if isinstance(e, ast.Unary) and isinstance(e.operand, ast.Number):
-            return -e.operand.value
+        literal = e.operand if isinstance(e, ast.Unary) else e
+        if isinstance(literal, ast.Number):
+            value = -literal.value if isinstance(e, ast.Unary) else literal.value
+            return Real(value) if isinstance(value, float) else value
         if fixed:
             return self.integer(e, "a number within an operator")
         v = self.value(e)

@@ -195,12 +195,23 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
         return Const(0, dtype)
     if opcode == "bitcast_convert":
         (x,) = operands
-        if isinstance(x, Const) and x.value == 0 and width(x.dtype) == width(dtype):
+        if isinstance(x, Const) and has_zero(x) and has_zero(Const(0, dtype)) and width(x.dtype) == width(dtype):
             return Const(0, dtype)
         if isinstance(x, Map) and x.opcode == "bitcast_convert" and not _cuts(x.operands[0].dtype, x.dtype):
             x = x.operands[0]
             return x if x.dtype == dtype else Map(opcode, (x,), (), dtype)
     return Map(opcode, operands, attributes, dtype)
+
+
+def zero(dtype: str) -> Expr:
+    """An element without any bit set: in a type of scales that is no zero."""
+    plain = Const(0, dtype)
+    return plain if has_zero(plain) else Map("bitcast_convert", (Const(0, "u8"),), (), dtype)
+
+
+def has_zero(e: Const) -> bool:
+    """Whether the bits of a constant are zeros: a type of scales has no zero, and -0.0 (a Real) is not 0."""
+    return e.value == 0 and element_type(e.dtype).kind != "scale"
 
 
 def _cuts(source: str, dtype: str) -> bool:
@@ -210,7 +221,7 @@ def _cuts(source: str, dtype: str) -> bool:
 
 def byte_of(body: Expr, byte: Affine) -> Expr:
     """The bytes of zero are zeros."""
-    if isinstance(body, Const) and body.value == 0:
+    if isinstance(body, Const) and has_zero(body):
         return Const(0, "i8")
     return ByteOf(body, byte)
 
@@ -223,12 +234,13 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
         return map_of("bitcast_convert", (body.body,), (), dtype)
     if width(dtype) == 1 and variable not in free(body):
         return body if dtype == body.dtype else map_of("bitcast_convert", (body,), (), dtype)
-    if isinstance(body, Const) and body.value == 0:
+    if isinstance(body, Const) and body.value == 0 and has_zero(Const(0, dtype)):
         return Const(0, dtype)
     if isinstance(body, Switch) and variable not in body.form.variables():
         cases = tuple((low, high, from_bytes(variable, e, dtype, ranges)) for low, high, e in body.cases)
         return switch_of(body.form, cases, ranges)
-    if isinstance(body, Guarded) and body.fill == 0 and not any(variable in f.variables() for f in forms(body)):
+    if isinstance(body, Guarded) and body.fill == 0 and has_zero(Const(0, dtype)) and not any(
+            variable in f.variables() for f in forms(body)):
         return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
     if isinstance(body, Let) and not any(variable in form.variables() for form in forms(body)):
         inner = {**ranges, **{name: form.range(ranges) for name, form in body.variables}}

@@ -28,6 +28,7 @@ from oracle.xla.build import (
     substitute,
     sum_of,
     switch_of,
+    zero,
 )
 from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
 from oracle.xla.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
@@ -431,7 +432,7 @@ class Dataflow:
     def initial(self, q: Query) -> Expr:
         """The contents at the start: arguments in HBM, zeros everywhere else."""
         if q.buffer != "hbm":
-            return Const(0, self.stream.buffer(q.buffer).dtype)
+            return zero(self.stream.buffer(q.buffer).dtype)
         address = q.address[0]
         low, high = address.range(q.ranges)
         for tensor in self.stream.arguments:

@@ -7,7 +7,6 @@ axes; contractions and reductions bind variables; all others are element-wise.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -214,8 +213,6 @@ class Raiser:
             if not value.is_constant:
                 return Index(value, s.type.dtype)
             value = int(value)
-        if isinstance(value, float) and math.copysign(1, value) < 0 and value == 0:
-            return map_of("negate", (Const(0.0, s.type.dtype),), (), s.type.dtype)
         return Const(cast("int | float", value), s.type.dtype)
 
     @staticmethod

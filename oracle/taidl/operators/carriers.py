@@ -171,7 +171,7 @@ def tied(a: Any, b: Any) -> tuple[Any, Any]:
 
     XLA joins the constants of ``(x * 2.1) * 3.3`` and ``(x + 2.1) + 3.3``, divides by multiplying with the inverse of
     what is broadcast, drops ``+ 0.0``, and makes ``1 / sqrt(x)`` an approximation: each with other bits. Behind
-    selections, the second one by the first operand, it sees neither the operands' operations nor a constant.
+    selections, the second one by the first operand, it sees neither the operands' operations nor a second constant.
     """
     import jax.numpy as jnp
 
@@ -180,9 +180,11 @@ def tied(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def add(a: Any, b: Any) -> Any:
-    """The rounded sum of floats."""
+    """The rounded sum of floats; 0.0 + -0.0 is 0.0, also where XLA sees that the first is a constant."""
+    import jax.numpy as jnp
+
     a, b = tied(a, b)
-    return native(a + b)
+    return native(jnp.where(b == b, a, b) + b)
 
 
 def subtract(a: Any, b: Any) -> Any:
