@@ -362,13 +362,19 @@ class Lowering:
         from jax import lax
 
         m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
-        left = sides[0].order((*batch, *alone[0], *summed)).array.reshape(*sizes[0], m, k)
-        right = sides[1].order((*batch, *summed, *alone[1])).array.reshape(*sizes[0], k, n)
-        d = len(batch)
-        lead = tuple(range(d))
+        left, right = (s.array for s in sides)
+        dims: Any
+        plain = is_integer(dtype) and "uint8" not in (left.dtype, right.dtype) and len(batch) <= 1
+        if plain and all(len(names) == 1 for names in (*alone, summed)):
+            # operands as they lie: XLA's fast kernels take none that was transposed, but any numbers of axes
+            dims = tuple(tuple(tuple(s.names.index(n) for n in names) for s in sides) for names in (summed, batch))
+        else:
+            left = sides[0].order((*batch, *alone[0], *summed)).array.reshape(*sizes[0], m, k)
+            right = sides[1].order((*batch, *summed, *alone[1])).array.reshape(*sizes[0], k, n)
+            d = len(batch)
+            dims = (((d + 1,), (d,)), (tuple(range(d)), tuple(range(d))))
         times = f"{math.prod(sizes[0])} x " if batch else ""
         self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
-        dims = (((d + 1,), (d,)), (lead, lead))
 
         def multiply(a: Any, b: Any) -> Any:
             return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
