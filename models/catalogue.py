@@ -114,14 +114,15 @@ def build(text: str, seed: int = 0) -> Built:
     """The network that ``text`` names, with seeded random weights."""
     import torch
 
-    from models.networks.layers import seeded
+    from models.networks.layers import perturbed, seeded
 
     network, sizes = parse(text)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # embeddings and other layers that torch and transformers fill themselves
         module = network.module(sizes)
     plain = not any(type(m).__module__.startswith("transformers.") for m in module.modules())
-    return Built(spelled(network, sizes), seeded(module, seed) if plain else module.eval(), _draw(network, sizes, seed))
+    fill = seeded if plain else perturbed
+    return Built(spelled(network, sizes), fill(module, seed), _draw(network, sizes, seed))
 
 
 def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,6 +57,50 @@ def sums_to_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
             result = node.output[0] if last else f"{node.output[0]}.{position - 1}"
             nodes.append(helper.make_node("Add", [total, operand], [result], name))
             total = result
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def biased_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Make a product of a tensor of over two axes by a constant matrix, plus a constant row, one ``Gemm``, in place.
+
+    onnxruntime's quantizer gives the bias of a ``Gemm`` the scale of the sums, and that of ``MatMul`` and ``Add`` eight
+    bits of its own. Shapes must be known; what is not is left alone.
+    """
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    shapes = known_shapes(model)
+    constants = {t.name for t in model.graph.initializer}
+    readers = Counter(name for node in model.graph.node for name in node.input)
+    readers.update(output.name for output in model.graph.output)
+    products = {node.output[0]: node for node in model.graph.node if node.op_type == "MatMul"}
+    joined: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        sides = [(node.input[i], node.input[1 - i]) for i in range(2)] if node.op_type == "Add" else []
+        for source, bias in sides:
+            product = products.get(source)
+            if product is None or bias not in constants or readers[source] != 1:
+                continue
+            x, weight = product.input
+            given, matrix = shapes.get(x, ()), shapes.get(weight, ())
+            if weight not in constants or len(given) < 3 or len(matrix) != 2 or shapes.get(bias) != matrix[1:]:
+                continue
+            rows, whole = f"{node.output[0]}.rows", f"{node.output[0]}.sums"
+            for name, shape in ((f"{rows}.shape", (-1, matrix[0])), (f"{whole}.shape", (*given[:-1], matrix[1]))):
+                model.graph.initializer.append(numpy_helper.from_array(np.array(shape, np.int64), name))
+            joined[node.output[0]] = [
+                helper.make_node("Reshape", [x, f"{rows}.shape"], [rows], rows),
+                helper.make_node("Gemm", [rows, weight, bias], [whole], product.name or node.name),
+                helper.make_node("Reshape", [whole, f"{whole}.shape"], [node.output[0]], f"{whole}.shaped"),
+            ]
+            del products[source]
+            break
+    if not joined:
+        return model
+    nodes = [new for node in model.graph.node if node.op_type != "MatMul" or node.output[0] in products
+             for new in joined.get(node.output[0] if node.op_type == "Add" else "", [node])]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return model

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from oracle.errors import InputError, ModelError
-from tvm_backend.onnx_rewrites import sums_to_additions
+from tvm_backend.onnx_convolutions import plain_convolutions
+from tvm_backend.onnx_rewrites import biased_products, known_shapes, sums_to_additions
 
 if TYPE_CHECKING:
     import onnx
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
 
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 
-RESHAPES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
+RESHAPES = frozenset({
+    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
 KEEP_SCALE = RESHAPES | {"MaxPool"}
 ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
+AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
+PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
+"""Operators from whose result the quantized path goes on."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Scheme:
     per_channel: bool = False
     operators: tuple[str, ...] = (
         "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
-        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze",
+        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
     )
 
 
@@ -78,7 +83,8 @@ def quantize(
     ranges = _calibrate(prepared, calibration, scheme)
     _share_scales(prepared, ranges)
     quantizer = QDQQuantizer(
-        prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [], [], list(scheme.operators),
+        prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
+        float_additions(prepared), list(scheme.operators),
         {"ActivationSymmetric": True, "WeightSymmetric": True, "QDQDisableWeightAdjustForInt32Bias": False},
     )
     with _quiet():
@@ -117,9 +123,9 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             copy = onnx.ModelProto()
             copy.CopyFrom(proto)
-            onnx.save(sums_to_additions(copy), source)
+            onnx.save(plain_convolutions(sums_to_additions(copy)), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
-            prepared = onnx.load(path)
+            prepared = biased_products(onnx.load(path))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
                 node.name = node.name.removesuffix("/MatMulAddFusion")
             return prepared
@@ -217,7 +223,6 @@ def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
     A result that only feeds an activation does not count: what it saturates, the activation would have cut off or the
     activation's range covers.
     """
-    constants = {i.name for i in model.graph.initializer}
     producer = {out: node for node in model.graph.node for out in node.output}
     readers: dict[str, int] = {}
     for node in model.graph.node:
@@ -236,8 +241,9 @@ def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
         return name
 
     shadowed: set[str] = set()
+    in_floats = set(float_additions(model))
     for node in model.graph.node:
-        if node.op_type == "Add" and not any(name in constants for name in node.input):
+        if node.op_type == "Add" and node.name not in in_floats:
             parent[find(node.input[0])] = find(node.input[1])
         elif node.op_type in KEEP_SCALE:
             parent[find(node.input[0])] = find(node.output[0])
@@ -254,6 +260,39 @@ def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
     for name in list(parent):
         groups.setdefault(find(name), []).append(name)
     return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
+
+
+def float_additions(model: "onnx.ModelProto") -> list[str]:
+    """Names of the additions that stay in floats: all but residual ones between quantized operators.
+
+    An accelerator adds tensors of one shape. Constants, masks of attention (whose magnitude leaves nothing of the
+    scores in eight bits) and sums that are only normalized stay as they are.
+    """
+    constants = {i.name for i in model.graph.initializer}
+    shapes = known_shapes(model)
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    reached = {output.name: True for output in model.graph.output}
+
+    def feeds_integers(name: str) -> bool:
+        """Whether the user or an operator of integers reads the tensor, perhaps through others that pass it on."""
+        if name not in reached:
+            reached[name] = False
+            reached[name] = any(
+                node.op_type in AVERAGES or node.op_type in ANCHORS - {"Add"}
+                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers.get(name, []))
+        return reached[name]
+
+    found = []
+    for node in model.graph.node:
+        if node.op_type == "Add":
+            a, b = node.input
+            fits = not {a, b} & constants and shapes.get(a) == shapes.get(b)
+            if not fits or not feeds_integers(node.output[0]):
+                found.append(node.name)
+    return found
 
 
 def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:

@@ -111,3 +111,14 @@ def seeded(module: nn.Module, seed: int = 0) -> nn.Module:
                     assert tensor is not None
                     tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.1)
     return module.eval()
+
+
+def perturbed(module: nn.Module, seed: int = 0) -> nn.Module:
+    """``module`` in evaluation mode, with random values where initialization leaves all alike: biases and norms."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for tensor in module.parameters():
+            if tensor.ndim == 1:
+                noise = torch.randn(tensor.shape, generator=generator)
+                tensor.add_(0.1 * noise)
+    return module.eval()

@@ -1,0 +1,191 @@
+"""Convolutions that no pattern knows as ones that all know: 1-D as 2-D of height 1, transposed ones by their phases.
+
+A transposed convolution of stride s gives s × s images, one for each remainder of a result's place: each is a plain
+convolution by every s-th element of the kernel. One convolution computes all of them as channels, which are then put
+beside each other. Weights and biases may be initializers or, in a quantized network, dequantized ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+Change = Callable[[np.ndarray], np.ndarray]
+LAST = np.iinfo(np.int64).max
+
+
+def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Rewrite 1-D and transposed convolutions of constant weights, in place; others stay as they are."""
+    if not any(node.op_type in ("Conv", "ConvTranspose") for node in model.graph.node):
+        return model
+    rewriting = _Rewriting.of(model.graph)
+    for node in model.graph.node:
+        rules = {"Conv": _flat, "ConvTranspose": _phases}
+        rule = rules.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        made = rule(node, rewriting) if rule is not None else None
+        rewriting.nodes += [node] if made is None else made
+    del model.graph.node[:]
+    model.graph.node.extend(rewriting.nodes)
+    return model
+
+
+@dataclass
+class _Rewriting:
+    """The constants of a graph, its dequantized constants, and the nodes so far."""
+
+    graph: "onnx.GraphProto"
+    constants: Mapping[str, "onnx.TensorProto"]
+    dequantized: Mapping[str, "onnx.NodeProto"]
+    nodes: list[Any] = field(default_factory=list)
+
+    @staticmethod
+    def of(graph: "onnx.GraphProto") -> "_Rewriting":
+        constants = {t.name: t for t in graph.initializer}
+        dequantized = {
+            node.output[0]: node for node in graph.node
+            if node.op_type == "DequantizeLinear" and all(name in constants for name in node.input)}
+        return _Rewriting(graph, constants, dequantized)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Shape of a constant, or of a dequantized one."""
+        source = self.dequantized[name].input[0] if name in self.dequantized else name
+        return tuple(self.constants[source].dims) if source in self.constants else None
+
+    def one_scale(self, name: str) -> bool:
+        """Whether a constant is not dequantized by channels."""
+        node = self.dequantized.get(name)
+        return node is None or math.prod(self.constants[node.input[1]].dims) == 1
+
+    def constant(self, name: str, value: Any) -> str:
+        from onnx import numpy_helper
+
+        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def changed(self, name: str, label: str, change: Change, nodes: list[Any]) -> str:
+        """A constant, perhaps dequantized, with its values changed."""
+        import onnx
+        from onnx import numpy_helper
+
+        node = self.dequantized.get(name)
+        if node is None:
+            return self.constant(label, change(numpy_helper.to_array(self.constants[name])))
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.input[0] = self.constant(f"{label}.integers", change(numpy_helper.to_array(self.constants[node.input[0]])))
+        copy.output[0] = copy.name = label
+        nodes.append(copy)
+        return label
+
+
+def _flat(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
+    """A convolution along one axis as one over images of height 1."""
+    from onnx import helper
+
+    if len(graph.shape(node.input[1]) or ()) != 3:
+        return None
+    name = node.output[0]
+    nodes: list[Any] = []
+    weight = graph.changed(node.input[1], f"{name}.kernel", lambda w: w[:, :, None, :], nodes)
+    image, result = f"{name}.image", f"{name}.row"
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    for key, one in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
+        if key in attributes:
+            attributes[key] = [one, *attributes[key]]
+    if "pads" in attributes:
+        before, after = attributes["pads"]
+        attributes["pads"] = [0, before, 0, after]
+    high, flat = (graph.constant(f"{part}.shape", np.array(shape, np.int64))
+                  for part, shape in ((image, (0, 0, 1, -1)), (result, (0, 0, -1))))
+    nodes += [
+        helper.make_node("Reshape", [node.input[0], high], [image], image),
+        helper.make_node("Conv", [image, weight, *node.input[2:]], [result], node.name or name, **attributes),
+        helper.make_node("Reshape", [result, flat], [name], f"{result}.shaped"),
+    ]
+    return nodes
+
+
+def _phases(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
+    """A transposed convolution of images, without dilation and with one stride, by the phases of its results."""
+    from onnx import helper
+
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    shape = graph.shape(node.input[1])
+    plain = attributes.get("auto_pad", b"NOTSET") == b"NOTSET" and "output_shape" not in attributes
+    if shape is None or len(shape) != 4 or not plain or any(d != 1 for d in attributes.get("dilations", [])):
+        return None
+    if not all(graph.one_scale(name) for name in node.input[1:] if name):
+        return None
+    kernel, groups = shape[2:], attributes.get("group", 1)
+    strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
+    more = attributes.get("output_padding", [0, 0])
+    axes = [_Axis(kernel[i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
+    if strides[0] != strides[1] or any(a.reach < 0 for a in axes):
+        return None
+    name, nodes = node.output[0], []  # type: tuple[str, list[Any]]
+    inputs = [node.input[0], graph.changed(
+        node.input[1], f"{name}.kernel", lambda w: by_phases(w, groups, strides[0], strides[1]), nodes)]
+    if len(node.input) > 2 and node.input[2]:
+        inputs.append(graph.changed(node.input[2], f"{name}.bias", lambda b: np.repeat(b, strides[0] ** 2), nodes))
+    images, whole = f"{name}.phases", f"{name}.whole"
+    nodes.append(helper.make_node(
+        "Conv", inputs, [images], node.name or name, group=groups, kernel_shape=[a.taps for a in axes],
+        strides=[1, 1], pads=[a.taps - 1 for a in axes] + [a.after for a in axes]))
+    if strides[0] > 1:
+        nodes.append(helper.make_node("DepthToSpace", [images], [whole], whole, blocksize=strides[0], mode="CRD"))
+    crop = [graph.constant(f"{name}.{key}", np.array(value, np.int64)) for key, value in (
+        ("starts", [a.before for a in axes]), ("ends", [-a.surplus if a.surplus else LAST for a in axes]),
+        ("axes", [2, 3]))]
+    nodes.append(helper.make_node("Slice", [whole if strides[0] > 1 else images, *crop], [name], f"{name}.crop"))
+    return nodes
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of a transposed convolution."""
+
+    kernel: int
+    stride: int
+    before: int
+    end: int
+    more: int
+
+    @property
+    def taps(self) -> int:
+        """Elements of the kernel in the largest phase."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def after(self) -> int:
+        """Padding after the input, so that every result is covered."""
+        return self.reach // self.stride
+
+    @property
+    def reach(self) -> int:
+        """Results beyond the place of the last input."""
+        return self.kernel - 1 - self.end + self.more
+
+    @property
+    def surplus(self) -> int:
+        """Results at the end that are cut off."""
+        return (self.after + 1) * self.stride - (self.reach + 1)
+
+
+def by_phases(kernel: np.ndarray, groups: int, sh: int, sw: int) -> np.ndarray:
+    """[c, o / groups, kh, kw] of a transposed convolution → [o · sh · sw, c / groups, ⌈kh / sh⌉, ⌈kw / sw⌉].
+
+    The channels of one output lie together, phase by phase; taps are mirrored.
+    """
+    c, o, kh, kw = kernel.shape
+    th, tw = -(-kh // sh), -(-kw // sw)
+    padded = np.zeros((c, o, th * sh, tw * sw), kernel.dtype)
+    padded[:, :, :kh, :kw] = kernel
+    parts = padded.reshape(groups, c // groups, o, th, sh, tw, sw)[:, :, :, ::-1, :, ::-1]
+    return parts.transpose(0, 2, 4, 6, 1, 3, 5).reshape(groups * o * sh * sw, c // groups, th, tw)
