@@ -243,15 +243,16 @@ class Dataflow:
             updated = self._updated(q, at, hits)
             if updated is not None:
                 return updated
-        if any(item.write.kind == "accumulate" for item, _, _ in hits):
-            raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
         end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
-        if all(place is None for place in places):
-            last = {**at.known, loop.var: Affine(loop.extent - 1)}
-            return replace(end, known=last, covered=True)
-        if places[0] is None or any(place != places[0] for place in places):
+        if places[0] is not None and all(place == places[0] for place in places):
+            return replace(end, known={**at.known, loop.var: places[0]})
+        if any(item.write.kind == "accumulate" for item, _, _ in hits):
+            raise Unraisable(f"the order of additions into {q.buffer} by several iterations of loop {loop.var} "
+                             "must be kept")
+        if any(place is not None for place in places):
             raise Unraisable(f"several iterations of loop {loop.var} write the same elements of {q.buffer}")
-        return replace(end, known={**at.known, loop.var: places[0]})
+        last = {**at.known, loop.var: Affine(loop.extent - 1)}
+        return replace(end, known=last, covered=True)
 
     def _updated(self, q: Query, at: Cursor, hits: list[Hit]) -> Expr | None:
         """What a loop makes of elements of which each of its iterations makes new values of old ones."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from oracle.affine import Affine
-from oracle.resolved import ResolvedStream
+from oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor
 from oracle.xla.build import bounded_work, fresh, from_bytes
 from oracle.xla.dataflow import Query, taidl_dtype
@@ -21,8 +21,11 @@ from oracle.xla.program import program
 from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
 
-CONTRACTIONS = 64
-"""Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each."""
+CONTRACTIONS, MOST_CONTRACTIONS = 64, 512
+"""Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each.
+
+It takes as long to compile an instruction in loops, so that longer streams may have more: one for each instruction.
+"""
 
 ATTEMPTS = 16
 """How often raising begins again with one part more of the stream left as loops."""
@@ -77,9 +80,14 @@ def _raised(stream: ResolvedStream, raiser: Raiser) -> tuple[Raised, ...]:
     with bounded_work():
         made = tuple(_result(raiser, tensor) for tensor in stream.results)
     contractions = sum(count_contractions(r.value) for r in made)
-    if contractions > CONTRACTIONS:
+    if contractions > max(CONTRACTIONS, min(MOST_CONTRACTIONS, _size(stream.body))):
         raise Unraisable(f"its pieces would be {contractions} contractions, each compiled for itself")
     return made
+
+
+def _size(nodes: tuple[ResolvedNode, ...]) -> int:
+    """How many instructions are written down."""
+    return sum(_size(node.body) if isinstance(node, ResolvedLoop) else 1 for node in nodes)
 
 
 def _in_part(stream: ResolvedStream, reassociate: bool, first: Unraisable) -> Raising:

@@ -89,6 +89,15 @@ def test_a_condition_on_loops_that_an_address_has_not() -> None:
     agree(program(body))
 
 
+def test_sums_of_floats_in_inner_loops_keep_their_order() -> None:
+    """Each iteration of the inner loop adds to a row of its own, those of the outer one to the same rows."""
+    body = LOAD + ("loop i in 0..8 {\n  real to=i, from=i\n}\nloop j in 0..4 {\n  loop c in 1..-1 step -1 {\n"
+                   "    more to=6 + c, from=j + c\n  }\n}\nloop c in 0..2 {\n  more to=6 + c, from=2 - c\n"
+                   "  whole row=8 + c, from=6 + c\n}\n")
+    report = agree(program(body + STORE)).report
+    assert report.raised and any(o.startswith("chain of 4") for o in report.results[0].operations)
+
+
 def test_nothing_but_loops() -> None:
     """Every iteration needs the one before, HBM included."""
     report = agree(program("loop i in 0..8 {\n  load dram=1024 + 16*i, row=1\n  load dram=16*i, row=2\n"

@@ -112,6 +112,15 @@ def turned(%x, %y) { %y:4xi32 = reverse(%x, dim={0}); }
     %t:1x4xf32 = subtract(%y, %old);
     %t -> $real[to : to + 1];
 }
+# adds in the order of the stream
+[more](to, from) {
+    %x:1x4xf32 <- $real[from : from + 1];
+    %third:1x4xf32 = constant(0.3);
+    %p:1x4xf32 = multiply(%x, %third);
+    %old:1x4xf32 <- $real[to : to + 1];
+    %y:1x4xf32 = add(%old, %p);
+    %y -> $real[to : to + 1];
+}
 [whole](row, from) {
     %x:1x4xf32 <- $real[from : from + 1];
     %b:1x4xi32 = bitcast_convert(%x);
@@ -122,14 +131,10 @@ def turned(%x, %y) { %y:4xi32 = reverse(%x, dim={0}); }
 ARGUMENT, RESULT, ROWS = 64, 1024, 24
 """Where the rows of the argument and of the result begin in HBM, and how many there are of each."""
 
-_ROWS = ("row", "from", "table", "kernel")
-
 
 @st.composite
 def whole_streams(draw: Any, depth: int = 2) -> Stream:
-    """Loads, computes and stores in loops, whose addresses move with the loops or stay."""
-    rows = st.integers(0, 5)
-
+    """Loads, computes and stores in loops up and down, whose addresses move with the loops or stay."""
     def address(first: int, last: int, loops: tuple[tuple[str, int], ...], unit: int = 1) -> Affine:
         """A form that stays in ``first .. last``, in units, for all values of the loops."""
         low = high = draw(st.integers(first, last))
@@ -149,7 +154,7 @@ def whole_streams(draw: Any, depth: int = 2) -> Stream:
         for attribute in WHOLE.instructions[name].attributes:
             if attribute == "dram":
                 form = address(0, ROWS - 1, loops, 16) + (RESULT if name == "store" else ARGUMENT)
-            elif attribute in ("to",) or (name in ("sum", "whole") and attribute == "from"):
+            elif attribute == "to" or (name in ("sum", "more", "whole") and attribute == "from"):
                 form = address(0, 7, loops)
             else:
                 form = address(0, 15 - (3 if attribute == "table" else 0), loops)
@@ -161,12 +166,12 @@ def whole_streams(draw: Any, depth: int = 2) -> Stream:
         for _ in range(draw(st.integers(1, count))):
             if len(loops) < depth and draw(st.booleans()):
                 var, extent = f"i{len(loops)}x{len(made)}", draw(st.integers(2, 4))
-                made.append(Loop(var, 0, extent, 1, nodes((*loops, (var, extent)), 3)))
+                bounds = draw(st.sampled_from(((0, extent, 1), (extent - 1, -1, -1))))
+                made.append(Loop(var, *bounds, nodes((*loops, (var, extent)), 3)))
             else:
                 made.append(instr(loops))
         return tuple(made)
 
-    del rows
     load = Loop("r", 0, 16, 1, (Instr("load", (("dram", Affine.variable("r") * 16 + ARGUMENT),
                                                ("row", Affine.variable("r")))),))
     last = Affine.variable("s")
