@@ -103,7 +103,6 @@ def _build(program: Program) -> GraphTables:
     for stage in stages:
         record = [stage.depth]
         for numbers in (
-            [unit_numbers[u.name] for u in graph.units(stage)],
             [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)],
             sorted(followers[stage_numbers[stage.name]]),
         ):

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import operator
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+NUMBA = (0, 68)
+"""The series of Numba for which :mod:`.linking` is written: it uses internals that others may not have."""
 
-jit = numba.njit(
-    nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False,
-    pipeline_class=PartCompiler,
-)  # fmt: skip
+
+def compilers(version: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of parts and of entry points for a version of Numba; with another than ``NUMBA`` a warning and none.
+
+    Then each function is compiled for itself, again in each process: several times slower, with the same results.
+    """
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) == NUMBA:
+        from acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+
+        return {"pipeline_class": PartCompiler}, {"pipeline_class": WholeCompiler}
+    wanted = ".".join(map(str, NUMBA))
+    warnings.warn(
+        f"the timing engine is compiled slowly and without a cache: it expects numba {wanted}, not {version}",
+        RuntimeWarning, stacklevel=2,
+    )  # fmt: skip
+    return {}, {}
+
+
+_part, _whole = compilers(numba.__version__)
+
+_common = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+_bare = {**_common, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, **_part}
+
+jit = numba.njit(**_bare)
 """For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
 
-jit_inline = numba.njit(
-    nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False,
-    pipeline_class=PartCompiler, forceinline=True,
-)  # fmt: skip
+jit_inline = numba.njit(**_bare, forceinline=True)
 """The same for those on the way of every instruction: compiled into each function that calls them."""
 
 
@@ -32,7 +53,9 @@ def entry(function: Callable[..., Any]) -> Any:
     Numba's cache looks at the file of the function alone; here the newest file of this folder counts, because all of
     its functions are compiled into the entry point.
     """
-    dispatcher = numba.njit(nogil=True, error_model="numpy", boundscheck=False, pipeline_class=WholeCompiler)(function)
+    dispatcher = numba.njit(**_common, **_whole)(function)
+    if not _whole:
+        return dispatcher
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
@@ -75,6 +98,18 @@ def pointer(_context: Any, array: Any) -> Any:
 def constant_pointer(_context: Any, array: Any) -> Any:
     """The same of an array that is only read."""
     return ConstantPointer(array.dtype)(array), _address
+
+
+@intrinsic
+def copy_words(_context: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
+    """``target[to + k] = source[begin + k]`` for each ``k < count``; the two places have nothing in common."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        target, to, source, begin, count = arguments
+        cgutils.raw_memcpy(builder, builder.gep(target, [to]), builder.gep(source, [begin]), count, 8)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), codegen
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

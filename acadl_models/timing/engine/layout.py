@@ -34,7 +34,8 @@ NONE = -1
     H_MAX_ACCESSES, H_MAX_AXES, H_MAX_REQUESTS, H_MAX_LATENCIES,  # sizes of the parts of an instance
     H_SLOT_SIZE, H_SLOT_REQUESTS, H_SLOT_ACCESSES, H_ACCESS_SIZE, H_SLOT_LATENCIES,  # an instance and its parts
     H_POOL,  # instances that fit into the machine at once
-    H_CACHES, H_CACHE_TABLE, H_DRAMS, H_DRAM_TABLE, H_LINKS, H_LINK_TABLE, H_SPACES, H_SPACE_TABLE,  # memory_layout
+    H_CACHES, H_CACHE_TABLE, H_DRAMS, H_DRAM_TABLE, H_LINKS, H_LINK_TABLE,  # memory_layout
+    H_SPACES, H_SPACE_TABLE,  # address spaces (memories): bits of which lines and rows before them are whole parts
     H_LEVELS, H_HIT_AFTER_MISS, H_SLOT_TAILS, H_TAIL_SIZE, H_BANKS,
     H_PLACED,  # accesses with a place in such memories
     H_SIZE,
@@ -43,11 +44,10 @@ NONE = -1
 # --- t: records ------------------------------------------------------------------------------------------------
 (
     TS_DEPTH,
-    TS_UNITS, TS_UNIT_COUNT,
     TS_SENDERS, TS_SENDER_COUNT,  # in the order of the edges; FETCH stands for the fetch stage
     TS_RECEIVERS, TS_RECEIVER_COUNT,
     TS_SIZE,
-) = range(8)
+) = range(6)
 """Stage; lists of numbers."""
 
 TO_SIGNATURES, TO_SIGNATURE_COUNT, TO_ONLY, TO_SIZE = range(4)
@@ -83,9 +83,9 @@ or NONE; whether it has neither state nor links."""
     TI_FIRST,  # its record in the stage to which the fetch stage passes it, or NONE if there are more than one
     TI_NODES, TI_NODE_COUNT,  # TE records: its accesses that may conflict
     TI_CHECKS, TI_CHECK_COUNT,  # TV records: the lists in which it may meet anything
-    TI_PARTS, TI_READ_PARTS, TI_PART_COUNT,  # records of its accesses to storages, reads first
+    TI_PARTS, TI_PART_COUNT,  # records of its accesses to storages, reads first
     TI_SIZE,
-) = range(18)
+) = range(17)
 """Instruction of the program text."""
 
 TE_NODE, TE_ACCESS, TE_ENDS, TE_SIZE = range(4)
@@ -396,7 +396,7 @@ HL_SNAPSHOTS, HL_ACTIVATION, HL_MISSES, HL_SAMPLED, HL_PENDING, HL_SIZE = range(
 """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped at
 the last one, the transition that begins at its last event."""
 
-HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_BEGIN, HT_END, HT_END_WORDS, HT_SIZE = range(9)
+HT_VALID, HT_LOOP, HT_HASH, HT_LENGTH, HT_OFFSETS, HT_BEGIN, HT_END, HT_SIZE = range(8)
 """Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to
 M_REST with that state, and of the whole machine at its end."""
 

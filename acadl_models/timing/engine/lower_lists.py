@@ -47,8 +47,7 @@ def access_lists(
     asking = np.flatnonzero(banked)
     asking = asking[np.lexsort((kind[asking] != READ, static[asking]))]
     parts = _put(tables, place[asking][:, None], static[asking], len(count))
-    reads = np.bincount(static[asking][kind[asking] == READ], minlength=len(count))
-    return np.stack((*nodes, *checks, parts[0], reads, parts[1]), axis=1)
+    return np.stack((*nodes, *checks, *parts), axis=1)
 
 
 def _put(tables: Tables, records: Array, static: NDArray[np.int64], statics: int) -> tuple[Array, Array]:

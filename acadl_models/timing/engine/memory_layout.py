@@ -23,9 +23,6 @@ TD_ROW_WORDS, TD_RCD, TD_RP, TD_RAS, TD_BANKS, TD_BANK_COUNT, TD_FIRST, TD_SPACE
 TN_BANDWIDTH, TN_LATENCY, TN_WINDOW, TN_SIZE = range(4)
 """Link."""
 
-TG_GRAIN, TG_SPACE_SIZE = range(2)
-"""Address space, that is a memory: bits of which lines and rows of everything before it are whole parts."""
-
 # --- m: records ------------------------------------------------------------------------------------------------
 (
     CS_READ_HITS, CS_READ_MISSES, CS_WRITE_HITS, CS_WRITE_MISSES, CS_EVICTIONS, CS_WRITE_BACKS,  # counters

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.jit import jit
+from acadl_models.timing.engine.jit import copy_words, jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 
 
 @jit
 def remember_machine(m, h, position, words):
-    for k in range(words):
-        h[position + k] = m[k]
+    copy_words(h, position, m, 0, words)
+
+
+@jit
+def copy_machine(t, target, to, source, begin):
+    """Copy a whole machine from ``source[begin]`` on; of its instances what they use."""
+    slots = source[begin + M_SLOTS]
+    copy_words(target, to, source, begin, slots)
+    for slot in range(slots, slots + source[begin + M_ACTIVE] * t[H_SLOT_SIZE], t[H_SLOT_SIZE]):
+        words = t[H_SLOT_SIZE]
+        if source[begin + slot + I_SEQ] == NONE:
+            words = I_SIZE
+        elif t[H_MAX_LATENCIES] + t[H_TAIL_SIZE] == 0:
+            words = t[H_SLOT_REQUESTS] + source[begin + slot + I_REQUESTS] * R_SIZE
+        copy_words(target, to + slot, source, begin + slot, words)
 
 
 @jit
 def copy(h, source, target, words):
-    for k in range(words):
-        h[target + k] = h[source + k]
+    copy_words(h, target, h, source, words)
 
 
 @jit

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.memories_repeat import same_memories
+from acadl_models.timing.engine.memories_state import same_memories
 from acadl_models.timing.engine.moving import (
     add_counters,
     address,
     copy,
+    copy_machine,
     equal,
     innermost,
     is_active,
@@ -76,9 +77,8 @@ def complete_transition(t, m, h, loop):
         return
     index = h[HM_INDEX] + number * HT_SIZE
     h[index + HT_VALID] = 1
-    h[index + HT_END_WORDS] = words
     h[index + HT_END] = reserve(h, HM_TRANSITIONS, words)
-    remember_machine(m, h, address(h, HM_TRANSITIONS, h[index + HT_END]), words)
+    copy_machine(t, h, address(h, HM_TRANSITIONS, h[index + HT_END]), m, 0)
 
 
 # --- applying --------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def recall(t, m, h, loop, length, offsets, hashed):
             and windows_move_together(t, m, h, loop, begin, end, h[HM_SCRATCH] + length, state + length)
             and same_memories(t, m, h, begin, h[HM_SCRATCH] + length + offsets, state + length + offsets)
         ):
-            apply(t, m, h, loop, begin, end, h[index + HT_END_WORDS])
+            apply(t, m, h, loop, begin, end)
             return True
     return False
 
@@ -231,12 +231,11 @@ def stays_in_bank(t, m, access, moved):
 
 
 @jit
-def apply(t, m, h, loop, begin, end, words):
+def apply(t, m, h, loop, begin, end):
     """Make the end of a transition the present."""
     now = h[HM_MACHINE]
     remember_machine(m, h, now, m[M_REST])
-    for k in range(words):
-        m[k] = h[end + k]
+    copy_machine(t, m, 0, h, end)
     cycles = h[now + M_TIME] - h[begin + M_TIME]
     instances = h[now + M_SEQ] - h[begin + M_SEQ]
     m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]

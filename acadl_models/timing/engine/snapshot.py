@@ -9,7 +9,7 @@ from __future__ import annotations
 from acadl_models.timing.engine.jit import jit
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.marks import first_mark, next_mark
-from acadl_models.timing.engine.memories_repeat import describe_addresses, describe_memories
+from acadl_models.timing.engine.memories_state import describe_addresses, describe_memories
 
 END = -1
 """Closes a list."""

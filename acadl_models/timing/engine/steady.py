@@ -47,7 +47,6 @@ LONGEST_WAIT = 256
 @jit
 def look_back(t, m, h):
     """At loop events: compare with earlier states, and skip what is proven to repeat as long as anything is."""
-    settle(t, m)
     while skip_one(t, m, h):
         pass
     for k in range(m[M_EVENTS], m[M_EVENTS] + m[M_EVENT_COUNT]):
@@ -65,6 +64,7 @@ def skip_one(t, m, h):
     sort(m, events, count)  # outer loops come before inner ones
     for k in range(events, events + count):
         if h[h[HM_LOOPS] + m[k] * HL_SIZE + HL_PENDING] != NONE:
+            settle(t, m)
             complete_transition(t, m, h, m[k])
     for k in range(events, events + count):
         loop = m[k]
@@ -73,6 +73,7 @@ def skip_one(t, m, h):
             continue
         if not described:
             described = True
+            settle(t, m)
             length, offsets = describe(t, m, h, state)
             hashed = hash_of(h, state, length)
         if length == 0:
