@@ -126,7 +126,7 @@ def _phases(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
     kernel, groups = shape[2:], attributes.get("group", 1)
     strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
     more = attributes.get("output_padding", [0, 0])
-    axes = [_Axis(kernel[i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
+    axes = [Phases(kernel[i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
     if strides[0] != strides[1] or any(a.reach < 0 for a in axes):
         return None
     name, nodes = node.output[0], []  # type: tuple[str, list[Any]]
@@ -148,8 +148,8 @@ def _phases(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
 
 
 @dataclass(frozen=True)
-class _Axis:
-    """One axis of a transposed convolution."""
+class Phases:
+    """One axis of a transposed convolution: its kernel, stride, padding before and at the end, and extra results."""
 
     kernel: int
     stride: int

@@ -81,12 +81,8 @@ def float_biased(value: DFPattern) -> DFPattern:
 
 
 def float_matmul() -> DFPattern:
-    """Dense and batched matmul, with or without bias."""
-
-    def operand() -> DFPattern:
-        return is_op("relax.permute_dims")(wildcard()) | wildcard()
-
-    return float_biased(is_op("relax.matmul")(operand(), operand()))
+    """Dense and batched matmul, with or without bias (constants are transposed before)."""
+    return float_biased(is_op("relax.matmul")(wildcard(), wildcard()))
 
 
 def float_conv2d() -> DFPattern:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mapper.accelerator import Accelerator
 from mapper.options import Option
-from tvm_backend.uma.backend import Strategy, UMABackend
+from tvm_backend.uma.backend import Strategy, UMABackend, UMAPhase
 from uma_targets.kit import rules, strategies
 from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from mapper.space import Space
     from mapper.workload import Workload
+    from tvm_backend.expressions import IRModule
     from tvm_backend.patterns import DFPattern
     from tvm_backend.uma.match import Numbers
     from uma_targets.kit.space import Shape, Tiling
@@ -96,6 +97,8 @@ class KitTarget(UMABackend):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", f"{prefix}{anchor}_{form}", predicate, strategy)
+        if self.kit.numbers == "float32":
+            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, _as_products)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
@@ -113,6 +116,13 @@ class KitTarget(UMABackend):
     @property
     def numbers(self) -> "Numbers":
         return self.kit.numbers
+
+
+def _as_products(module: "IRModule") -> "IRModule":
+    """Convolutions and attention as products of matrices."""
+    from tvm_backend.products import as_products
+
+    return as_products(module)
 
 
 def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:

@@ -1,0 +1,232 @@
+"""All networks of the catalogue on Gemmini (int8) and on a floating-point target: what is offloaded, and is it right?
+
+Each network and target runs in a process of its own: its peak memory is its own, a fault ends nothing else.
+``--mode estimate`` partitions, maps and times only; ``--size tiny`` takes the small forms, in which every layer of every
+network is also run by the interpreter. A network is ok if it is imported and runs, every interpreted layer equals the
+interpreter bit for bit, and its outputs are those of the reference: for int8 the integer network in onnxruntime (within
+one step of an output that is quantized, else by cosine), for float targets torch, within a thousandth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import common
+import numpy as np
+
+from models import catalogue
+from oracle.errors import ArchloomError
+
+if TYPE_CHECKING:
+    from tvm_backend.compiled import Partition
+    from tvm_backend.executable import CompiledNetwork
+    from tvm_backend.model import Model
+
+TARGETS = "gemmini,qkv"
+LEAST_SHARE = 0.99
+FLOAT_ERROR, LEAST_COSINE, MOST_STEPS = 1e-3, 0.999, 1.5
+INTERPRETED_MACS = 2_000_000
+"""Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
+Reference = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
+
+
+def main() -> None:
+    args = common.arguments(__doc__ or "", _more)
+    if args.one:
+        print(common.json.dumps(measure(args.one, args.targets, args.mode)))
+        return
+    wanted = args.only.split(",") if args.only else catalogue.names()
+    rows = []
+    for name in wanted:
+        text = catalogue.tiny(name) if args.size == "tiny" else name
+        for target in args.targets.split(","):
+            rows.append(in_process(text, target, args.mode))
+            print(line(rows[-1]), flush=True)
+    good = [row for row in rows if row["ok"]]
+    common.finish(args, {
+        "networks_ok": len(good), "networks_run": len(rows), "mode": args.mode, "size": args.size, "networks": rows,
+        "least_offloaded_macs_share": min((row["offloaded_macs_share"] for row in good), default=0.0)})
+
+
+def _more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mode", choices=("all", "estimate"), default="all", help="estimate: nothing is run")
+    parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: small forms of all networks")
+    parser.add_argument("--only", metavar="NAME,...", help="these networks (default: the whole catalogue)")
+    parser.add_argument("--targets", default=TARGETS, metavar="NAME,...", help=f"targets (default: {TARGETS})")
+    parser.add_argument("--one", metavar="NETWORK", help=argparse.SUPPRESS)
+
+
+def in_process(text: str, target: str, mode: str) -> dict[str, Any]:
+    """The row of one network on one target, measured in a child process."""
+    run = common.child([sys.executable, __file__, "--one", text, "--targets", target, "--mode", mode])
+    empty = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
+    if run.status != 0 or not run.stdout.strip():
+        return {**empty, "reason": f"the process ended with status {run.status}", "peak_gib": round(run.peak_gib, 2)}
+    return {**empty, **run.last_json, "peak_gib": round(run.peak_gib, 2)}
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table."""
+    seconds = row.get("seconds", {})
+    times = " ".join(f"{what} {spent:.1f}s" for what, spent in seconds.items())
+    left = "; ".join(f"{part['macs_share']:.1%} {part['op']}: {part['reason']}" for part in row.get("left", [])[:2])
+    return (f"{'ok  ' if row['ok'] else 'FAIL'} {row['name'].split('(')[0]:16} {row['target']:9} "
+            f"share {row['offloaded_macs_share']:7.2%} layers {row.get('layers', 0):4} host {row.get('host_ops', 0):4} "
+            f"cycles {row.get('cycles', 0):>12,} error {row.get('error', 0):8.1e} {times} {row['peak_gib']:.1f} GiB "
+            f"{row.get('reason') or left}")
+
+
+def measure(text: str, target: str, mode: str) -> dict[str, Any]:
+    """Import, partition, map, time and, unless only the estimate is asked for, run and compare."""
+    clock = _Clock()
+    row: dict[str, Any] = {"name": text, "target": target, "ok": False, "imported": False, "seconds": clock.seconds}
+    try:
+        with clock("prepare"):
+            source, reference, inputs = prepared(text, target)
+        with clock("import"):
+            model = source()
+        row["imported"] = True
+        with clock("estimate" if mode == "estimate" else "compile"):
+            compiled = _compiled(model, target)
+        row |= described(compiled.partition)
+        row["cycles"] = sum(plan.timing.cycles for plan in (compiled.plans[s.name] for s in compiled.partition.steps()))
+        if mode == "all":
+            row |= compared(compiled, model, reference, inputs, clock)
+        row["ok"] = not row.get("reason")
+    except ArchloomError as error:
+        row["reason"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+class _Clock:
+    """Wall seconds of named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = round(time.perf_counter() - start, 3)
+
+
+def prepared(text: str, target: str) -> "tuple[Callable[[], Model], Reference, dict[str, np.ndarray]]":
+    """What imports the network in the target's numbers, what computes it otherwise, and inputs."""
+    from tvm_backend import named_networks
+    from tvm_backend.uma import registry
+
+    built = catalogue.build(text)
+    (inputs,) = built.samples(1, seed=100)
+    if registry.get(target).numbers == "float32":
+        from tvm_backend.torch_frontend import load_module
+
+        return (lambda: load_module(built.module, tuple(built.inputs.values()), text, list(built.inputs)),
+                _torch(built), inputs)
+    from tvm_backend.frontends import load
+    from tvm_backend.onnx_reference import integer_session, run
+
+    proto = named_networks.quantized(built)
+    return lambda: load(proto, name=text), lambda x: list(run(integer_session(proto, 1), x).values()), inputs
+
+
+def _torch(built: catalogue.Built) -> Reference:
+    import torch
+
+    def run(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        with torch.no_grad():
+            results = built.module(*(torch.from_numpy(x) for x in inputs.values()))
+        return [y.numpy() for y in (results if isinstance(results, tuple) else (results,))]
+
+    return run
+
+
+def _compiled(model: "Model", target: str) -> Any:
+    from tvm_backend.compile import compile_model
+
+    return compile_model(model, target)
+
+
+def described(partition: "Partition") -> dict[str, Any]:
+    """Operators offloaded and left; those left that multiply, with their share of all products and the reason."""
+    host = partition.host.ops
+    left: Counter[tuple[str, str]] = Counter()
+    for op in host:
+        if op.macs:
+            left[op.op, op.reason] += op.macs
+    return {
+        "layers": len(list(partition.steps())), "host_ops": len(host), "regions": len(partition.regions),
+        "macs": partition.macs, "offloaded_macs_share": round(partition.offloaded_macs_share, 5),
+        "left": [{"op": op, "reason": reason, "macs_share": round(n / partition.macs, 5)}
+                 for (op, reason), n in left.most_common()],
+    }
+
+
+def compared(
+    compiled: Any, model: "Model", reference: Reference, inputs: dict[str, np.ndarray], clock: _Clock
+) -> dict[str, Any]:
+    """Outputs against the reference, layers against the interpreter, and the time of a warm run."""
+    from tvm_backend.executable import CompiledNetwork
+
+    exe = CompiledNetwork(compiled)
+    layers: list[Any] = []
+    with clock("build"):
+        exe.prepare()
+        outputs = exe.run(inputs, capture=lambda *step: layers.append(step))
+    with clock("run"):
+        exe.run(inputs)
+    expected = reference(inputs)
+    checked, wrong = interpreted(exe, layers)
+    error, reason = _difference(model, list(outputs.values()), expected, compiled.target)
+    if wrong:
+        reason = f"layers {', '.join(wrong[:3])} differ from the interpreter"
+    return {"bit_exact_layers": checked - len(wrong), "interpreted_layers": checked, "error": error, "reason": reason,
+            "same_top1": all(bool((a.argmax(-1) == b.argmax(-1)).all()) for a, b in zip(outputs.values(), expected))}
+
+
+def interpreted(exe: "CompiledNetwork", layers: list[Any]) -> tuple[int, list[str]]:
+    """How many layers were run by the interpreter, and the names of those that differ."""
+    from tvm_backend.executors import InterpreterExecutor
+
+    interpreter, checked, wrong = InterpreterExecutor(exe.compiled), 0, []
+    for step, arguments, result in layers:
+        if step.workload.macs <= INTERPRETED_MACS:
+            checked += 1
+            if not np.array_equal(interpreter.run(step, arguments), result):
+                wrong.append(step.name)
+    return checked, wrong
+
+
+def _difference(
+    model: "Model", found: list[np.ndarray], expected: list[np.ndarray], target: str
+) -> tuple[float, str | None]:
+    """The largest difference in parts of the largest magnitude, and what is too far off."""
+    from tvm_backend.output_scales import quantization_steps
+    from tvm_backend.uma import registry
+
+    exact = registry.get(target).numbers == "float32"
+    steps = quantization_steps(model.onnx) if model.onnx is not None else {}
+    worst, reason = 0.0, None
+    for spec, a, b in zip(model.outputs, found, expected, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        gap, largest = float(np.abs(a - b).max(initial=0)), float(np.abs(b).max(initial=0)) or 1.0
+        worst = max(worst, gap / largest)
+        cosine = float(np.vdot(a, b) / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-30))
+        step = steps.get(spec.name)
+        if exact and not gap <= FLOAT_ERROR * largest:
+            reason = f"output {spec.name} is off by {gap / largest:.2e} of its largest value"
+        elif step is not None and not gap <= MOST_STEPS * step:
+            reason = f"output {spec.name} is off by {gap / step:.1f} steps"
+        elif not exact and step is None and not cosine >= LEAST_COSINE:
+            reason = f"output {spec.name} has cosine {cosine:.5f}"
+    return worst, reason
+
+
+if __name__ == "__main__":
+    main()

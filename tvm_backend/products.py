@@ -1,0 +1,276 @@
+"""Float networks for targets of matrix products: attention and convolutions as products with the host's work around.
+
+A target that multiplies matrices takes no convolution as it is. Here each convolution of a constant kernel becomes the
+product of its windows (gathered by the host) and the kernel as a matrix, with bias and ReLU after it; transposed
+convolutions are split by phases first (:mod:`tvm_backend.onnx_convolutions`); attention becomes two products with a
+softmax between them. What has another form stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tvm_backend import compat
+from tvm_backend.onnx_convolutions import Phases, by_phases
+from tvm_backend.plain.nodes import Unsupported, is_plain
+
+HEADS_FIRST = [0, 2, 1, 3]
+
+
+def as_products(module: compat.IRModule) -> compat.IRModule:
+    """Rewrite ``main`` (see above); Unsupported for a plain module."""
+    if is_plain(module):
+        raise Unsupported("convolutions as products of plain expressions")
+    main = module["main"]
+    rewriting = _Rewriting(_uses(main))
+    for binding in compat.bindings(main):
+        rewriting.visit(binding.var, binding.value)
+    rewriting.finish()
+    results = [compat.substitute(r, rewriting.replaced) for r in compat.outputs_of(main)]
+    return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
+
+
+def _uses(main: compat.Function) -> dict[Any, int]:
+    """How often each variable is read."""
+    uses: dict[Any, int] = {}
+    for expr in [*(b.value for b in compat.bindings(main)), *compat.outputs_of(main)]:
+        for var in compat.variables(expr):
+            uses[var] = uses.get(var, 0) + 1
+    return uses
+
+
+@dataclass
+class _Pending:
+    """A product whose bias and ReLU may still follow: ``sums`` [..., rows, channels], and what the network reads."""
+
+    sums: Any
+    shape: tuple[int, ...]
+    grouped: bool
+    biased: bool = False
+
+
+@dataclass
+class _Rewriting:
+    """The rewritten body so far.
+
+    ``replaced`` maps variables of the old body to expressions of the new one; ``pending`` holds products that only one
+    binding reads: a bias or ReLU there is applied to the product, before its result is laid out again.
+    """
+
+    uses: dict[Any, int]
+    body: list[Any] = field(default_factory=list)
+    replaced: dict[Any, Any] = field(default_factory=dict)
+    bound: dict[Any, Any] = field(default_factory=dict)
+    pending: dict[Any, _Pending] = field(default_factory=dict)
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding."""
+        name = compat.op_name(value)
+        if name in ("add", "nn.relu") and self._follow(var, value):
+            return
+        for read in compat.variables(value):
+            self._settle(read)
+        if name in ("nn.conv2d", "nn.conv1d") and self._convolution(var, value):
+            return
+        if name == "nn.conv2d_transpose" and self._transposed(var, value):
+            return
+        if name in ("nn.attention", "nn.attention_bias"):
+            self.replaced[var] = self._attention(value, var.name)
+            return
+        new = compat.substitute(value, self.replaced)
+        self.body.append(compat.bind(var, new))
+        self.bound[var] = new
+
+    def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:
+        """A variable for a new call."""
+        call = compat.normalized(compat.relax_op(op)(*args, **attributes))
+        var = compat.new_var(label, call)
+        self.body.append(compat.bind(var, call))
+        self.bound[var] = call
+        return var
+
+    # convolutions
+
+    def _convolution(self, var: Any, call: Any) -> bool:
+        """A convolution as a product; False where it has no such form, or needs none."""
+        data, kernel = call.args
+        layouts = [compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
+        if not compat.is_constant(kernel) or layouts not in (["NCHW", "OIHW", "NCHW"], ["NCW", "OIW", "NCW"]):
+            return False
+        if compat.dtype_of(call) != "float32":
+            return False
+        form = _Form.of(call)
+        if form.is_pointwise and len(compat.shape_of(call)) == 4:
+            return False
+        x = compat.substitute(data, self.replaced)
+        shape = compat.shape_of(call)
+        if len(shape) == 3:
+            x = self.emit("reshape", x, (*compat.shape_of(x)[:2], 1, compat.shape_of(x)[2]))
+        weights = compat.const_value(kernel).reshape(shape[1], -1, *form.kernel)
+        sums = self._product(x, weights, form, var.name)
+        self._defer(var, _Pending(sums, shape, form.groups > 1))
+        return True
+
+    def _product(self, x: Any, weights: np.ndarray, form: "_Form", label: str) -> Any:
+        """[n, c, h, w] by OIHW → [n, places, o], or [n · groups, places, o / groups] of several groups."""
+        n, c, *_ = compat.shape_of(x)
+        top, left, bottom, right = form.padding
+        if any(form.padding):
+            x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right])
+        extents = [(e - r) // s + 1 for e, r, s in zip(compat.shape_of(x)[2:], form.reach, form.strides, strict=True)]
+        parts = []
+        for place in np.ndindex(*form.kernel):
+            begin = [int(p) * d for p, d in zip(place, form.dilation, strict=True)]
+            end = [b + (e - 1) * s + 1 for b, e, s in zip(begin, extents, form.strides, strict=True)]
+            parts.append(x if len(set(form.kernel)) == 1 and form.kernel[0] == 1 and form.strides == (1, 1)
+                         else self.emit("strided_slice", x, axes=[2, 3], begin=begin, end=end, strides=form.strides))
+        groups, taps, places = form.groups, math.prod(form.kernel), math.prod(extents)
+        stacked = self.emit("stack", parts, axis=2) if taps > 1 else parts[0]
+        rows = self.emit("reshape", stacked, (n * groups, c // groups * taps, places))
+        rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
+        matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
+        matrix = matrix[0] if groups == 1 else np.tile(matrix, (n, 1, 1))
+        return self.emit("matmul", rows, compat.constant(np.ascontiguousarray(matrix)), label=label)
+
+    def _transposed(self, var: Any, call: Any) -> bool:
+        """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
+        layouts = [compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
+        strides, dilation = compat.attr_ints(call, "strides"), compat.attr_ints(call, "dilation")
+        if not compat.is_constant(call.args[1]) or layouts != ["NCHW", "IOHW", "NCHW"] or set(dilation) != {1}:
+            return False
+        kernel, groups = compat.const_value(call.args[1]), int(compat.attr(call, "groups"))
+        pads, more = compat.attr_ints(call, "padding"), compat.attr_ints(call, "output_padding")
+        axes = [Phases(kernel.shape[2 + i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
+        if any(a.reach < 0 for a in axes) or compat.dtype_of(call) != "float32":
+            return False
+        x = compat.substitute(call.args[0], self.replaced)
+        weights = by_phases(kernel, groups, *strides)
+        padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
+        form = _Form((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
+        n, _, h, w = compat.shape_of(x)
+        rows, columns = h + axes[0].after, w + axes[1].after
+        o = kernel.shape[1] * groups
+        images = self._settled(_Pending(
+            self._product(x, weights, form, var.name), (n, len(weights), rows, columns), groups > 1))
+        split = self.emit("reshape", images, (n, o, *strides, rows, columns))
+        beside = self.emit("permute_dims", split, axes=[0, 1, 4, 2, 5, 3])
+        whole = self.emit("reshape", beside, (n, o, rows * strides[0], columns * strides[1]))
+        begin = [a.before for a in axes]
+        end = [b + e for b, e in zip(begin, compat.shape_of(call)[2:], strict=True)]
+        self.replaced[var] = self.emit("strided_slice", whole, axes=[2, 3], begin=begin, end=end)
+        return True
+
+    # what follows a product
+
+    def _defer(self, var: Any, pending: _Pending) -> None:
+        self.pending[var] = pending
+        if self.uses.get(var, 0) != 1:
+            self._settle(var)
+
+    def _follow(self, var: Any, value: Any) -> bool:
+        """A bias or ReLU of a pending product, applied to its sums."""
+        source = next((a for a in value.args if compat.is_var(a) and a in self.pending), None)
+        if source is None:
+            return False
+        product = self.pending[source]
+        if compat.op_name(value) == "nn.relu":
+            sums = self.emit("nn.relu", product.sums, label=var.name)
+        else:
+            bias = next((a for a in value.args if compat.is_constant(a)), None)
+            if bias is None or product.biased or product.grouped or not _along_channels(bias, product.shape):
+                return False
+            row = compat.constant(compat.const_value(bias).reshape(-1))
+            sums = self.emit("add", product.sums, row, label=var.name)
+        del self.pending[source]
+        self._defer(var, _Pending(sums, product.shape, product.grouped, True))
+        return True
+
+    def finish(self) -> None:
+        """Lay out the products that the function returns."""
+        for var in list(self.pending):
+            self._settle(var)
+
+    def _settle(self, var: Any) -> None:
+        product = self.pending.pop(var, None)
+        if product is not None:
+            self.replaced[var] = self._settled(product)
+
+    def _settled(self, product: _Pending) -> Any:
+        """The sums in the network's layout."""
+        channels_first = self.emit("permute_dims", product.sums, axes=[0, 2, 1])
+        return self.emit("reshape", channels_first, product.shape)
+
+    # attention
+
+    def _attention(self, call: Any, label: str) -> Any:
+        """[batch, length, heads, depth] → two products with a softmax between them."""
+        args = [compat.substitute(a, self.replaced) for a in call.args]
+        query, key, value = (self._heads_first(a) for a in args[:3])
+        depth = compat.shape_of(query)[-1]
+        scale = compat.attr(call, "scale")
+        factor = np.asarray(scale if scale is not None else depth**-0.5, "float32")
+        scores = self.emit("matmul", query, self.emit("permute_dims", key, axes=[0, 1, 3, 2]), label=f"{label}.scores")
+        scores = self.emit("multiply", scores, compat.constant(factor))
+        if len(args) > 3:
+            scores = self.emit("add", scores, args[3])
+        causal = compat.attr(call, "causal_mask")
+        if causal is not None:
+            rows, columns = compat.shape_of(scores)[-2:]
+            seen = np.tril(np.ones((rows, columns), bool), columns - rows if causal == "BottomRight" else 0)
+            barred = np.where(seen, np.float32(0), np.float32(-np.inf)).astype(np.float32)
+            scores = self.emit("add", scores, compat.constant(barred))
+        weights = self.emit("nn.softmax", scores, axis=-1)
+        mixed = self.emit("matmul", weights, value, label=label)
+        return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
+
+    def _heads_first(self, expr: Any) -> Any:
+        """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
+        inner = self.bound.get(expr) if compat.is_var(expr) else None
+        if inner is not None and compat.op_name(inner) == "permute_dims" and inner.attrs.axes is not None and list(
+                compat.attr_ints(inner, "axes")) == HEADS_FIRST:
+            return inner.args[0]
+        return self.emit("permute_dims", expr, axes=HEADS_FIRST)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Kernel, strides, padding (top, left, bottom, right), dilation and groups of a convolution of images."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    @staticmethod
+    def of(call: Any) -> "_Form":
+        """That of a 2-D convolution, or of a 1-D one as one of height 1."""
+        ints = {name: compat.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
+        kernel = compat.shape_of(call.args[1])[2:]
+        if len(kernel) == 1:
+            before, after = ints["padding"]
+            padding = (0, before, 0, after)
+            kernel, strides, dilation = (1, *kernel), (1, *ints["strides"]), (1, *ints["dilation"])
+        else:
+            padding, strides, dilation = ints["padding"], ints["strides"], ints["dilation"]  # type: ignore[assignment]
+        return _Form(kernel, strides, padding, dilation, int(compat.attr(call, "groups")))  # type: ignore[arg-type]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Elements from the first to the last under the kernel."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilation
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is a product over all pixels as it is."""
+        return self.kernel == self.strides == (1, 1) and not any(self.padding) and self.groups == 1
+
+
+def _along_channels(bias: Any, shape: tuple[int, ...]) -> bool:
+    given = compat.shape_of(bias)
+    return given in ((1, shape[1], *[1] * (len(shape) - 2)), (shape[1], *[1] * (len(shape) - 2)))
