@@ -231,7 +231,8 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
     if isinstance(body, ByteOf) and body.byte == Affine.variable(variable) and variable not in free(body.body):
         if body.body.dtype == dtype:
             return body.body
-        return map_of("bitcast_convert", (body.body,), (), dtype)
+        if width(body.body.dtype) == width(dtype):
+            return map_of("bitcast_convert", (body.body,), (), dtype)
     if width(dtype) == 1 and variable not in free(body):
         return body if dtype == body.dtype else map_of("bitcast_convert", (body,), (), dtype)
     if isinstance(body, Const) and body.value == 0 and has_zero(Const(0, dtype)):

@@ -1,4 +1,4 @@
-"""Random programs of TPU v1 and QKV, with loops: the oracle equals the interpreter bit for bit."""
+"""Random programs of TPU v1, QKV and AMX, with loops: the oracle equals the interpreter bit for bit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from oracle.kernel import Kernel, KernelIsa, isa
+from oracle.taidl.types import of_numpy
+from tests.oracle.operator_cases import equal
 
 DIM = 3
 TILE = DIM * DIM
@@ -139,14 +141,103 @@ def qkv_program(seed: int) -> Kernel:
     return program
 
 
+def amx_program(seed: int, floats: bool) -> Kernel:
+    """Tiles of random configurations and vectors: loads, products, stores, in nested loops.
+
+    Floats and operations on the bits of vectors are kept apart: a NaN that is computed has no particular bits.
+    """
+    r = random.Random(seed)
+    a = isa("amx")
+    size = 2048
+    m, n, k = (r.choice([1, 2, 3, 5, 16]) for _ in range(3))
+    shapes = [(m, 4 * n)] * 2 + [(m, 4 * k)] * 2 + [(k, 4 * n)] * 2
+
+    def at(index: Any, reach: int, grain: int = 4) -> Any:
+        """An address from which ``reach`` bytes are there, in all iterations."""
+        return grain * (index * r.choice([0, 1, 2, 4]) + r.randint(0, (size - reach) // grain - 4 * 9))
+
+    def zmm(index: Any) -> Any:
+        return r.choice([r.randint(0, 31), index + r.randint(0, 16), index % 2 + r.randint(0, 3)])
+
+    def tiles(index: Any) -> None:
+        kind = r.choice(["load", "load", "product", "product", "store", "zero"])
+        if kind == "product":
+            name = "tdpbf16ps" if floats else r.choice(["tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud"])
+            first, second, third = (r.choice([base, base + 1, base + index % 2]) for base in (0, 2, 4))
+            getattr(a.api, name)(first, second, third)
+        elif kind == "zero":
+            a.api.tilezero(r.choice([0, 1, index % 2]))
+        else:
+            tile = r.choice([0, 1]) if kind == "store" else r.randrange(6)
+            height, width = shapes[tile]
+            stride = 64 if kind == "store" or r.random() < 0.7 else 4 * r.randint(0, 20)
+            address = at(index, 16 * 80 + 64)
+            if kind == "store":
+                a.api.tilestored(tile, size + address, stride)
+            else:
+                getattr(a.api, r.choice(["tileloadd", "tileloaddt1"]))(tile, address, stride)
+
+    def vectors(index: Any) -> None:
+        x, y, z = zmm(index), zmm(index), zmm(index)
+        kind = r.choice(["load", "load", "store", "binary", "binary", "memory", "own"])
+        if kind == "load":
+            name = r.choice(["vmovups_load", "vbroadcastss_m"])
+            getattr(a.api, name)(x, at(index, 64))
+        elif kind == "store":
+            a.api.vmovups_store(size + at(index, 64), x)
+        elif kind == "binary":
+            names = (["vaddps", "vsubps", "vmulps", "vmaxps", "vminps", "vfmadd231ps"] if floats
+                     else ["vpxord", "vpord", "vpaddd"])
+            getattr(a.api, r.choice(names))(x, y, z)
+        elif kind == "memory" and floats:
+            getattr(a.api, r.choice(["vaddps_m", "vmulps_m", "vmaxps_m", "vfmadd231ps_m"]))(x, y, at(index, 64))
+        elif kind == "memory":
+            a.api.kmovw(1, r.choice([0xFFFF, 0x00FF, 0x5A5A, 1, 0]))
+            name = r.choice(["vmovdqu32_m", "vpmovzxbd_m", "vpmovusdb_m", "vpmovsdb_m"])
+            if name.startswith("vpmovs") or name.startswith("vpmovu"):
+                getattr(a.api, name)(size + at(index, 64), x, 1)
+            else:
+                getattr(a.api, name)(x, at(index, 64), 1)
+        elif floats:
+            a.api.vcvtps2dq(x, y) if r.random() < 0.3 else a.api.vbroadcastss(x, y)
+        else:
+            r.choice([lambda: a.api.vpslld(x, y, r.choice([1, 7, 31, 40])), lambda: a.api.vmovups(x, y),
+                      lambda: a.api.vmovd(x, r.getrandbits(32)), lambda: a.api.vcvtdq2ps(x, y)])()
+
+    def steps(count: int, index: Any, depth: int) -> None:
+        step = r.choice([tiles, vectors])
+        for _ in range(count):
+            if depth and r.random() < 0.35:
+                with a.loop(r.randint(2, 4)) as i:
+                    steps(r.randint(1, 3), i, depth - 1)
+            else:
+                (step if r.random() < 0.7 else r.choice([tiles, vectors]))(index)
+
+    dtype, width = ("float32", 4) if floats else ("int8", 1)
+
+    @a.kernel(arg={"addr": 0, "shape": (size // width,), "dtype": dtype, "name": "X"},
+              res={"addr": size, "shape": (size // width,), "dtype": dtype, "name": "Y"})
+    def program() -> None:
+        a.api.ldtilecfg(1)
+        for tile, (height, width) in enumerate(shapes):
+            a.api.tilecfg(tile, height, width)
+        steps(r.randint(2, 6), 0, 2)
+        with a.loop(2) as i:
+            a.api.tilestored(i, size + 1024 * i, 64)
+        a.api.vmovups_store(2 * size - 64, r.randint(0, 31))
+
+    return program
+
+
 def check(kernel: Kernel, seed: int) -> bool:
     """Compare; whether the program was raised."""
     rng = np.random.default_rng(seed)
     (x,) = kernel.arguments
     given: np.ndarray = (rng.integers(-128, 128, x.shape).astype(np.int8) if x.dtype == "int8"
                          else rng.standard_normal(x.shape).astype(np.float32))
-    found = kernel.run(given)
-    np.testing.assert_array_equal(found.view(np.int8), kernel.interpret(given).view(np.int8), err_msg=f"seed {seed}")
+    found, want = kernel.run(given), kernel.interpret(given)
+    wrong = np.flatnonzero(~equal(want, found, of_numpy(x.dtype)))
+    assert not wrong.size, f"seed {seed}: {found.ravel()[wrong[:5]]} at {wrong[:5]}, not {want.ravel()[wrong[:5]]}"
     return kernel.report.raised
 
 
@@ -158,6 +249,17 @@ def test_programs_of_tpu_v1(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_of_qkv(seed: int) -> None:
     check(qkv_program(seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_programs_of_amx(seed: int) -> None:
+    check(amx_program(seed, floats=seed % 2 == 1), seed)
+
+
+@pytest.mark.slow
+def test_many_programs_of_amx() -> None:
+    raised = [check(amx_program(seed, floats=seed % 2 == 1), seed) for seed in range(6, 200)]
+    assert any(raised)
 
 
 @pytest.mark.slow

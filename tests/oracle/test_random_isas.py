@@ -163,3 +163,40 @@ def test_scales_that_were_never_written_have_no_bit_set() -> None:
           %c:1x4xf8e8m0fnu = constant(2); %c -> $s[i + 1]; }""")
     found = agree(BYTES + "go i=0\ngo i=2\n", isa, {"X": np.zeros(16, np.int8)})["Y"]
     assert found.tolist() == [0] * 16
+
+
+def test_bitcasts_between_wide_types() -> None:
+    """XLA joins one bitcast with the next, even where no single one does the same."""
+    isa = isa_of("""
+[go](i) {
+    %b:2x4xi8 <- $hbm[i * 8 + {2 : 4, 4 : 1}];
+    %w:2xi32 = bitcast_convert(%b);
+    %h:2x2xi16 = bitcast_convert(%w);
+    %r:2x2xi16 = reverse(%h, dim={1});
+    %v:2xu32 = bitcast_convert(%r);
+    %c:2x4xi8 = bitcast_convert(%v);
+    %c -> $hbm[16 + i * 8 + {2 : 4, 4 : 1}];
+}""")
+    found = agree(BYTES + "loop i in 0..2 { go i=i }\n", isa, {"X": np.arange(16, dtype=np.int8)})["Y"]
+    assert found.reshape(4, 4).tolist() == [[i + 2, i + 3, i, i + 1] for i in (0, 4, 8, 12)]
+
+
+def test_first_halves_of_wider_arguments() -> None:
+    isa = isa_of("""
+[go](i) { %b:2x2xi8 <- $hbm[i * 8 + {2 : 4, 2 : 1}]; %h:2xi16 = bitcast_convert(%b); %n:2xi16 = negate(%h);
+          %c:2x2xi8 = bitcast_convert(%n); %c -> $hbm[16 + i * 4 + {2 : 2, 2 : 1}]; }""")
+    text = ".isa t\n.hbm 32\n.arg X int32[4] @0\n.result Y int16[8] @16\nloop i in 0..2 { go i=i }\n"
+    found = agree(text, isa, {"X": np.array([5, -7, 1 << 20 | 9, 70000], np.int32)})["Y"]
+    assert found.tolist() == [-5, 7, -9, -(70000 - 65536), 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz"])
+def test_what_is_too_small_is_zero_without_a_sign(dtype: str) -> None:
+    isa = isa_of(f"""
+[go](i) {{ %b:4x4xi8 <- $hbm[{{4 : 4, 4 : 1}}]; %x:4xf32 = bitcast_convert(%b); %y:4x{dtype} = convert(%x);
+           %z:4x{dtype} = multiply(%y, %y); %n:4x{dtype} = negate(%z);
+           %c:4xi8 = bitcast_convert(%n); %c -> $hbm[16 + 4 * i : 20 + 4 * i]; }}""")
+    x = np.array([-1e-12, 1e-3, -0.0, 1.0], np.float32)
+    found = agree(".isa t\n.hbm 32\n.arg X float32[4] @0\n.result Y int8[16] @16\nloop i in 0..4 { go i=i }\n", isa,
+                  {"X": x})["Y"]
+    assert not found.reshape(4, 4)[:, :3].any()

@@ -94,7 +94,12 @@ def element(x: Any, dtype: str) -> Any:
     if kind.bits < 8:
         return _encoded(x, kind.numpy)
     if kind.bits == 8:
-        return lax.bitcast_convert_type(x.astype(jnp.dtype(kind.numpy)), jnp.uint8)
+        made = lax.bitcast_convert_type(x.astype(jnp.dtype(kind.numpy)), jnp.uint8)
+        if not kind.name.endswith("fnuz"):
+            return made
+        # one of XLA's emitters gives -0 for what is too small, whose bits are those of NaN in these types
+        least = np.float32(jnp.finfo(jnp.dtype(kind.numpy)).smallest_subnormal) / np.float32(2)
+        return jnp.where(jnp.abs(x) <= least, np.uint8(0), made)
     return (flush(x) if kind.name == "bf16" and x.dtype != jnp.bfloat16 else x).astype(jnp.dtype(kind.numpy))
 
 

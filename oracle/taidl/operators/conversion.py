@@ -130,7 +130,9 @@ def bitcast(x: Any, source: str, target: str) -> Any:
 
     from_bits, to_bits = width(source), width(target)
     if min(from_bits, to_bits) >= 8:
-        made = lax.bitcast_convert_type(x, carriers.carrier_dtype(target))
+        # XLA joins bitcasts one after the other to one that may not exist, such as from 4 bytes to 2 numbers of 16 bits
+        apart = lax.optimization_barrier if 8 < min(from_bits, to_bits) < max(from_bits, to_bits) else lambda v: v
+        made = apart(lax.bitcast_convert_type(apart(x), carriers.carrier_dtype(target)))
         small = element_type(target).bits == 6
         return made & np.uint8(63) if small else made
     whole = jnp.dtype(f"uint{max(8, from_bits, to_bits)}")
