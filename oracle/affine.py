@@ -203,7 +203,7 @@ class Affine:
                     continue
                 new = Affine(low)
             else:
-                new = _simplify_atom(atom, bounds)
+                new = _simplified(atom, bounds)
                 if len(new.terms) == 1 and new.terms[0] == (atom, 1) and not new.constant:
                     terms.append(term)
                     continue
@@ -299,6 +299,26 @@ def _atom_range(atom: Div | Mod, bounds: Bounds) -> tuple[int, int]:
     step = math.gcd(atom.divisor, *(c for _, c in atom.numerator.terms))
     first = atom.numerator.constant % step
     return first, atom.divisor - step + first
+
+
+def _simplified(atom: Div | Mod, bounds: Bounds) -> Affine:
+    """:func:`_simplify_atom`, remembered: the same atoms come back thousands of times when streams are raised."""
+    key = (atom, tuple([bounds.get(name) for name in _names(atom)]))
+    found = _known.get(key)
+    if found is None:
+        if len(_known) > _MOST_KNOWN:
+            _known.clear()
+        found = _known[key] = _simplify_atom(atom, bounds)
+    return found
+
+
+_known: dict[tuple[Atom, tuple[tuple[int, int] | None, ...]], Affine] = {}
+_MOST_KNOWN = 1 << 16
+
+
+@lru_cache(maxsize=65536)
+def _names(atom: Div | Mod) -> tuple[str, ...]:
+    return tuple(sorted(atom.numerator.variables()))
 
 
 def _simplify_atom(atom: Div | Mod, bounds: Bounds) -> Affine:
