@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.errors import (
     ArchloomError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tvm_backend.target_list import TargetInfo
 
 __all__ = [
-    "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "check",
+    "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "estimate_many", "check",
     "isa", "load_kernel",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
@@ -109,11 +109,34 @@ def load_compiled(path: "str | Path") -> "CompiledNetwork":
     return open_artifact(Path(path))
 
 
-def estimate(model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any) -> "Report":
-    """Cycles, utilization and bytes of every layer, without building anything that runs."""
+def estimate(
+    model: Any, target: str = "gemmini", options: Options | None = None, *, as_int8: bool = False, **load_options: Any
+) -> "Report":
+    """Cycles, utilization and bytes of every layer, without building anything that runs.
+
+    ``as_int8``: take a float ONNX network as if it were quantized, without calibration. Reports and the timing of
+    kernels are kept by content, in memory and on disk.
+    """
     from tvm_backend.estimate import estimate as estimate_model
 
-    return estimate_model(model, target, _options(options), **load_options)
+    return estimate_model(model, target, _options(options), as_int8=as_int8, **load_options)
+
+
+def estimate_many(
+    models: "Iterable[Any]", target: str = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    input_shapes: InputShapes | None = None, workers: int | None = None, details: bool = False,
+    on_error: Literal["raise", "return"] = "raise",
+) -> "list[Report | ArchloomError]":
+    """:func:`estimate` of many networks (a list or a generator) on all cores, for searches.
+
+    ``workers``: processes, by default one for each core. Without ``details`` layers have cycles, bytes and mapping
+    but nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a network in the
+    place of its report.
+    """
+    from tvm_backend.estimate_many import estimate_many as estimate_models
+
+    return estimate_models(models, target, _options(options), as_int8=as_int8, input_shapes=input_shapes,
+                           workers=workers, details=details, on_error=on_error)
 
 
 def check(

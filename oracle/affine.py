@@ -50,12 +50,39 @@ def _key(term: Term) -> tuple[int, str]:
     return (0, atom) if isinstance(atom, str) else (1, _text_key(atom))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, eq=False)
 class Affine:
-    """``constant + sum(coefficient * atom)``; an atom is a loop variable, a floor division or a modulo."""
+    """``constant + sum(coefficient * atom)``; an atom is a loop variable, a floor division or a modulo.
 
-    constant: int = 0
-    terms: tuple[Term, ...] = ()
+    A compilation makes millions of them: what is asked of one again and again (hash, linearity) it remembers.
+    """
+
+    __slots__ = ("_hash", "_linear", "constant", "terms")
+
+    constant: int
+    terms: tuple[Term, ...]
+
+    def __init__(self, constant: int = 0, terms: tuple[Term, ...] = ()) -> None:
+        _set_constant(self, constant)
+        _set_terms(self, terms)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if other.__class__ is not Affine:
+            return NotImplemented
+        return self.constant == other.constant and self.terms == other.terms  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            value = hash((self.constant, self.terms))
+            _set_hash(self, value)
+            return value
+
+    def __reduce__(self) -> "tuple[type[Affine], tuple[int, tuple[Term, ...]]]":
+        return Affine, (self.constant, self.terms)
 
     @staticmethod
     def variable(name: str) -> "Affine":
@@ -73,12 +100,16 @@ class Affine:
         """Collect like terms and drop zeros: the canonical form."""
         merged: dict[Atom, int] = {}
         for atom, coefficient in terms:
-            merged[atom] = merged.get(atom, 0) + coefficient
-        kept = [(a, c) for a, c in merged.items() if c]
+            merged[atom] = merged[atom] + coefficient if atom in merged else coefficient
+        kept = [t for t in merged.items() if t[1]]
         if len(kept) > 1:
             # the order is that of _key; names alone compare faster without it
-            linear = all(type(a) is str for a, _ in kept)
-            kept.sort(key=None if linear else _key)  # type: ignore[arg-type]
+            for atom in merged:
+                if atom.__class__ is not str:
+                    kept.sort(key=_key)
+                    break
+            else:
+                kept.sort()  # type: ignore[call-overload]
         return Affine(constant, tuple(kept))
 
     @property
@@ -170,12 +201,14 @@ class Affine:
         changed = False
         for term in self.terms:
             atom, coefficient = term
-            if isinstance(atom, str):
-                if atom not in values:
+            if atom.__class__ is str:
+                given = values.get(atom)  # type: ignore[arg-type]
+                if given is None:
                     terms.append(term)
                     continue
-                new = Affine.of(values[atom])
+                new = given if given.__class__ is Affine else Affine.of(given)  # type: ignore[assignment]
             else:
+                assert not isinstance(atom, str)
                 inner = atom.numerator.substitute(values)
                 if inner is atom.numerator:
                     terms.append(term)
@@ -183,21 +216,25 @@ class Affine:
                 new = inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
             changed = True
             constant += coefficient * new.constant
-            terms += [(a, c * coefficient) for a, c in new.terms]
-        return Affine.build(constant, terms) if changed else self
+            terms += new.terms if coefficient == 1 else [(a, c * coefficient) for a, c in new.terms]
+        if not changed:
+            return self
+        return Affine.build(constant, terms) if len(terms) > 1 else Affine(constant, tuple(terms))
 
     def simplify(self, bounds: Bounds) -> "Affine":
         """Remove divisions and modulos that the ranges of the variables decide; pair up ``d*(x//d) + x%d``.
 
         The value is unchanged wherever every variable lies in its bounds; variables without bounds may have any value.
         """
+        if not self.terms:
+            return self
         constant = self.constant
         terms: list[Term] = []
         changed = False
         for term in self.terms:
             atom, coefficient = term
             if isinstance(atom, str):
-                low, high = bounds.get(atom, (0, 1))
+                low, high = bounds.get(atom, _WIDE)
                 if low != high:
                     terms.append(term)
                     continue
@@ -220,7 +257,7 @@ class Affine:
         """
         low = high = self.constant
         for atom, coefficient in self.terms:
-            a, b = bounds[atom] if isinstance(atom, str) else _atom_range(atom, bounds)
+            a, b = bounds[atom] if atom.__class__ is str else _atom_range(atom, bounds)  # type: ignore[index,arg-type]
             if coefficient > 0:
                 low += coefficient * a
                 high += coefficient * b
@@ -245,7 +282,17 @@ class Affine:
     @property
     def is_linear(self) -> bool:
         """Whether no ``//`` or ``%`` is left."""
-        return all(isinstance(atom, str) for atom, _ in self.terms)
+        try:
+            return self._linear  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            pass
+        value = True
+        for atom, _ in self.terms:
+            if atom.__class__ is not str:
+                value = False
+                break
+        _set_linear(self, value)
+        return value
 
     def __str__(self) -> str:
         parts: list[str] = []
@@ -257,6 +304,13 @@ class Affine:
             parts.append(f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}")
         text = "".join(parts)[1:]
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+
+_set_constant, _set_terms, _set_hash, _set_linear = (
+    Affine.__dict__[name].__set__ for name in ("constant", "terms", "_hash", "_linear")
+)
+_WIDE = (0, 1)
+"""Bounds of a variable that has none, as far as it matters there: not a single value."""
 
 
 def _positive(divisor: "int | Affine") -> int:

@@ -14,7 +14,12 @@ from oracle.specialize import Effect, Judgement, Open
 
 def known(value: Affine) -> bool:
     """Whether no unknown register value is in ``value``."""
-    return not any(v.startswith(OPAQUE) for v in value.variables())
+    for atom, _ in value.terms:
+        if atom.__class__ is not str:
+            return not any(v.startswith(OPAQUE) for v in value.variables())
+        if atom[0] == OPAQUE:  # type: ignore[index]
+            return False
+    return True
 
 
 class Instance:

@@ -232,16 +232,23 @@ class _Resolver:
     ) -> tuple[State, State]:
         """Values of the written registers at the start of an iteration, over ``var``, and at its end.
 
-        The first pass runs over unknown values, which shows how each end depends on its start; further passes verify
-        the forms guessed from that. What fails stays unknown, and so does what every iteration assigns before it
-        reads it. The values at the end are needed only under ``control``.
+        Where the first pass finds them changed, one runs over unknown values, which shows how each end depends on its
+        start; further passes verify the forms guessed from that. What fails stays unknown, and so does what every
+        iteration assigns before it reads it. The values at the end are needed only under ``control``.
         """
         extent = r.count // r.factor
         first_fresh = self.fresh
-        guess = {key: self.unknown(key, var) for key in node.written}
         needed = node.written & (node.live | (node.written - node.assigned))
+        guess = {key: self.unknown(key, var) for key in node.written - needed}
         if not needed and not control:
             return guess, {}
+        if needed:
+            # most registers are the same in all iterations: where one pass leaves them as they were, that is proven
+            same = {key: state[key] for key in needed}
+            ending = self.pass_over(node, state, {**guess, **same}, scope, r, var)
+            if all(ending[key] == value for key, value in same.items()):
+                return {**guess, **same}, ending
+            guess.update({key: self.unknown(key, var) for key in needed})
         ending = self.pass_over(node, state, guess, scope, r, var)
         if not needed:
             return guess, ending

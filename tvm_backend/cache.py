@@ -1,18 +1,45 @@
-"""Finished results on disk, by content: what was read, for which target, by which code."""
+"""Finished results by content: what was read, for which target, by which code; in memory and on disk."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
+import tempfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from mapper.cache import code_fingerprint, directory, key_of
-from oracle.errors import InputError
-from tvm_backend.files import write_file
 
 PACKAGES = ("oracle", "acadl_models", "mapper", "tvm_backend", "uma_targets")
+KEPT = 512
+"""Results that a process remembers."""
+
+_DIGEST = hashlib.sha256().digest_size
+
+T = TypeVar("T")
+
+
+class Memory(Generic[T]):
+    """What this process has found, the oldest forgotten first."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._values: dict[str, T] = {}
+
+    def get(self, name: str) -> T | None:
+        return self._values.get(name)
+
+    def put(self, name: str, value: T) -> None:
+        while len(self._values) >= self._kept:
+            self._values.pop(next(iter(self._values)), None)
+        self._values[name] = value
+
+    def clear(self) -> None:
+        self._values.clear()
 
 
 def key(parts: Iterable[str]) -> str:
@@ -24,20 +51,34 @@ def load(kind: str, name: str) -> Any:
     """The JSON value that was stored, or ``None``; a damaged file counts as absent."""
     file = _file(kind, name)
     try:
-        return json.loads(file.read_bytes()) if file else None
-    except (OSError, ValueError):
+        data = file.read_bytes() if file else b""
+        digest, packed = data[:_DIGEST], data[_DIGEST:]
+        if not packed or hashlib.sha256(packed).digest() != digest:
+            return None
+        return json.loads(zlib.decompress(packed))
+    except (OSError, ValueError, zlib.error):
         return None
 
 
 def store(kind: str, name: str, value: Any) -> None:
-    """Keep a JSON value. A cache that cannot be written costs time, never a result."""
-    if file := _file(kind, name):
-        with contextlib.suppress(OSError, InputError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_file(file, json.dumps(value).encode())
+    """Keep a JSON value, whole or not at all. A cache that cannot be written costs time, never a result."""
+    file = _file(kind, name)
+    if file is None:
+        return
+    packed = zlib.compress(json.dumps(value).encode(), 1)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(hashlib.sha256(packed).digest() + packed)
+            os.replace(part, file)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
 
 
 def _file(kind: str, name: str) -> Path | None:
     """Beside the mapper's plans; ``None`` if the user turned caches off."""
     plans = directory()
-    return plans.parent / kind / f"{name}.json" if plans else None
+    return plans.parent / kind / f"{name}.bin" if plans else None

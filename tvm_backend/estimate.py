@@ -1,12 +1,18 @@
-"""Cycles of a network without building anything that runs: import, partition, map, time."""
+"""Cycles of a network without building anything that runs: partition, map, time.
+
+An ONNX network is read without its weights and without TVM (:mod:`tvm_backend.plain`) where its operators allow that;
+reports are kept by the content of what was read. Anything else is imported by TVM as for compilation.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from oracle.collector import paused
 from oracle.errors import ArtifactError, InputError
@@ -15,53 +21,200 @@ from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, 
 from tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
+    import onnx
+
     from tvm_backend.model import Model
 
 Options = Mapping[str, object]
 Progress = Callable[[str, int, int], None]
 
+_reports: cache.Memory[Report] = cache.Memory()
+_of_models: "WeakKeyDictionary[Model, dict[str, Report]]" = WeakKeyDictionary()
 
-def estimate(model: Any, target: str, options: Options, **load_options: Any) -> Report:
-    """The report of ``model``: a loaded one, an operator as text, or anything that ``frontends.load`` takes."""
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be estimated on what.
+
+    ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
+    and loops did in the report's layers. ``on_disk``: reports are kept there, too.
+    """
+
+    target: str
+    options: Mapping[str, Any]
+    as_int8: bool = False
+    details: bool = True
+    on_disk: bool = True
+
+    def text(self) -> str:
+        """What a report depends on beside the network."""
+        return json.dumps([self.target, dict(self.options), self.as_int8, self.details], sort_keys=True, default=str)
+
+
+def estimate(
+    model: Any, target: str, options: Options, *, as_int8: bool = False, progress: Progress | None = None,
+    **load_options: Any,
+) -> Report:
+    """The report of ``model``: a loaded one, an operator as text, or anything that ``frontends.load`` takes.
+
+    ``as_int8`` estimates a float ONNX network as if it were quantized, without calibration.
+    """
     from tvm_backend import frontends
 
     if (operator := operators.spelled(model)) is not None:
-        if load_options:
-            raise InputError(f"{', '.join(sorted(load_options))}: not taken with an operator as text")
+        if load_options or as_int8:
+            given = sorted([*load_options, *(["as_int8"] if as_int8 else [])])
+            raise InputError(f"{', '.join(given)}: not taken with an operator as text")
         return estimate_operator(operator, target, options)
-    return estimate_model(frontends.loaded(model, load_options, target), target, options)
+    request = Request(target, options, as_int8)
+    if is_onnx(model) and not set(load_options) - {"input_shapes", "name"}:
+        return estimate_onnx(model, request, **load_options, progress=progress)
+    if as_int8:
+        raise InputError("as_int8: only taken for an ONNX network that is not loaded yet; use quantize() for others")
+    return estimate_model(frontends.loaded(model, load_options, target), target, options, progress=progress)
 
 
-@paused()
+def is_onnx(model: Any) -> bool:
+    """Whether ``model`` is a path or a network in memory of ONNX's."""
+    kind = type(model)
+    return isinstance(model, str | Path) or (kind.__name__ == "ModelProto" and kind.__module__.startswith("onnx"))
+
+
 def estimate_model(model: "Model", target: str, options: Options, *, progress: Progress | None = None) -> Report:
-    """Partition, map and time an imported network."""
-    from tvm_backend.compile import compile_model
-    from tvm_backend.report.build import of_compiled
-
-    return of_compiled(compile_model(model, target, options, progress=progress))
-
-
-@paused()
-def estimate_file(
-    path: Path, target: str, options: Options, input_shapes: Mapping[str, Sequence[int]], *,
-    progress: Progress | None = None,
-) -> Report:
-    """As :func:`estimate_model` for an ONNX file, with the report kept on disk by the contents of the file."""
-    from tvm_backend import frontends
-    from tvm_backend.files import read_file
+    """Partition, map and time an imported network; asked again for the same object, the report is at hand."""
     from tvm_backend.uma import registry
 
-    if target not in registry.BUILT_IN:  # the code of other packages is not part of the key
-        return estimate_model(frontends.load(path, input_shapes=input_shapes), target, options, progress=progress)
-    asked = {"name": path.stem, "target": target, "options": dict(options), "shapes": dict(input_shapes)}
-    name = cache.key([hashlib.sha256(read_file(path)).hexdigest(), json.dumps(asked, sort_keys=True)])
+    known = _of_models.setdefault(model, {})
+    name = Request(target, options).text()
+    if name not in known or target not in registry.BUILT_IN:
+        known[name] = _timed(model, Request(target, options), progress)
+    return known[name]
+
+
+def estimate_onnx(
+    source: "str | Path | onnx.ModelProto", request: Request, *, input_shapes: Mapping[str, Any] | None = None,
+    name: str | None = None, progress: Progress | None = None,
+) -> Report:
+    """The report of an ONNX network, kept by its content: its graph, shapes and small constants."""
+    from tvm_backend import onnx_skeleton
+    from tvm_backend.onnx_skeleton import NoSkeleton
+
+    in_file = isinstance(source, str | Path)
+    label = str(source) if in_file else name or source.graph.name or "network"  # type: ignore[union-attr]
+    title = name or (Path(label).stem if in_file else label)
     try:
-        return Report.from_json(cache.load("reports", name))
-    except ArtifactError:  # not there, or damaged
-        pass
-    report = estimate_model(frontends.load(path, input_shapes=input_shapes), target, options, progress=progress)
-    cache.store("reports", name, report.to_json())
+        skeleton = (
+            onnx_skeleton.of_file(Path(label)) if in_file
+            else onnx_skeleton.of_proto(source)  # type: ignore[arg-type]
+        )
+    except NoSkeleton:
+        return _imported(source, request, input_shapes, title, progress)
+    return estimate_skeleton(skeleton, request, label, title, input_shapes, source, progress)
+
+
+def estimate_skeleton(
+    skeleton: bytes, request: Request, label: str, title: str, input_shapes: Mapping[str, Any] | None = None,
+    source: "str | Path | onnx.ModelProto | None" = None, progress: Progress | None = None,
+) -> Report:
+    """See :func:`estimate_onnx`; ``source`` is the whole network, where TVM has to read it."""
+    shapes = {k: list(v) for k, v in (input_shapes or {}).items()}
+    key = _key(skeleton, request, title, shapes)
+    report = _reports.get(key) if key else None
+    if report is None and key and request.on_disk:
+        report = _stored(key)
+    if report is None:
+        try:
+            model = _plain(skeleton, request, label, title, shapes)
+            report = _timed(model, request, progress)
+        except _unreadable():
+            if source is None:
+                raise
+            report = _imported(source, request, shapes, title, progress)
+        if key and request.on_disk:
+            cache.store("reports", key, report.to_json())
+    if key:
+        _reports.put(key, report)
     return report
+
+
+def remembered(skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any]) -> Report | None:
+    """The report of a network that this process has estimated before."""
+    key = _key(skeleton, request, title, shapes)
+    return _reports.get(key) if key else None
+
+
+def remember(skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any], report: Report) -> None:
+    """Keep a report that another process has found."""
+    if key := _key(skeleton, request, title, shapes):
+        _reports.put(key, report)
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    from tvm_backend.onnx_skeleton import NoSkeleton
+    from tvm_backend.plain import Unsupported
+
+    return NoSkeleton, Unsupported
+
+
+def _key(skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any]) -> str | None:
+    """None for targets of other packages, whose code is not part of the key."""
+    from tvm_backend.uma import registry
+
+    if request.target not in registry.BUILT_IN:
+        return None
+    return cache.key([hashlib.sha256(skeleton).hexdigest(), request.text(), title, json.dumps(shapes, sort_keys=True)])
+
+
+def _stored(key: str) -> Report | None:
+    try:
+        return Report.from_json(cache.load("reports", key))
+    except ArtifactError:  # not there, or damaged
+        return None
+
+
+def _plain(
+    skeleton: bytes, request: Request, label: str, title: str, shapes: Mapping[str, Any]
+) -> "Model":
+    from tvm_backend import frontends, onnx_skeleton
+
+    proto = onnx_skeleton.parse(skeleton)
+    if request.as_int8:
+        from tvm_backend.quantized_form import quantized_form
+
+        proto = quantized_form(proto)
+    return frontends.load_skeleton(proto, label, title, shapes or None)
+
+
+def _imported(
+    source: "str | Path | onnx.ModelProto", request: Request, shapes: Mapping[str, Any] | None, title: str,
+    progress: Progress | None,
+) -> Report:
+    """By TVM's importer, from the whole network."""
+    from tvm_backend import frontends
+
+    if request.as_int8:
+        from tvm_backend.onnx_files import read_onnx
+        from tvm_backend.quantized_form import quantized_form
+
+        source = quantized_form(read_onnx(Path(source)) if isinstance(source, str | Path) else _copy(source))
+    return _timed(frontends.load(source, input_shapes=shapes or None, name=title), request, progress)
+
+
+def _copy(proto: "onnx.ModelProto") -> "onnx.ModelProto":
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    return copy
+
+
+@paused()
+def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
+    from tvm_backend.compile import partition_model, plan_steps
+    from tvm_backend.report.build import build
+    from tvm_backend.uma import registry
+
+    backend = registry.get(request.target)
+    partition = partition_model(model, backend, request.options)
+    return build(partition, plan_steps(partition, backend, progress), backend, details=request.details)
 
 
 def estimate_operator(operator: operators.Operator, target: str, options: Options) -> Report:
@@ -90,3 +243,9 @@ def partition_operator(operator: operators.Operator, target: str, options: Mappi
     region = Region("region_0", target, values, names, (work.output.name,), (step,))
     specs = tuple(TensorSpec(t.name, t.shape, t.dtype) for t in tensors)
     return Partition(str(operator), "operator", target, options, specs[:-1], specs[-1:], (region,), HostPart("", ()))
+
+
+def forget() -> None:
+    """Drop the reports that this process remembers; those on disk stay."""
+    _reports.clear()
+    _of_models.clear()

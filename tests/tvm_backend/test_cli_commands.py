@@ -14,7 +14,7 @@ import onnx
 import pytest
 from small_networks import float_cnn, images, int8_cnn
 
-from tvm_backend import cli
+from tvm_backend import cli, estimate
 from tvm_backend.artifact_files import is_artifact
 
 DIM = ("-O", "dim=8")
@@ -126,13 +126,17 @@ def test_estimate_and_its_cache(folder: Path, tmp_path: Path, capsys: pytest.Cap
     first = _json(capsys, *words)
     assert {"schema", "model", "target", "options", "clock_hz", "cycles", "seconds", "macs", "offloaded_macs",
             "layers"} <= set(first)
-    kept = list((tmp_path / "reports").glob("*.json"))
+    kept = list((tmp_path / "reports").iterdir())
     assert len(kept) == 1
-    monkeypatch.setattr("tvm_backend.compile.compile_model", lambda *_, **__: pytest.fail("the cache was not used"))
+    monkeypatch.setattr("tvm_backend.estimate._timed", lambda *_, **__: pytest.fail("the cache was not used"))
+    estimate.forget()
     assert _json(capsys, *words) == first
     monkeypatch.undo()
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    kept[0].write_text('{"schema": "archl')
+    data = bytearray(kept[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    kept[0].write_bytes(data)
+    estimate.forget()
     assert _json(capsys, *words) == first
     assert _json(capsys, *words, "--no-cache") == first
 

@@ -40,6 +40,8 @@ def register(subparsers: Any) -> None:
         "Results are cached by the contents of the model, the target and its options.")
     arguments.add_model(estimate)
     arguments.add_target(estimate)
+    estimate.add_argument("--as-int8", action="store_true",
+                          help="take a float network as if it were quantized to int8, without calibration")
     estimate.add_argument("--no-cache", action="store_true", help="neither read nor write cached results")
     _add_format(estimate)
 
@@ -104,10 +106,12 @@ def _check_text(result: "CheckResult") -> str:
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
     """Estimate MODEL."""
-    from tvm_backend.estimate import estimate_file, estimate_model, estimate_operator
+    from tvm_backend.estimate import estimate, estimate_model, estimate_operator
 
     options = arguments.target_options(args)
     operator = arguments.operator_of(args)
+    if args.as_int8 and (operator is not None or args.calibrate):
+        raise InputError("--as-int8: for a float ONNX file, without --calibrate")
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
@@ -116,8 +120,8 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
         elif args.calibrate or arguments.is_network(args):
             report = estimate_model(arguments.load_model(args), args.target, options, progress=progress)
         else:
-            report = estimate_file(Path(args.model), args.target, options, arguments.shapes(args.input_shape),
-                                   progress=progress)
+            report = estimate(Path(args.model), args.target, options, as_int8=args.as_int8, progress=progress,
+                              input_shapes=arguments.shapes(args.input_shape))
     return _report_outcome(report, args)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvm_backend.compiled import CompiledModel, HostOp, Partition, Step
 from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report
@@ -31,8 +31,13 @@ def of_compiled(compiled: CompiledModel) -> Report:
     return build(compiled.partition, compiled.plans, registry.get(compiled.target))
 
 
-def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend") -> Report:
-    """The report of a network; ``plans`` has one entry for each step of the partition."""
+def build(
+    partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend", *, details: bool = True
+) -> Report:
+    """The report of a network; ``plans`` has one entry for each step of the partition.
+
+    Without ``details`` the layers say nothing of units, stages, storages, links and loops.
+    """
     from acadl_models.timing.energy import area_mm2
 
     options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
@@ -40,7 +45,7 @@ def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABacken
     graph = made.graph
     clock_hz, peak_macs_per_cycle = graph.clock_hz, backend.accelerator.macs_per_cycle(graph)
     layers = [
-        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle, made)
+        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle, made, details)
         for region in partition.regions for step in region.steps
     ]
     cycles = sum(layer.cycles or 0 for layer in layers)
@@ -58,14 +63,19 @@ def build(partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABacken
     )
 
 
-def _accelerated(step: Step, region: str, plan: "Plan", peak: int, made: "Configuration") -> Layer:
+def _accelerated(
+    step: Step, region: str, plan: "Plan", peak: int, made: "Configuration", details: bool
+) -> Layer:
     timing = plan.timing
+    uses: dict[str, Any] = {} if not details else {
+        "units": units_of(timing), "stages": stages_of(timing), "storages": storages_of(timing),
+        "links": links_of(timing), "loops": loops_of(timing),
+    }
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
-        mapping=str(plan.mapping), region=region, units=units_of(timing), stages=stages_of(timing),
-        storages=storages_of(timing), links=links_of(timing), loops=loops_of(timing), energy=_energy(plan, made),
+        mapping=str(plan.mapping), region=region, energy=_energy(plan, made), **uses,
     )
 
 
