@@ -57,19 +57,25 @@ _numbers = count()
 REWRITINGS = 400_000
 """How many nodes are rewritten before raising is given up (some ten seconds)."""
 _work = threading.local()
+Work = tuple[Expr, tuple[object, ...]]
+"""An expression, and what becomes of its variables."""
 
 
 @contextmanager
 def bounded_work(most: int | None = None) -> Iterator[None]:
     """Within, :func:`substitute` raises Exhausted after ``most`` nodes, by default :data:`REWRITINGS`.
 
-    Inside of another bound, what is left of that is a bound, too.
+    Inside of another bound, what is left of that is a bound, too. Equal work is done once.
     """
     before, nodes = getattr(_work, "left", None), REWRITINGS if most is None else most
     _work.left = nodes if before is None else min(nodes, before)
+    if before is None:
+        _work.done = {}
     try:
         yield
     finally:
+        if before is None:
+            _work.done = None
         _work.left = before if before is None else before - (min(nodes, before) - _work.left)
 
 
@@ -90,13 +96,39 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
     if isinstance(e, (Const, Carry)):
         return e
+    done: dict[Work, Expr] | None = getattr(_work, "done", None)
+    if done is None:
+        return _substituted(e, mapping, ranges)
+    key = _key(e, mapping, ranges)
+    found = done.get(key)
+    if found is None:
+        found = done[key] = _substituted(e, mapping, ranges)
+    return found
+
+
+def _key(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Work:
+    """All that the result of :func:`substitute` depends on."""
+    parts: list[object] = []
+    for name in free(e):
+        form = mapping.get(name)
+        if form is None:
+            parts.append((name, ranges.get(name)))
+        else:
+            parts.append((name, form, *((v, ranges.get(v)) for v in form.variables())))
+    return e, tuple(parts)
+
+
+def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     _spend()
     if isinstance(e, (Leaf, Index)):
         return replace(e, index=_form(e.index, mapping, ranges))
     if isinstance(e, Element):
         return replace(e, index=tuple(_form(form, mapping, ranges) for form in e.index))
     if isinstance(e, Map):
-        return _substitute_map(e, mapping, ranges, {})
+        if getattr(_work, "done", None) is None:
+            return _substitute_map(e, mapping, ranges, {})
+        operands = tuple(substitute(o, mapping, ranges) for o in e.operands)
+        return map_of(e.opcode, operands, e.attributes, e.dtype)
     if isinstance(e, Switch):
         return _substitute_switch(e, mapping, ranges)
     if isinstance(e, ByteOf):

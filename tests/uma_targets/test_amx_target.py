@@ -1,0 +1,34 @@
+"""AMX's emission: products with edges of every kind are raised, and give the interpreter's bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.search import search
+from mapper.workload import Epilogue, gemm
+from oracle import interpreter, taidl
+from oracle.stream import Stream
+from oracle.xla import compile_stream
+from uma_targets.amx.target import AMX, emit
+from uma_targets.kit.gemm import GemmEmitter
+
+
+def product(m: int, n: int, k: int) -> Stream:
+    workload = gemm(m, n, k, epilogue=Epilogue(True, 0.0123, False, "int8"))
+    mapping = search(workload, AMX.accelerator, {}).mapping
+    return GemmEmitter("amx", (), emit, AMX.workspace_bytes).emit(workload, mapping)
+
+
+@pytest.mark.parametrize("size", [(16, 16, 64), (16, 20, 64), (16, 16, 50), (20, 20, 70), (1, 40, 5)])
+def test_edges_are_raised(size: tuple[int, int, int]) -> None:
+    """No loop over instructions is left whatever n and k leave over, and raising ends soon."""
+    stream, rng = product(*size), np.random.default_rng(0)
+    inputs = {t.name: rng.integers(-128, 128, t.shape, dtype=np.int8) if t.dtype == "int8"
+              else rng.integers(-3000, 3000, t.shape).astype(t.dtype) for t in stream.arguments}
+    oracle = compile_stream(stream, taidl.load("amx"))
+    assert oracle.raised, str(oracle.report)
+    made = np.asarray(oracle(*inputs.values())[0])
+    np.testing.assert_array_equal(made, interpreter.run(stream, taidl.load("amx"), inputs)["C"])
+    sums = inputs["A"].astype(np.int64) @ inputs["B"].astype(np.int64) + inputs["bias"]
+    np.testing.assert_array_equal(made, np.clip(np.rint(sums.astype(np.float32) * np.float32(0.0123)), -128, 127))
