@@ -43,7 +43,7 @@ ROWS = 16
 MACS_PER_CYCLE = 1024
 """Of bytes: 16 x 16 x 64 of them in 16 cycles."""
 
-PRODUCTS = frozenset({"tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud", "tdpbf16ps"})
+PRODUCTS = frozenset({"tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud", "tdpbf16ps", "tdpfp16ps"})
 CONFIGURATION = frozenset({"ldtilecfg", "tilecfg", "tilerelease", "tilezero"})
 TILE_LOADS = frozenset({"tileloadd", "tileloaddt1"})
 VECTOR_LOADS = frozenset({"vmovups_load", "vbroadcastss_m", "vmovdqu32_m", "vpmovzxbd_m"})

@@ -78,6 +78,10 @@ class Tile:
         at = 64 * row + 2 * index
         return float_of(int.from_bytes(self.data[at:at + 2], "little") << 16)
 
+    def float16(self, row: int, index: int) -> float:
+        at = 64 * row + 2 * index
+        return float(struct.unpack("<e", self.data[at:at + 2])[0])
+
     def write(self, row: int, words: list[int]) -> None:
         """write_row_and_zero."""
         made = b"".join(w.to_bytes(4, "little") for w in words)
@@ -103,20 +107,25 @@ def dot_bytes(signed_a: bool, signed_b: bool) -> Callable[[Tile, Tile, Tile], No
     return run
 
 
-def tdpbf16ps(dst: Tile, a: Tile, b: Tile) -> None:
-    for m in range(dst.rows):
-        sums = [0.0] * (dst.colsb // 2)
-        for k in range(a.colsb // 4):
+def dot_pairs(element: Callable[[Tile, int, int], float]) -> Callable[[Tile, Tile, Tile], None]:
+    """TDPBF16PS, TDPFP16PS."""
+
+    def run(dst: Tile, a: Tile, b: Tile) -> None:
+        for m in range(dst.rows):
+            sums = [0.0] * (dst.colsb // 2)
+            for k in range(a.colsb // 4):
+                for n in range(dst.colsb // 4):
+                    for i in (0, 1):
+                        at = 2 * n + i
+                        sums[at] = fma32(element(a, m, 2 * k + i), element(b, k, at), sums[at], flush=True)
+            words = []
             for n in range(dst.colsb // 4):
-                for i in (0, 1):
-                    at = 2 * n + i
-                    sums[at] = fma32(a.bfloat16(m, 2 * k + i), b.bfloat16(k, at), sums[at], flush=True)
-        words = []
-        for n in range(dst.colsb // 4):
-            pair = fma32(sums[2 * n], 1.0, sums[2 * n + 1], flush=True)
-            words.append(bits_of(fma32(float_of(dst.dword(m, n)), 1.0, pair, flush=True)))
-        dst.write(m, words)
-    _zero_upper_rows(dst)
+                pair = fma32(sums[2 * n], 1.0, sums[2 * n + 1], flush=True)
+                words.append(bits_of(fma32(float_of(dst.dword(m, n)), 1.0, pair, flush=True)))
+            dst.write(m, words)
+        _zero_upper_rows(dst)
+
+    return run
 
 
 def _zero_upper_rows(tile: Tile) -> None:
@@ -126,7 +135,8 @@ def _zero_upper_rows(tile: Tile) -> None:
 
 PRODUCTS: dict[str, Callable[[Tile, Tile, Tile], None]] = {
     "tdpbssd": dot_bytes(True, True), "tdpbsud": dot_bytes(True, False), "tdpbusd": dot_bytes(False, True),
-    "tdpbuud": dot_bytes(False, False), "tdpbf16ps": tdpbf16ps,
+    "tdpbuud": dot_bytes(False, False), "tdpbf16ps": dot_pairs(Tile.bfloat16),
+    "tdpfp16ps": dot_pairs(Tile.float16),
 }
 
 
