@@ -85,6 +85,6 @@ def test_a_row_s_first_tile_is_peeled_and_the_rows_stay_a_loop(rows: int) -> Non
 def test_windows_that_continue_each_other_are_one_window() -> None:
     """Five tiles of four, the first of them apart, make one maximum over twenty."""
     isa = taidl.instantiate(taidl.parse(TEXT), {})
-    (result,) = raise_stream(resolve(parse(ROWS), isa))
+    (result,) = raise_stream(resolve(parse(ROWS), isa)).results
     (window,) = (e for e in walk(result.value) if isinstance(e, Extreme))
     assert [n for _, n in window.variables] == [20]
