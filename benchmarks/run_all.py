@@ -170,6 +170,13 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                *at_least(0.75)),
         Figure("layers faster than MACs / dim²", lambda r: r["layers_below_physical_limit"], *equals(0)),
     ),
+    "estimate_nas.py": (
+        Figure("ResNet-50 estimate, fresh process and empty cache, seconds", lambda r: r["resnet50"]["cold_s"],
+               *at_most(3)),
+        Figure("… again in the same process, ms", lambda r: r["resnet50"]["warm_ms"], *at_most(50)),
+        Figure("1,000 random networks of the search space, seconds",
+               lambda r: r["search"]["seconds"] * 1000 / r["search"]["networks"], *at_most(60)),
+    ),
     "resnet50_check.py": (
         Figure("ResNet-50 check on 16 images, seconds", lambda r: r["seconds"], *at_most(180)),
         Figure("… peak memory, GiB", lambda r: r["peak_gib"], *at_most(8)),
