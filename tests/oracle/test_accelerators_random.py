@@ -169,7 +169,6 @@ def amx_program(seed: int, floats: bool) -> Kernel:
             a.api.tilezero(r.choice([0, 1, index % 2]))
         else:
             tile = r.choice([0, 1]) if kind == "store" else r.randrange(6)
-            height, width = shapes[tile]
             stride = 64 if kind == "store" or r.random() < 0.7 else 4 * r.randint(0, 20)
             address = at(index, 16 * 80 + 64)
             if kind == "store":
@@ -194,7 +193,7 @@ def amx_program(seed: int, floats: bool) -> Kernel:
         elif kind == "memory":
             a.api.kmovw(1, r.choice([0xFFFF, 0x00FF, 0x5A5A, 1, 0]))
             name = r.choice(["vmovdqu32_m", "vpmovzxbd_m", "vpmovusdb_m", "vpmovsdb_m"])
-            if name.startswith("vpmovs") or name.startswith("vpmovu"):
+            if name.startswith(("vpmovs", "vpmovu")):
                 getattr(a.api, name)(size + at(index, 64), x, 1)
             else:
                 getattr(a.api, name)(x, at(index, 64), 1)
