@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from oracle.taidl.operators.base import Shaped
+from oracle.taidl.operators.carriers import carried, elements
 from oracle.taidl.types import TYPES, as_codes, element_type, limits, numpy_dtype
 from tests.oracle.operator_cases import EVERY, QUANTIZED, Case, codes, compiled, elementwise, equal, tensor
 from tests.oracle.test_operators_streams import agree, isa_of
@@ -263,3 +264,36 @@ def test_xla_rewrites_nothing(body: str) -> None:
 }}""".replace("%b:300x4xi8 <-", "%in:300x4xi8 <-").replace("bitcast_convert(%b);", "bitcast_convert(%in);"))
     x = tensor((300,), "f32", 9)
     agree(".isa t\n.hbm 2400\n.arg X float32[300] @0\n.result Y float32[300] @1200\ngo out=1200\n", isa, {"X": x})
+
+
+ROUNDED = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+
+@pytest.mark.parametrize("dtype", [t.name for t in TYPES.values() if t.kind == "float" and t.bits < 64])
+def test_zeros_of_constants_have_the_signs_of_those_at_run_time(dtype: str) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    values = [0.0, -0.0, 0.0, -0.0], [0.0, 0.0, -0.0, -0.0]
+    zeros = [np.array(v, np.float32).astype(numpy_dtype(dtype)) for v in values]
+    shape = Shaped((4,), dtype)
+    cases = [c for c in (Case(name, shape, (shape, shape)) for name in ROUNDED) if c.complaint is None]
+    held = [carried(z, dtype) for z in zeros]
+    ways = [lambda a, b: (jnp.asarray(held[0]), jnp.asarray(held[1])), lambda a, b: (a, jnp.asarray(held[1])),
+            lambda a, b: (jnp.asarray(held[0]), b)]
+    made = jax.jit(lambda a, b: [[c.lowered(way(a, b)) for way in ways] for c in cases])(*held)
+    for case, results in zip(cases, made, strict=True):
+        for result in results:
+            assert equal(case.kernel(zeros), elements(np.asarray(result), dtype), dtype).all(), case.opcode
+
+
+def test_constants_as_scales() -> None:
+    """Zero and what is negative has no scale; XLA's folding of constants says otherwise."""
+    import jax
+    import jax.numpy as jnp
+
+    x = np.array([0, -0.0, -1, np.nan, 1e-40, 2, np.inf], np.float32)
+    case = Case("convert", Shaped((7,), "f8e8m0fnu"), (Shaped((7,), "f32"),))
+    for f, given in ((lambda: case.lowered([jnp.asarray(x)]), ()), (lambda v: case.lowered([v]), (x,))):
+        found = elements(np.asarray(jax.jit(f)(*given)), "f8e8m0fnu")
+        assert equal(case.kernel([x]), found, "f8e8m0fnu").all()

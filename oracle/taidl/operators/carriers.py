@@ -95,6 +95,9 @@ def element(x: Any, dtype: str) -> Any:
         return _encoded(x, kind.numpy)
     if kind.bits == 8:
         made = lax.bitcast_convert_type(x.astype(jnp.dtype(kind.numpy)), jnp.uint8)
+        if kind.kind == "scale":
+            # what is not positive is NaN; XLA's folding of constants has other results
+            return jnp.where(lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int32) > 0, made, np.uint8(255))
         if not kind.name.endswith("fnuz"):
             return made
         # one of XLA's emitters gives -0 for what is too small, whose bits are those of NaN in these types

@@ -376,8 +376,23 @@ def _within(low: Any, x: Any, high: Any) -> Any:
     return smallest(largest(x, low), high)
 
 
+def _extreme(name: str) -> Callable[..., Any]:
+    """The larger or the smaller number; of zeros by their signs, which XLA's folding of constants overlooks."""
+
+    def call(x: Any, y: Any) -> Any:
+        import jax.numpy as jnp
+
+        if x.dtype.kind in "iub":
+            return getattr(jnp, name)(x, y)
+        x, y = carriers.flush(x), carriers.flush(y)
+        first, second = (y, x) if name == "maximum" else (x, y)
+        return jnp.where(x == y, jnp.where(jnp.signbit(x), first, second), getattr(jnp, name)(x, y))
+
+    return call
+
+
 def _jax_within(low: Any, x: Any, high: Any) -> Any:
-    return _flushed(_jnp("minimum"))(_flushed(_jnp("maximum"))(x, low), high)
+    return _extreme("minimum")(_extreme("maximum")(x, low), high)
 
 
 ROWS: list[Opcode] = [
@@ -392,8 +407,8 @@ ROWS: list[Opcode] = [
     _row("remainder", 2, NUMBERS, _by_kind(_rest, numbers.flushed(np.fmod)),
          _by_kind(_guarded("rem", lambda x: x), _jax_rest),
          "what `divide` towards 0 leaves, with the sign of x; by 0, x of integers and NaN of floats"),
-    _row("maximum", 2, NUMBERS, largest, _flushed(_jnp("maximum")), "the larger; NaN if one is, +0 above -0"),
-    _row("minimum", 2, NUMBERS, smallest, _flushed(_jnp("minimum")), "the smaller; NaN if one is, -0 below +0"),
+    _row("maximum", 2, NUMBERS, largest, _extreme("maximum"), "the larger; NaN if one is, +0 above -0"),
+    _row("minimum", 2, NUMBERS, smallest, _extreme("minimum"), "the smaller; NaN if one is, -0 below +0"),
     Opcode("power", 2, _rule(NUMBERS, 32), _kernel(_power), _lowering(_jax_power), "elementwise",
            "x to the y; of integers wrapping, with a negative y 0 unless x is 1 or -1", typed=True),
     _row("atan2", 2, FLOATS, elementary.in_numpy(elementary.atan2), elementary.in_jax(elementary.atan2),
