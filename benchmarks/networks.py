@@ -1,9 +1,9 @@
 """All networks of the catalogue on Gemmini (int8) and on a floating-point target: what is offloaded, and is it right?
 
 Each network and target runs in a process of its own: its peak memory is its own, a fault ends nothing else.
-``--mode estimate`` partitions, maps and times only; ``--size tiny`` takes the small forms, in which every layer of every
-network is also run by the interpreter. A network is ok if it is imported and runs, every interpreted layer equals the
-interpreter bit for bit, and its outputs are those of the reference: for int8 the integer network in onnxruntime (within
+``--mode estimate`` partitions, maps and times only; ``--size tiny`` takes small forms, in which the interpreter runs
+every layer, too. A network is ok if it is imported and runs, every interpreted layer equals the interpreter bit for
+bit, and its outputs are those of the reference: for int8 the integer network in onnxruntime (within
 one step of an output that is quantized, else by cosine), for float targets torch, within a thousandth.
 """
 

@@ -94,9 +94,16 @@ def load_relax(module: "IRModule", name: str) -> Model:
 
 
 def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
-    from tvm_backend import compat
+    import onnx
 
-    proto = with_static_inputs(proto, label, input_shapes)
+    from tvm_backend import compat
+    from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
+
+    proto = asked = with_static_inputs(proto, label, input_shapes)
+    if is_in_operator_form(proto):
+        asked = onnx.ModelProto()
+        asked.CopyFrom(proto)
+        proto = to_qdq(proto)
     _refuse_unsupported(proto, label)
     proto = rewritten(proto, label)
     try:
@@ -107,7 +114,7 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
         ) from error
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
-    return finish(module, name, "onnx", proto, *_border(proto))
+    return finish(module, name, "onnx", asked, *_border(proto))
 
 
 def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
@@ -115,10 +122,13 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
 
     Raises :class:`~tvm_backend.plain.Unsupported` for one that only TVM's importer reads.
     """
+    from tvm_backend.onnx_convolutions import changes_weights
     from tvm_backend.plain import Unsupported
     from tvm_backend.plain.importer import from_onnx
 
     proto = with_static_inputs(skeleton, label, input_shapes)
+    if changes_weights(proto):
+        raise Unsupported("its import changes weights")
     try:
         proto = rewritten(proto, label)
     except ModelError as error:  # TVM's way says it of the whole network

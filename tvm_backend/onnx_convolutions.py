@@ -36,6 +36,14 @@ def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return model
 
 
+def changes_weights(model: "onnx.ModelProto") -> bool:
+    """Whether :func:`plain_convolutions` would need the values of weights."""
+    graph = _Rewriting.of(model.graph)
+    axes = {"ConvTranspose": 4, "Conv": 3}
+    return any(len(graph.shape(node.input[1]) or ()) == axes[node.op_type]
+               for node in model.graph.node if node.op_type in axes)
+
+
 @dataclass
 class _Rewriting:
     """The constants of a graph, its dequantized constants, and the nodes so far."""

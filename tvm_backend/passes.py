@@ -44,6 +44,8 @@ def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
     size = int(np.prod(compat.shape_of(expr))) * np.dtype(compat.dtype_of(expr)).itemsize
     if size > MAX_FOLDED_BYTES:
         return None
+    if name == "matmul" and size * compat.shape_of(expr.args[0])[-1] > MAX_FOLDED_BYTES:
+        return None
     args = [_known(a, known) for a in expr.args]
     if any(a is None for a in args):
         return None
@@ -85,6 +87,7 @@ FOLD: dict[str, Callable[..., Any]] = {
     "full": lambda c, s, v: np.full(s, v, compat.dtype_of(c)),
     "zeros": lambda c, s: np.zeros(s, compat.dtype_of(c)),
     "ones": lambda c, s: np.ones(s, compat.dtype_of(c)),
+    "matmul": lambda c, a, b: np.matmul(a, b),
     # positions and masks, which exporters compute step by step
     "arange": lambda c, start, end, step: np.arange(start, end, step).astype(compat.dtype_of(c)),
     "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_backend import compat
+from tvm_backend import compat, expressions
 from tvm_backend.onnx_convolutions import Phases, by_phases
 from tvm_backend.plain.nodes import Unsupported, is_plain
 
@@ -22,9 +22,11 @@ HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(module: compat.IRModule) -> compat.IRModule:
-    """Rewrite ``main`` (see above); Unsupported for a plain module."""
+    """Rewrite ``main`` (see above); Unsupported for a plain module in which there is something to rewrite."""
     if is_plain(module):
-        raise Unsupported("convolutions as products of plain expressions")
+        if any(_is_rewritten(b.value) for b in expressions.bindings(module["main"])):
+            raise Unsupported("convolutions as products of plain expressions")
+        return module
     main = module["main"]
     rewriting = _Rewriting(_uses(main))
     for binding in compat.bindings(main):
@@ -32,6 +34,15 @@ def as_products(module: compat.IRModule) -> compat.IRModule:
     rewriting.finish()
     results = [compat.substitute(r, rewriting.replaced) for r in compat.outputs_of(main)]
     return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
+
+
+def _is_rewritten(value: Any) -> bool:
+    """Whether a plain expression is a convolution of windows; other operators of :func:`as_products` have no such."""
+    if expressions.op_name(value) != "nn.conv2d":
+        return False
+    ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
+    kernel = expressions.shape_of(value.args[1])[2:]
+    return not _Form(kernel, **ints, groups=int(expressions.attr(value, "groups"))).is_pointwise
 
 
 def _uses(main: compat.Function) -> dict[Any, int]:

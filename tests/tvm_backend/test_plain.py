@@ -44,9 +44,21 @@ def plain(proto: onnx.ModelProto) -> Any:
     return frontends.load_skeleton(skeleton, "net", "net", None)
 
 
+def _windowed(node: onnx.NodeProto) -> bool:
+    """Whether a node is a convolution of more than single pixels."""
+    form = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    plain_form = form.get("kernel_shape") == [1, 1] and set(form.get("strides", [1])) == {1} and not any(
+        form.get("pads", [])) and form.get("group", 1) == 1
+    return node.op_type == "Conv" and not plain_form
+
+
 def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
     ours, theirs = plain(proto), frontends.load(proto, name="net")
     for target in targets or TARGETS:
+        if target == "plasticine" and any(_windowed(node) for node in proto.graph.node):
+            with pytest.raises(Unsupported, match="convolutions as products"):  # TVM's way makes them
+                partition_model(ours, target)
+            continue
         assert facts(partition_model(ours, target)) == facts(partition_model(theirs, target))
 
 
