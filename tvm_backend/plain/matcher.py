@@ -49,13 +49,10 @@ def fuse_by_pattern(module: Module, patterns: Sequence[tuple[str, Any, Check]]) 
 
 
 def _fused(main: Function, name: str, pattern: DFPattern, check: Check, functions: dict[str, Function]) -> Function:
-    bound = {b.var: b.value for b in main.body}
-    owner = {id(b.value): b.var for b in main.body if isinstance(b.value, Call)}
-    users: dict[Var, list[Var]] = {b.var: [] for b in main.body}
-    for binding in main.body:
-        for var in dict.fromkeys(v for v in walk(binding.value) if isinstance(v, Var) and v in users):
-            users[var].append(binding.var)
     root_op = _root_operators(pattern)
+    bound = {b.var: b.value for b in main.body}
+    users: dict[Var, list[Var]] = {}
+    owner: dict[int, Var] = {}
     taken: dict[Var, Var] = {}
     groups: dict[Var, list[Var]] = {}
     for binding in reversed(main.body):
@@ -65,6 +62,9 @@ def _fused(main: Function, name: str, pattern: DFPattern, check: Check, function
         found = _Match(bound).match(pattern, value)
         if found is None:
             continue
+        if not users:
+            owner = {id(b.value): b.var for b in main.body if isinstance(b.value, Call)}
+            users = _users(main)
         inside = [owner[id(c)] for c in found]
         if any(v in taken for v in inside):
             continue
@@ -88,6 +88,15 @@ def _fused(main: Function, name: str, pattern: DFPattern, check: Check, function
             results[root] = Var("lv", root.ty)
             body.append(Binding(results[root], Call(Target(symbol), arguments, attributes(), root.ty)))
     return Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
+
+
+def _users(main: Function) -> dict[Var, list[Var]]:
+    """For each variable that is bound in ``main`` those whose values read it."""
+    users: dict[Var, list[Var]] = {b.var: [] for b in main.body}
+    for binding in main.body:
+        for var in dict.fromkeys(v for v in walk(binding.value) if isinstance(v, Var) and v in users):
+            users[var].append(binding.var)
+    return users
 
 
 def _composite(group: list[Var], bound: Mapping[Var, Any], name: str) -> tuple[Function, tuple[Var, ...]]:
