@@ -177,6 +177,11 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("1,000 random networks of the search space, seconds",
                lambda r: r["search"]["seconds"] * 1000 / r["search"]["networks"], *at_most(60)),
     ),
+    "networks.py --size tiny": (
+        Figure("networks × targets that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
+        Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
+               *at_least(0.99)),
+    ),
     "resnet50_check.py": (
         Figure("ResNet-50 check on 16 images, seconds", lambda r: r["seconds"], *at_most(180)),
         Figure("… peak memory, GiB", lambda r: r["peak_gib"], *at_most(8)),
@@ -189,7 +194,8 @@ SUITE: dict[str, tuple[Figure, ...]] = {
 
 def measure(script: str, figures: tuple[Figure, ...]) -> list[tuple[str, str, str, str]]:
     """Rows (figure, value, target, verdict) of one benchmark; a benchmark that fails gives failed rows."""
-    run = child([sys.executable, str(ROOT / "benchmarks" / script), "--json"])
+    name, *arguments = script.split()
+    run = child([sys.executable, str(ROOT / "benchmarks" / name), *arguments, "--json"])
     if run.status:
         return [(figure.name, f"failed, status {run.status}", figure.demand, "MISSED") for figure in figures]
     result = run.last_json
