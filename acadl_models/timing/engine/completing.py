@@ -23,7 +23,7 @@ from acadl_models.timing.engine.transfers import end_transfer, pass_edge
 from acadl_models.timing.engine.values import latency_of
 
 
-@jit_inline
+@jit
 def complete(t, m):
     """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends."""
     now = m[M_TIME]
