@@ -30,5 +30,5 @@ def computed(kernel: str, match: re.Match[str], arrays: Arrays) -> Iterator[tupl
 
 
 def runners() -> list[Runner]:
-    return [Runner(rf"amx_{name}_blocks(?P<blocks>\d+)", partial(computed, name), TOLERANCE.get(name, 0.0))
-            for name in KERNELS]
+    return [Runner(rf"amx_{name}_blocks(?P<blocks>\d+)(_set\d+)?", partial(computed, name), TOLERANCE.get(name, 0.0),
+                   f"amx_{name}_blocks{{n}}") for name in KERNELS]

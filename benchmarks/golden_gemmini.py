@@ -33,6 +33,7 @@ def exo(match: re.Match[str], arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
 
 def runners() -> list[Runner]:
     return [
-        Runner(r"gemmini_tiled_matmul_dim(?P<dim>\d+)_i(?P<i>\d+)_set\d+", tiled),
-        Runner(r"gemmini_exo_(?P<n>\d+)x(?P<m>\d+)x(?P<k>\d+)_set\d+", exo),
+        Runner(r"gemmini_tiled_matmul_dim(?P<dim>\d+)_i(?P<i>\d+)(_set\d+)?", tiled,
+               names="gemmini_tiled_matmul_dim{D}_i{I}_set{S}"),
+        Runner(r"gemmini_exo_(?P<n>\d+)x(?P<m>\d+)x(?P<k>\d+)(_set\d+)?", exo, names="gemmini_exo_{N}x{M}x{K}_set{S}"),
     ]

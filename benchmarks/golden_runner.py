@@ -23,6 +23,8 @@ class Runner:
     pattern: str
     run: Callable[[re.Match[str], Arrays], Iterator[tuple[str, Arrays]]]
     tolerance: float = 0.0
+    names: str = ""
+    """The pattern in words, for whoever looks for a name that none has."""
 
 
 def difference(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:

@@ -41,8 +41,9 @@ def check(path: Path, runners: Sequence[Runner]) -> dict[str, Any]:
     row: dict[str, Any] = {"name": path.stem}
     found = [(r, m) for r in runners if (m := re.fullmatch(r.pattern, path.stem))]
     if not found:
-        return {**row, "error": "no kernel goes by this name"}
+        return {**row, "error": "no kernel goes by this name; names are " + ", ".join(r.names for r in runners)}
     runner, match = found[0]
+    arrays: dict[str, np.ndarray] = {}
     try:
         with np.load(path, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
@@ -51,7 +52,9 @@ def check(path: Path, runners: Sequence[Runner]) -> dict[str, Any]:
             for name, got in results.items():
                 if what := difference(got, arrays[name], runner.tolerance):
                     unequal.append(f"{way} {name}: {what}")
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, ArchloomError) as error:
+    except KeyError as error:
+        return {**row, "error": f"there is no array {error}, only {', '.join(arrays) or 'none'}"}
+    except (OSError, ValueError, zipfile.BadZipFile, ArchloomError) as error:
         return {**row, "error": f"{type(error).__name__}: {error}"}
     return {**row, "equal": True} if not unequal else {**row, "equal": False, "unequal": unequal}
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from oracle.affine import Affine, Mod
 from oracle.xla.build import fresh
 from oracle.xla.expr import Range, Ranges
@@ -31,8 +33,9 @@ class Spread:
     def expand(self, names: tuple[str, ...]) -> Any:
         """The array with axes in the order of ``names``, of extent 1 for those it does not depend on."""
         mine = self.order(tuple(n for n in names if n in self.names))
-        shape = iter(mine.array.shape)
-        return mine.array.reshape(tuple(next(shape) if n in self.names else 1 for n in names))
+        sizes = iter(mine.array.shape)
+        shape = tuple(next(sizes) if n in self.names else 1 for n in names)
+        return mine.array if mine.array.shape == shape else mine.array.reshape(shape)
 
 
 def extent(r: Range) -> int:
@@ -120,7 +123,6 @@ def _axes(
     array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges
 ) -> tuple[Any, list[str]]:
     """Make an axis for each of ``terms`` (stride, variable; largest stride first) of one axis."""
-    import jax.numpy as jnp
     from jax import lax
 
     if not terms:
@@ -128,15 +130,24 @@ def _axes(
     stride, name = terms[0]
     count = extent(ranges[name])
     if len(terms) == 1:
-        return lax.slice_in_dim(array, start, start + stride * (count - 1) + 1, stride, axis), [name]
+        return sliced(array, start, start + stride * (count - 1) + 1, stride, axis), [name]
     stop = start + stride * count
     missing = stop - array.shape[axis]
-    array = lax.slice_in_dim(array, start, min(stop, array.shape[axis]), 1, axis)
+    array = sliced(array, start, min(stop, array.shape[axis]), 1, axis)
     if missing > 0:
-        array = jnp.pad(array, [(0, missing) if i == axis else (0, 0) for i in range(array.ndim)])
+        zero = np.zeros((), array.dtype)
+        array = lax.pad(array, zero, [(0, missing, 0) if i == axis else (0, 0, 0) for i in range(array.ndim)])
     array = array.reshape(*array.shape[:axis], count, stride, *array.shape[axis + 1:])
     array, rest = _axes(array, axis + 1, 0, terms[1:], ranges)
     return array, [name, *rest]
+
+
+def sliced(array: Any, start: int, stop: int, stride: int, axis: int) -> Any:
+    """Part of an axis; the array itself if it is all of it, which need not be traced."""
+    from jax import lax
+
+    whole = (start, stop) == (0, array.shape[axis]) and (stride == 1 or stop == 1)
+    return array if whole else lax.slice_in_dim(array, start, stop, stride, axis)
 
 
 FEW = 8
