@@ -417,6 +417,12 @@ def is_heavy(e: Expr) -> bool:
 
 
 @kept
+def is_chained(e: Expr) -> bool:
+    """Whether computing an element takes a chain."""
+    return isinstance(e, Fold) or any(is_chained(c) for c in children(e))
+
+
+@kept
 def carries(e: Expr) -> bool:
     """Whether the value depends on what a :class:`Fold` around has computed so far."""
     if isinstance(e, Fold):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
+from oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedStream
 
 TINY = 1 << 10
 """Up to how many elements of arguments and results code is not worth optimizing: it runs in a microsecond or two."""
@@ -16,25 +16,32 @@ SMALL = 1 << 12
 LARGE = 1 << 20
 """From how many elements on a program's run time counts for more than that of compiling it."""
 
+EXACT = frozenset({"bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "convert", "fma",
+                   "negate", "pad", "reshape", "round_nearest_even", "select", "slice", "transpose"})
+"""Operators whose f32 are moved, chosen, or rounded in one operation that code generators cannot join with another:
+:mod:`oracle.xla.fused` multiplies and adds where that is exact."""
 
-def compiler_options(stream: ResolvedStream | None = None, *, raised: bool = True) -> dict[str, Any] | None:
+
+def compiler_options(
+    stream: ResolvedStream | None = None, *, raised: bool = True, chained: bool = False,
+) -> dict[str, Any] | None:
     """The options for a program of ``stream`` (or any) on JAX's default device; None for XLA's own.
 
     On the CPU, LLVM's third level takes a quarter more of XLA's time than its second and makes some element-wise loops
-    twice as slow. Programs of integers go by XLA's older emitter of fusions, which takes two thirds of the time, gives
-    the same integers and, where no loop over instructions is left, is as fast; bits of floats could differ between the
-    two.
+    twice as slow. Programs of integers go by XLA's older emitter of fusions, which takes half of the time, gives the
+    same integers and, where neither chains nor loops over instructions are left, is as fast. Of floats only f32 that
+    pass through :data:`EXACT` operators go that way, too: bits of others could differ between the two.
     """
     import jax
 
     if jax.default_backend() != "cpu":
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
-    if stream and not has_floats(stream):
+    if stream and not has_floats(stream, EXACT if raised and not chained else frozenset()):
         size = _elements(stream)
-        if size <= (LARGE if raised else SMALL):
+        if size <= (LARGE if raised and not chained else SMALL):
             options["xla_cpu_use_fusion_emitters"] = False
-        if size <= TINY and raised:
+        if size <= TINY and raised and not has_floats(stream):
             options["xla_backend_optimization_level"] = 0
     return options
 
@@ -43,13 +50,15 @@ def _elements(stream: ResolvedStream) -> int:
     return sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
 
 
-def has_floats(stream: ResolvedStream) -> bool:
-    """Whether anything in the stream is of another type than integers and truth values."""
+def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> bool:
+    """Whether anything in the stream is of another type than integers and truth values, but f32 that ``exact`` make."""
+    allowed = ("int", "uint", "bool", *(("float32",) if exact else ()))
     tensors = (*stream.arguments, *stream.results)
-    return any(not t.dtype.startswith(("int", "uint", "bool")) for t in tensors) or any(map(_floats, stream.body))
+    return any(not t.dtype.startswith(allowed) for t in tensors) or any(_floats(n, exact) for n in stream.body)
 
 
-def _floats(node: ResolvedNode) -> bool:
+def _floats(node: ResolvedNode, exact: frozenset[str]) -> bool:
     if isinstance(node, ResolvedInstr):
-        return any(s.type.dtype[0] not in "iu" for s in node.statements)
-    return any(map(_floats, node.body))
+        return any(s.type.dtype[0] not in "iu" and not (
+            exact and s.type.dtype == "f32" and (not isinstance(s, Op) or s.opcode in exact)) for s in node.statements)
+    return any(_floats(n, exact) for n in node.body)

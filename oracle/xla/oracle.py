@@ -18,6 +18,7 @@ from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
 from oracle.xla import border
+from oracle.xla.expr import is_chained
 from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import Lowering
 from oracle.xla.match import Unraisable
@@ -89,7 +90,8 @@ class Program:
         with self._lock:
             if self._outermost is None:
                 raised = self.raising is not None and not self.raising.left
-                options = compiler_options(self.stream, raised=raised)
+                chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
+                options = compiler_options(self.stream, raised=raised, chained=chained)
                 self._outermost = jax.jit(self.function, compiler_options=options)
         return self._outermost
 
