@@ -1,4 +1,8 @@
-"""Networks of :mod:`models.catalogue` by name, in the form that a target computes: as they are, or quantized."""
+"""Networks by name, in the form that a target computes: as they are, or quantized.
+
+They are those of :mod:`models.catalogue`, and the light test networks of the package ``onnx`` (:mod:`models.zoo`) as
+``light_squeezenet`` and the like.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,65 @@ from models import catalogue
 from oracle.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
     from models.catalogue import Built
     from tvm_backend.model import Model
     from tvm_backend.uma.match import Numbers
 
+LIGHT = "light_"
+"""What the names of the light test networks begin with."""
 CALIBRATION = 4
 """Random inputs by which a network of the catalogue is quantized."""
 
 
 def is_named(source: object) -> bool:
-    """Whether ``source`` is the name of a network of the catalogue, with or without sizes."""
-    return catalogue.is_spelled(source)
+    """Whether ``source`` is the name of a network, with or without sizes."""
+    return catalogue.is_spelled(source) or _is_light(source)
+
+
+def _is_light(source: object) -> bool:
+    if not isinstance(source, str) or not source.startswith(LIGHT):
+        return False
+    from models import zoo
+
+    return source.removeprefix(LIGHT) in zoo.names()
+
+
+def light_names() -> list[str]:
+    """The light test networks of the package ``onnx``."""
+    from models import zoo
+
+    return [f"{LIGHT}{name}" for name in zoo.names()]
+
+
+def light_onnx(name: str) -> "onnx.ModelProto":
+    """A light test network in floats, with seeded random weights."""
+    from models import zoo
+
+    return zoo.load(name.removeprefix(LIGHT))
+
+
+def light_samples(proto: "onnx.ModelProto", count: int, seed: int = 1) -> "list[dict[str, np.ndarray]]":
+    """Random inputs of a light test network, which takes one image."""
+    from models.data import random_images
+
+    (image,) = proto.graph.input
+    batch, channels, size, _ = (d.dim_value for d in image.type.tensor_type.shape.dim)
+    return [{image.name: random_images(batch, size, channels, seed + i)} for i in range(count)]
 
 
 def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model":
     """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
     from tvm_backend.frontends import load
 
+    if _is_light(text):
+        from tvm_backend.quantize import quantize
+
+        proto = light_onnx(text)
+        return load(proto if numbers == "float32" else quantize(proto, light_samples(proto, CALIBRATION)),
+                    name=name or text)
     built = catalogue.build(text)
     if numbers == "float32":
         from tvm_backend.torch_frontend import load_module

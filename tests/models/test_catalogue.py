@@ -8,8 +8,10 @@ import torch
 
 from models import catalogue
 from oracle.errors import InputError
+from tvm_backend.compile import partition_model
 from tvm_backend.host import jitted
-from tvm_backend.named_networks import load_named
+from tvm_backend.named_networks import is_named, light_names, load_named
+from tvm_backend.uma import registry
 
 QUICK = ("squeezenet", "unet", "gpt2_decode")
 """Between them: ceil_mode, a transposed convolution, a cache of keys and values."""
@@ -57,6 +59,18 @@ def test_sizes_are_read_and_written() -> None:
 def test_faults_of_a_name(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         catalogue.parse(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["gemmini", "qkv"])
+@pytest.mark.parametrize("name", light_names())
+def test_light_networks_are_offloaded(name: str, target: str) -> None:
+    model = load_named(name, registry.get(target).numbers)
+    assert partition_model(model, target).offloaded_macs_share >= 0.99
+
+
+def test_light_networks_have_names() -> None:
+    assert is_named("light_squeezenet") and not is_named("light_unknown") and not is_named("squeezenet.onnx")
 
 
 def test_every_tiny_form_is_valid() -> None:

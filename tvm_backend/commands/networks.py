@@ -19,9 +19,12 @@ def register(subparsers: Any) -> None:
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
     from models import catalogue
+    from tvm_backend import named_networks
 
     found = [catalogue.get(name) for name in catalogue.names()]
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)
-    return Outcome(text, {"networks": [
+    light = named_networks.light_names()
+    text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
+    return Outcome(text, {"light": light, "networks": [
         {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})
