@@ -73,9 +73,12 @@ class LoopRunner:
 
     def _start(self, arguments: Mapping[str, Any]) -> State:
         import jax.numpy as jnp
+        from jax import lax
 
         stream = self.program.stream
-        state = {b.name: jnp.zeros(b.shape, jax_dtype(b.dtype)) for b in stream.buffers if b.name != "hbm"}
+        # XLA must not see what is in them: it drops + 0.0, which makes 0.0 of -0.0
+        state = {b.name: lax.optimization_barrier(jnp.zeros(b.shape, jax_dtype(b.dtype)))
+                 for b in stream.buffers if b.name != "hbm"}
         hbm = jnp.zeros((stream.hbm_bytes,), jnp.int8)
         for tensor in stream.arguments:
             hbm = _store(hbm, tensor, arguments[tensor.name])

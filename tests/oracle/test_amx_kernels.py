@@ -7,6 +7,7 @@ import pytest
 
 from examples.amx_kernels import KERNELS, random_arguments
 from oracle import interpreter, taidl
+from oracle.kernel import isa
 from oracle.stream import flat_trace
 from oracle.xla import compile_stream
 
@@ -90,3 +91,25 @@ def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> N
         if tensor.dtype == "float32":
             x, want = (np.where(np.isnan(v), np.uint32(0x7FC00000), v.view(np.uint32)) for v in (x, want))
         np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 5])
+def test_negative_zeros_onto_registers_that_were_never_written(times: int) -> None:
+    a = isa("amx")
+
+    @a.kernel(arg={"addr": 0, "shape": (16,), "dtype": "float32", "name": "X"},
+              res={"addr": 64, "shape": (16,), "dtype": "float32", "name": "Y"})
+    def program() -> None:
+        if times:
+            with a.loop(times) as i:
+                a.api.vfmadd231ps_m(0, i + 3, 0)
+        else:
+            a.api.vfmadd231ps_m(0, 3, 0)
+        a.api.vmovups_store(64, 0)
+
+    x = np.linspace(-8, 7, 16, dtype=np.float32)
+    stream, taidl_isa = program.stream, AMX
+    for raising in (True, False):
+        (found,) = compile_stream(stream, taidl_isa, raising=raising)(x)
+        assert not np.signbit(np.asarray(found)).any()
+    assert not np.signbit(program.interpret(x)).any()
