@@ -31,4 +31,5 @@ def known(e: Expr) -> Any:
         if operands[-1] is None:
             return None
     attributes = dict(e.attributes, types=(e.dtype, *(o.dtype for o in e.operands)))
-    return np.asarray(OPCODES[e.opcode].kernel((), np.dtype(NUMPY[e.dtype]), operands, attributes))
+    with np.errstate(all="ignore"):
+        return np.asarray(OPCODES[e.opcode].kernel((), np.dtype(NUMPY[e.dtype]), operands, attributes))

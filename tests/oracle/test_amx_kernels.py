@@ -75,7 +75,7 @@ def test_no_loop_over_the_instructions_is_left(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(KERNELS))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> None:
-    """The options of programs that are compiled ahead of time change no bit, of subnormal numbers and infinities, too."""
+    """The options of programs compiled ahead of time change no bit, of subnormal numbers and infinities, too."""
     stream, rng = KERNELS[name](6), np.random.default_rng(seed)
     arguments = random_arguments(stream, seed)
     for tensor in stream.arguments:
