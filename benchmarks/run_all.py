@@ -1,4 +1,5 @@
-"""Runs every benchmark, prints each figure beside its target, and writes ``benchmarks/RESULTS.md``."""
+"""Runs every benchmark, or those that are named, prints each figure beside its target, and writes their rows of
+``benchmarks/RESULTS.md``."""
 
 from __future__ import annotations
 
@@ -26,6 +27,10 @@ class Figure:
     demand: str
     holds: Callable[[float], bool] | None
     shown: str = "{:.3g}"
+
+
+Row = tuple[str, str, str, str]
+"""Figure, value, target, verdict."""
 
 
 def at_most(limit: float) -> tuple[str, Callable[[float], bool]]:
@@ -192,7 +197,7 @@ SUITE: dict[str, tuple[Figure, ...]] = {
 }
 
 
-def measure(script: str, figures: tuple[Figure, ...]) -> list[tuple[str, str, str, str]]:
+def measure(script: str, figures: tuple[Figure, ...]) -> list[Row]:
     """Rows (figure, value, target, verdict) of one benchmark; a benchmark that fails gives failed rows."""
     name, *arguments = script.split()
     run = child([sys.executable, str(ROOT / "benchmarks" / name), *arguments, "--json"])
@@ -214,10 +219,20 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def write_results(tables: dict[str, list[tuple[str, str, str, str]]]) -> None:
+def read_results() -> dict[str, list[Row]]:
+    """The tables of ``RESULTS.md`` by script; none where it is missing."""
+    tables: dict[str, list[Row]] = {}
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and cells[4].startswith("`"):
+            tables.setdefault(cells[4].strip("`"), []).append((cells[0], cells[1], cells[2], cells[3]))
+    return tables
+
+
+def write_results(tables: dict[str, list[Row]]) -> None:
     lines = [
         "# Results", "",
-        f"Written by `make bench` on {datetime.date.today()}: {os.cpu_count()} cores of {_cpu()},"
+        f"Written by `make bench`, last on {datetime.date.today()}: {os.cpu_count()} cores of {_cpu()},"
         f" Python {platform.python_version()}. Times on a shared machine vary; ratios vary less.", "",
         "| figure | measured | target | | by |", "|---|---|---|---|---|",
     ]
@@ -228,16 +243,16 @@ def write_results(tables: dict[str, list[tuple[str, str, str, str]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="scripts to run (default: all; RESULTS.md is only written for all)")
+    parser.add_argument("only", nargs="*", help="scripts whose rows of RESULTS.md to measure anew (default: all)")
     chosen = parser.parse_args().only or list(SUITE)
     tables = {}
     for script in chosen:
         tables[script] = measure(script, SUITE[script])
         for name, value, demand, verdict in tables[script]:
             print(f"{name:58} {value:>14}  target {demand:12} {verdict}", flush=True)
-    if list(tables) == list(SUITE):
-        write_results(tables)
-        print(f"written to {RESULTS}")
+    known = read_results() | tables
+    write_results({script: known[script] for script in SUITE if script in known})
+    print(f"written to {RESULTS}")
     if any(row[3] == "MISSED" for rows in tables.values() for row in rows):
         raise SystemExit(1)
 
