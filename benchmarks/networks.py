@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tvm_backend.model import Model
 
 TARGETS = "gemmini,qkv"
-LEAST_SHARE = 0.99
 FLOAT_ERROR, LEAST_COSINE, MOST_STEPS = 1e-3, 0.999, 1.5
 INTERPRETED_MACS = 2_000_000
 """Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
