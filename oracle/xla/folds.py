@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.affine import Affine
 from oracle.xla.build import Cases
-from oracle.xla.constants import known
 from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, Switch, carries, children, free, kept, same_kind
 from oracle.xla.ops import elementwise
 from oracle.xla.views import Spread, extent
@@ -40,8 +39,6 @@ def fold(lowering: "Lowering", e: Fold, ranges: Ranges) -> Spread:
     lowering.operations.append(f"chain of {steps} over {math.prod(shape)}")
     step = _step(lowering, e, e.body, names, inner)
     start = jnp.broadcast_to(lowering.spread(e.start, ranges).expand(names), shape)
-    if steps <= UNROLLED and known(e.start) is not None:
-        start = lax.optimization_barrier(start)  # XLA drops + 0.0, which makes 0.0 of -0.0
 
     def body(i: Any, value: Any) -> Any:
         return jnp.broadcast_to(step(i, value), shape)

@@ -26,11 +26,12 @@ def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
         x, z = _widened(a, flush), _widened(c, flush)
         if _is(b, 1.0):
             # rounding a sum of two f32 to f64 first changes nothing: f64 has more than twice the digits, and two
-            return _narrowed(x + _opaque(z, x) if _known(c) else _opaque(x, z) + z, flush)
+            x, z = _apart(x, z)
+            return _narrowed(x + z, flush)
         product = x * _widened(b, flush)  # f64 holds it
         if _is(c, -0.0):
             return _narrowed(product, flush)
-        return _narrowed(_sum_to_odd(product, _opaque(z, product)), flush)
+        return _narrowed(_sum_to_odd(*_apart(product, z)), flush)
 
 
 def _known(v: Any) -> bool:
@@ -38,11 +39,16 @@ def _known(v: Any) -> bool:
     return isinstance(v, (np.ndarray, np.generic))
 
 
-def _opaque(v: Any, other: Any) -> Any:
-    """``v``, next to ``other``: behind a selection if it is a constant, for XLA drops ``+ 0.0``."""
+def _apart(p: Any, c: Any) -> tuple[Any, Any]:
+    """Two summands such that XLA sees no constant in either, whether it is one here or turns out to be one there.
+
+    XLA drops ``+ 0.0``, which makes -0.0 of -0.0 + 0.0. Behind a selection by the other summand it sees no zero.
+    """
     import jax.numpy as jnp
 
-    return jnp.where(other == other, v, other) if _known(v) and not _known(other) else v
+    if _known(p) and _known(c):
+        return p, c
+    return p if _known(c) else jnp.where(c == c, p, c), c if _known(p) else jnp.where(p == p, c, p)
 
 
 def _is(v: Any, number: float) -> bool:

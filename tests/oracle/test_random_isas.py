@@ -147,6 +147,23 @@ def test_negative_zeros_added_to_what_was_never_written(body: str) -> None:
     assert not np.signbit(found).any()
 
 
+@pytest.mark.parametrize("body", ["go i=0", "loop i in 0..2 { go i=i }"])
+@pytest.mark.parametrize("made", [
+    "dot_general(%o, %x, lhs_contracting={0}, rhs_contracting={0}, rounding=fused)",
+    "fma(%x, %o, %z)", "fma(%o, %x, %z)", "fma(%z, %o, %x)", "fma(%z, %z, %x)"])
+def test_negative_zeros_fused_with_zeros_that_xla_finds(made: str, body: str) -> None:
+    """XLA finds that an operand is 0.0, next to a sum of floats that is computed as a whole, and drops the addition."""
+    shape = "1x4" if made[0] == "d" else "4"
+    isa = isa_of(f"""
+[s](1)(4 x f32);
+[go](i) {{ %b:4x4xi8 <- $hbm[{{4 : 4, 4 : 1}}]; %l:4xf32 = bitcast_convert(%b); %x:{shape}xf32 = reshape(%l);
+           %k:f32 = constant(1.0); %o:{shape[:-2] or 4}xf32 = broadcast(%k); %r:1x4xf32 <- $s; %z:4xf32 = reshape(%r);
+           %m:4xf32 = {made}; %t:4x1xf32 = reshape(%m); %n:4xf32 = reduce(%t, dim={{1}}, kind=add);
+           %d:4x4xi8 = bitcast_convert(%n); %d -> $hbm[16 + {{4 : 4, 4 : 1}}]; }}""")
+    found = agree(f"{FLOATS}{body}\n", isa, {"X": np.array([-0.0, 0.0, -0.0, 1], np.float32)})["Y"]
+    assert not np.signbit(found).any()
+
+
 def test_programs_that_differ_in_the_sign_of_a_zero() -> None:
     for zero in ("0.0", "-0.0", "0.0"):
         isa = isa_of(f"""
