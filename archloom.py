@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from oracle.kernel.compiled import LoadedKernel
     from tvm_backend.check import CheckResult
     from tvm_backend.executable import CompiledNetwork
+    from tvm_backend.explain import Explanation
     from tvm_backend.model import Model
     from tvm_backend.report.data import Report
     from tvm_backend.target_list import TargetInfo
 
 __all__ = [
-    "__version__", "targets", "load", "quantize", "compile", "load_compiled", "estimate", "estimate_many", "check",
+    "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
+    "check",
     "isa", "load_kernel",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
@@ -52,6 +54,8 @@ __all__ = [
 
 Options = Mapping[str, object]
 InputShapes = Mapping[str, Sequence[int]]
+Target = str | Sequence[str]
+"""A name, or several in order of preference."""
 
 
 def targets() -> "list[TargetInfo]":
@@ -91,12 +95,27 @@ def quantize(
 
 
 def compile(
-    model: Any, target: str = "gemmini", options: Options | None = None, **load_options: Any
+    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
 ) -> "CompiledNetwork":
-    """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``."""
+    """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``.
+
+    ``target`` may be a list in order of preference: each operator goes to the first that takes it, and an option named
+    ``gemmini.dim`` is that of one of them.
+    """
     from tvm_backend.executable import build
 
-    return build(_loaded(model, load_options, target), target, _options(options))
+    names = _spelled(target)
+    return build(_loaded(model, load_options, names), names, _options(options))
+
+
+def explain(
+    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
+) -> "Explanation":
+    """Who takes which operator of ``model``, and why the others do not; nothing is mapped or built."""
+    from tvm_backend.explain import explain as explain_model
+
+    names = _spelled(target)
+    return explain_model(_loaded(model, load_options, names), names, _options(options))
 
 
 def load_compiled(path: "str | Path") -> "CompiledNetwork":
@@ -110,7 +129,8 @@ def load_compiled(path: "str | Path") -> "CompiledNetwork":
 
 
 def estimate(
-    model: Any, target: str = "gemmini", options: Options | None = None, *, as_int8: bool = False, **load_options: Any
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    **load_options: Any,
 ) -> "Report":
     """Cycles, utilization and bytes of every layer, without building anything that runs.
 
@@ -119,11 +139,11 @@ def estimate(
     """
     from tvm_backend.estimate import estimate as estimate_model
 
-    return estimate_model(model, target, _options(options), as_int8=as_int8, **load_options)
+    return estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)
 
 
 def estimate_many(
-    models: "Iterable[Any]", target: str = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    models: "Iterable[Any]", target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
     input_shapes: InputShapes | None = None, workers: int | None = None, details: bool = False,
     on_error: Literal["raise", "return"] = "raise",
 ) -> "list[Report | ArchloomError]":
@@ -135,12 +155,12 @@ def estimate_many(
     """
     from tvm_backend.estimate_many import estimate_many as estimate_models
 
-    return estimate_models(models, target, _options(options), as_int8=as_int8, input_shapes=input_shapes,
+    return estimate_models(models, _spelled(target), _options(options), as_int8=as_int8, input_shapes=input_shapes,
                            workers=workers, details=details, on_error=on_error)
 
 
 def check(
-    model: Any, target: str = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
     reference: Any = None, **load_options: Any,
 ) -> "CheckResult":
     """Compare the accelerator with onnxruntime's execution of the same model, and every layer with the interpreter.
@@ -150,7 +170,8 @@ def check(
     """
     from tvm_backend.check import check as check_model
 
-    return check_model(_loaded(model, load_options, target), target, _options(options), inputs=inputs, labels=labels,
+    names = _spelled(target)
+    return check_model(_loaded(model, load_options, names), names, _options(options), inputs=inputs, labels=labels,
                        reference=reference)
 
 
@@ -175,6 +196,12 @@ def _options(options: Options | None) -> dict[str, object]:
     if options is not None and not isinstance(options, Mapping):
         raise InputError(f"options: expected a mapping such as {{'dim': 16}}, found {options!r}")
     return dict(options or {})
+
+
+def _spelled(target: Target) -> str:
+    from tvm_backend.uma.choice import spelled
+
+    return spelled(target)
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:

@@ -13,7 +13,17 @@ import numpy as np
 
 from oracle.errors import ArchloomError, ArtifactError
 from tvm_backend import artifact_files, plan_json, workload_json
-from tvm_backend.compiled import CompiledModel, HostOp, HostPart, Partition, Region, Step, TensorSpec, Value
+from tvm_backend.compiled import (
+    CompiledModel,
+    HostOp,
+    HostPart,
+    Partition,
+    Refused,
+    Region,
+    Step,
+    TensorSpec,
+    Value,
+)
 from tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
@@ -109,11 +119,13 @@ def _step(step: Step) -> dict[str, Any]:
     return {
         "name": step.name, "op": step.op, "workload": workload_json.to_json(step.workload), "inputs": step.inputs,
         "output": step.output, "shape": step.shape, "constants": list(step.constants),
+        "refused": [asdict(answer) for answer in step.refused],
     }
 
 
 def _partition(data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str) -> Partition:
-    host = HostPart(module, tuple(HostOp(**{**op, "shape": tuple(op["shape"])}) for op in data["host"]))
+    host = HostPart(module, tuple(
+        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]))
     regions = tuple(_read_region(region, constants) for region in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)
@@ -134,7 +146,11 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
     own = {argument: constants[f"{name}/{argument}"] for argument in data["constants"]}
     inputs = tuple((argument, value) for argument, value in data["inputs"])
     return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own)
+                tuple(data["shape"]), own, _refused(data))
+
+
+def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
+    return tuple(Refused(**answer) for answer in item.get("refused", ()))
 
 
 def _constants(data: bytes) -> dict[str, np.ndarray]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mapper.search import Plan
 
 __all__ = [
-    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Region", "Step", "TensorSpec",
-    "Value",
+    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Refused", "Region", "Step",
+    "TensorSpec", "Value",
 ]
 
 Layout: TypeAlias = Literal["row-major", "nhwc"]
@@ -57,6 +57,15 @@ class Value:
         return self.shape
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A target's answer to an operator that it did not take: what it saw, and what it takes instead."""
+
+    target: str
+    reason: str
+    needs: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One workload of a region.
@@ -74,6 +83,10 @@ class Step:
     output: str
     shape: tuple[int, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    refused: tuple[Refused, ...] = ()
+    """answers of targets that come before the region's own in the order of preference"""
+    position: int = 0
+    """in the order of the network's operators, the host's included"""
 
     @property
     def macs(self) -> int:
@@ -107,7 +120,8 @@ class Region:
 class HostOp:
     """An operator that stays on the host.
 
-    ``engine`` is ``xla`` (translated to JAX) or ``llvm`` (TVM's code); ``reason`` says why the target did not take it.
+    ``engine`` is ``xla`` (translated to JAX) or ``llvm`` (TVM's code); ``reason`` says why no target took it, and
+    ``refused`` has the answer of each.
     """
 
     name: str
@@ -116,6 +130,8 @@ class HostOp:
     macs: int
     engine: Literal["xla", "llvm"]
     reason: str
+    refused: tuple[Refused, ...] = ()
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +158,11 @@ class HostPart:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Who runs what: enough to map and time a network without building it."""
+    """Who runs what: enough to map and time a network without building it.
+
+    ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
+    in full (see :mod:`tvm_backend.uma.choice`).
+    """
 
     name: str
     source: str

@@ -82,11 +82,9 @@ def is_onnx(model: Any) -> bool:
 
 def estimate_model(model: "Model", target: str, options: Options, *, progress: Progress | None = None) -> Report:
     """Partition, map and time an imported network; asked again for the same object, the report is at hand."""
-    from tvm_backend.uma import registry
-
     known = _of_models.setdefault(model, {})
     name = Request(target, options).text()
-    if name not in known or target not in registry.BUILT_IN:
+    if name not in known or not _is_built_in(target):
         known[name] = _timed(model, Request(target, options), progress)
     return known[name]
 
@@ -158,11 +156,16 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 def _key(skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any]) -> str | None:
     """None for targets of other packages, whose code is not part of the key."""
-    from tvm_backend.uma import registry
-
-    if request.target not in registry.BUILT_IN:
+    if not _is_built_in(request.target):
         return None
     return cache.key([hashlib.sha256(skeleton).hexdigest(), request.text(), title, json.dumps(shapes, sort_keys=True)])
+
+
+def _is_built_in(target: str) -> bool:
+    from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import names_of
+
+    return set(names_of(target)) <= set(registry.BUILT_IN)
 
 
 def _stored(key: str) -> Report | None:
@@ -210,27 +213,26 @@ def _copy(proto: "onnx.ModelProto") -> "onnx.ModelProto":
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
     from tvm_backend.compile import partition_model, plan_steps
     from tvm_backend.report.build import build
-    from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose
 
-    backend = registry.get(request.target)
-    partition = partition_model(model, backend, request.options)
-    return build(partition, plan_steps(partition, backend, progress), backend, details=request.details)
+    chosen = choose(request.target, request.options)
+    partition = partition_model(model, request.target, request.options)
+    return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 
 
 def estimate_operator(operator: operators.Operator, target: str, options: Options) -> Report:
-    """Map and time one operator; TVM is not needed where it is one of int8."""
-    from tvm_backend.compile import plan_steps, resolve_options
+    """Map and time one operator; TVM is not needed where it is one of int8 on one target."""
+    from tvm_backend.compile import plan_steps
     from tvm_backend.report.build import build
-    from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose
 
-    backend = registry.get(target)
-    if backend.numbers != "int8":
+    chosen = choose(target, options)
+    if len(chosen) > 1 or chosen[0].backend.numbers != "int8":
         from tvm_backend import frontends
 
         return estimate_model(frontends.loaded(str(operator), {}, target), target, options)
-    resolved = resolve_options(backend, options)
-    partition = partition_operator(operator, target, resolved)
-    return build(partition, plan_steps(partition, backend), backend)
+    partition = partition_operator(operator, chosen[0].name, chosen[0].options)
+    return build(partition, plan_steps(partition, chosen), chosen)
 
 
 def partition_operator(operator: operators.Operator, target: str, options: Mapping[str, Any]) -> Partition:

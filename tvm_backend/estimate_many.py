@@ -52,14 +52,14 @@ def estimate_many(
         raise InputError(f"workers: expected at least 1, found {workers}")
     if on_error not in ("raise", "return"):
         raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
-    from tvm_backend.compile import resolve_options
     from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose, named_options, names_of
 
-    resolved = resolve_options(registry.get(target), dict(options))
+    resolved = named_options(choose(target, options))
     request = Request(target, resolved, as_int8, details, on_disk=False)
     batch = _Batch(request, input_shapes, on_error == "raise", enumerate(models))
     count = workers or len(os.sched_getaffinity(0))
-    if count == 1 or target not in registry.BUILT_IN:
+    if count == 1 or not set(names_of(target)) <= set(registry.BUILT_IN):
         batch.work(None)
     else:
         with _shared_cache() as folder:

@@ -96,9 +96,10 @@ def _make_known(compiled: CompiledModel) -> None:
     from oracle import taidl
 
     if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
-        from tvm_backend.uma import registry
+        from tvm_backend.uma.choice import backends
 
-        _ = registry.get(compiled.target).accelerator
+        for backend in backends(compiled.target):
+            _ = backend.accelerator
 
 
 def isa_of(stream: "Stream", cache: "dict[Any, Isa]") -> "Isa":

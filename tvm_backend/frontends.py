@@ -72,12 +72,12 @@ def load(
 def loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Model:
     """``model`` if it is a :class:`Model` already (which takes no options any more), else :func:`load` of it.
 
-    An operator as text becomes a network of what ``target`` computes with.
+    An operator as text becomes a network of what ``target`` (the first of several) computes with.
     """
     if not isinstance(model, Model):
-        from tvm_backend.uma import registry
+        from tvm_backend.uma.choice import backends
 
-        return load(model, **load_options, numbers=registry.get(target).numbers)
+        return load(model, **load_options, numbers=backends(target)[0].numbers)
     if load_options:
         raise InputError(f"{', '.join(sorted(load_options))}: only taken for a model that is not loaded yet")
     return model

@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oracle.errors import TargetError
 from tvm_backend import expressions as compat
-from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Region, Step, Value
+from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Refused, Region, Step, Value
 from tvm_backend.model import Model
 from tvm_backend.uma.backend import Lowered, UMABackend
+from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
-from tvm_backend.uma.partition import Partitioned
+from tvm_backend.uma.partition import NEEDED, Partitioned
+
+ANCHORS = ("nn.conv2d", "matmul", "add")
+"""Operators that a target may take as they are, with what precedes and follows them."""
 
 
-def lower_regions(
-    partitioned: Partitioned, backend: UMABackend, options: Mapping[str, OptionValue] | None = None
-) -> tuple[Region, ...]:
-    """The target's regions, in the order in which ``main`` calls them; names of steps are unique in the network.
-
-    ``options`` are those of the target; the defaults if there are none.
-    """
+def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[Region, ...]:
+    """The targets' regions, in the order in which ``main`` calls them; names of steps are unique in the network."""
     taken: dict[str, int] = {}
     module = partitioned.module
+    position = {c.name: i for i, c in enumerate(chosen)}
     functions = {
-        gv.name_hint: f for gv, f in module.functions.items() if compat.codegen_of(f) == backend.target_name
+        gv.name_hint: (f, position[str(compat.codegen_of(f))]) for gv, f in module.functions.items()
+        if compat.codegen_of(f) in position
     }
     order = sorted(functions, key=lambda symbol: int(symbol.rsplit("_", 1)[1]))
-    return tuple(_region(module, symbol, functions[symbol], backend, options or {}, taken) for symbol in order)
+    refused = _refused(partitioned)
+    regions = []
+    for symbol in order:
+        function, at = functions[symbol]
+        before = _Before(refused, [c.backend for c in chosen[:at]], partitioned.positions.get(symbol, ()))
+        regions.append(_region(module, symbol, function, chosen[at], taken, before))
+    return tuple(regions)
+
+
+_Refusals = Mapping[str, tuple[Refused, ...]]
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What was there before a region: the targets that were asked first, what they said, and where its operators were.
+    """
+
+    refused: _Refusals
+    backends: Sequence[UMABackend]
+    positions: Sequence[int]
+
+    def at(self, number: int) -> int:
+        """Where in the network the region's binding of this number was (0 if a pass has changed the region)."""
+        return self.positions[number] if number < len(self.positions) else 0
+
+    def answers(self, name: str, function: compat.Function) -> tuple[Refused, ...]:
+        """Their answers to the operator of a composite function whose result is called ``name``."""
+        inside = {b.var: b.value for b in compat.bindings(function)}
+        known: dict[str, Refused] = {}
+        for variable in (name, *(v.name for v in inside)):
+            for answer in self.refused.get(variable, ()):
+                known.setdefault(answer.target, answer)
+        anchor = next((v for v in inside.values() if compat.op_name(v) in ANCHORS), None)
+        return tuple(known.get(b.target_name) or _reason(str(compat.op_name(anchor)), anchor, inside, b)
+                     for b in self.backends)
+
+
+def _refused(partitioned: Partitioned) -> _Refusals:
+    """For each variable the first refusal of each target, in the order of preference."""
+    found: dict[str, dict[str, Refused]] = {}
+    for r in partitioned.refusals:
+        found.setdefault(r.variable, {}).setdefault(r.target, Refused(r.target, r.reason, r.needs))
+    return {variable: tuple(by_target.values()) for variable, by_target in found.items()}
 
 
 def _region(
-    module: compat.IRModule, symbol: str, function: compat.Function, backend: UMABackend,
-    options: Mapping[str, OptionValue], taken: dict[str, int],
+    module: compat.IRModule, symbol: str, function: compat.Function, target: Chosen, taken: dict[str, int],
+    before: _Before,
 ) -> Region:
     names: dict[Any, str] = {}
     layouts: dict[str, Layout] = {}
@@ -43,7 +86,7 @@ def _region(
         names[param] = _unique(param.name, values)
         values[names[param]] = Value(names[param], compat.shape_of(param), compat.dtype_of(param), "row-major")
     aliases: dict[Any, Any] = {}
-    for binding in compat.bindings(function):
+    for number, binding in enumerate(compat.bindings(function)):
         found = compat.is_composite(module, binding.value)
         if compat.op_name(binding.value) == "reshape":  # the same bytes under another shape
             names[binding.var] = names[binding.value.args[0]]
@@ -51,7 +94,8 @@ def _region(
         if found is None:  # the variable of the function's result
             aliases[binding.var] = binding.value
             continue
-        step, value = _step(binding, found, backend, options, names, taken, values)
+        step, value = _step(binding, found, target.backend, target.options, names, taken, values)
+        step = replace(step, refused=before.answers(binding.var.name, found[1]), position=before.at(number))
         names[binding.var] = value.name
         values[value.name] = value
         steps.append(step)
@@ -61,7 +105,7 @@ def _region(
     for name in inputs:
         values[name] = replace(values[name], layout=layouts.get(name, "row-major"))
     outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
-    return Region(symbol, backend.target_name, tuple(values.values()), inputs, outputs, tuple(steps))
+    return Region(symbol, target.name, tuple(values.values()), inputs, outputs, tuple(steps))
 
 
 def _step(
@@ -116,8 +160,8 @@ def _numbered(name: str, taken: dict[str, int]) -> str:
     return name if taken[name] == 1 else _numbered(f"{name}.{taken[name]}", taken)
 
 
-def lower_host(partitioned: Partitioned, model: Model, backend: UMABackend) -> HostPart:
-    """The host part: ``main`` and the functions of XLA as text, and each operator with the reason why it is there.
+def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen]) -> HostPart:
+    """The host part: ``main`` and the functions of XLA as text, and each operator with each target's reason.
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
@@ -125,26 +169,36 @@ def lower_host(partitioned: Partitioned, model: Model, backend: UMABackend) -> H
     main = model.module["main"]
     bound = {b.var: b.value for b in compat.bindings(main)}
     by_name = {var.name: value for var, value in bound.items()}
-    refused = {r.variable: r.reason for r in reversed(partitioned.refusals)}
+    refused = _refused(partitioned)
     results = {v.name: spec.name for v, spec in zip(compat.outputs_of(main), model.outputs, strict=True)
                if compat.is_var(v)}
     ops = []
     for op in partitioned.host:
-        reason = refused.get(op.variable) or _reason(op.op, by_name.get(op.variable), bound, backend)
+        known = {r.target: r for r in refused.get(op.variable, ())}
+        answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.variable), bound, c.backend) for c in chosen)
         name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
-        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, reason))
+        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _together(answers), answers, op.position))
     return HostPart(None, tuple(ops), kept)
 
 
-def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -> str:
+def _together(answers: Sequence[Refused]) -> str:
+    """One sentence: the reason if all targets give the same, else each one's."""
+    if len({a.reason for a in answers}) == 1:
+        return answers[0].reason
+    return "; ".join(f"{a.target}: {a.reason}" for a in answers)
+
+
+def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -> Refused:
+    """Why an operator that no pattern of the target has matched stays on the host."""
+    name = backend.target_name
     if op in ("quantize", "dequantize"):
-        return "it converts between float32 and integers at the border of the host"
-    if op not in ("nn.conv2d", "matmul", "add") or call is None:
-        return f"{backend.target_name} has no pattern for {op}"
+        return Refused(name, "it converts between float32 and integers at the border of the host")
+    if op not in ANCHORS or call is None:
+        return Refused(name, f"{name} has no pattern for {op}")
     try:
         read(call, bound.get, numbers=backend.numbers)
     except NotQuantized as error:
-        return str(error)
+        return Refused(name, str(error), NEEDED[backend.numbers])
     if backend.numbers == "float32":
-        return f"it has no form that {backend.target_name} takes"
-    return f"its result is not requantized in a form that {backend.target_name} takes"
+        return Refused(name, f"it has no form that {name} takes")
+    return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

@@ -17,6 +17,7 @@ from tvm_backend.quantize import quantize
 from tvm_backend.runtime import Executable
 from tvm_backend.uma import registry
 from tvm_backend.uma.backend import UMABackend
+from tvm_backend.uma.choice import only
 from tvm_backend.uma.partition import Partitioned, partition
 
 
@@ -98,10 +99,11 @@ def split(
     """Partition a network for a target (Gemmini), without mapping it."""
     model = source if isinstance(source, Model) else load(source)
     target = backend or registry.get("gemmini")
-    found = partition(model.module, target, {})
+    chosen = only(target)
+    found = partition(model.module, chosen)
     part = Partition(
-        model.name, model.source, target.target_name, {}, model.inputs, model.outputs, lower_regions(found, target),
-        lower_host(found, model, target),
+        model.name, model.source, target.target_name, {}, model.inputs, model.outputs, lower_regions(found, chosen),
+        lower_host(found, model, chosen),
     )
     return part, found, model
 

@@ -73,12 +73,13 @@ def test_a_third_party_target_partitions_by_its_own_rules() -> None:
 
 
 def test_predicates_see_the_options() -> None:
+    from tvm_backend.uma.choice import only
     from tvm_backend.uma.partition import partition
 
     module = load(plain_addition()).module
-    found = partition(module, Adder(), {"largest": 100})
+    found = partition(module, only(Adder(), {"largest": 100}))
     assert [r.reason for r in found.refusals] == ["it has 120 elements"]
-    assert not partition(module, Adder(), {"largest": 120}).refusals
+    assert not partition(module, only(Adder(), {"largest": 120})).refusals
 
 
 def test_partition_gives_a_module_with_region_functions() -> None:

@@ -27,9 +27,10 @@ def command(subparsers: Any, name: str, run: Command, summary: str, details: str
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", "-t", default="gemmini", metavar="NAME", help="accelerator (default: gemmini)")
+    parser.add_argument("--target", "-t", default="gemmini", metavar="NAME[,NAME]",
+                        help="accelerator, or several in order of preference (default: gemmini)")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
-                        help="an option of the target, such as dim=32; repeatable")
+                        help="an option of the target, such as dim=32 (gemmini.dim=32 of one among several); repeatable")
 
 
 def _named(text: str) -> str:
@@ -64,11 +65,10 @@ def options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def target_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of the target with their values checked, before anything slow begins."""
-    from tvm_backend.compile import resolve_options
-    from tvm_backend.uma import registry
+    """The options of the targets with their values checked, before anything slow begins."""
+    from tvm_backend.uma.choice import choose, named_options
 
-    return dict(resolve_options(registry.get(args.target), options(args.option)))
+    return named_options(choose(args.target, options(args.option)))
 
 
 def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -22,6 +22,8 @@ def register(subparsers: Any) -> None:
     arguments.add_model(compile_)
     arguments.add_target(compile_)
     arguments.add_output(compile_, "where the artifact goes (default: the model's name with .loom)")
+    compile_.add_argument("--explain", action="store_true",
+                          help="only say who takes which operator, and why the others do not; no artifact is made")
     run = arguments.command(
         subparsers, "run", run_run, "run a compiled network on the accelerator's bit-exact model",
         "Loading an artifact compiles and runs its host part, and nothing else of it; open only what you trust.")
@@ -32,11 +34,13 @@ def register(subparsers: Any) -> None:
 
 
 def run_compile(args: argparse.Namespace) -> Outcome:
-    """Compile MODEL and save it."""
+    """Compile MODEL and save it; or, with ``--explain``, say who would take what."""
     from tvm_backend.artifact_files import check_free
     from tvm_backend.executable import build
     from tvm_backend.report.text import full_text
 
+    if args.explain:
+        return _explained(args)
     path = args.output or Path(_default_name(args))
     check_free(path)
     options = arguments.target_options(args)
@@ -52,6 +56,16 @@ def run_compile(args: argparse.Namespace) -> Outcome:
         "offloaded_macs_share": report.offloaded_macs_share, "cycles": report.cycles, "seconds": report.seconds,
     }
     return Outcome(f"{full_text(report)}\n\nartifact     {path}", data)
+
+
+def _explained(args: argparse.Namespace) -> Outcome:
+    from tvm_backend.explain import explain
+
+    if args.output is not None:
+        raise InputError("--explain and --output: no artifact is made of an explanation; leave one of them out")
+    options = arguments.target_options(args)
+    found = explain(arguments.load_model(args), args.target, options)
+    return Outcome(str(found), found.to_json())
 
 
 def _default_name(args: argparse.Namespace) -> str:

@@ -65,13 +65,13 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 
 def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None) -> Outcome:
     from acadl_models.acadl.describe import describe
-    from tvm_backend.compile import resolve_options
     from tvm_backend.target_list import info
     from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose
 
     target, backend = info(name), registry.get(name)
-    values = resolve_options(backend, options)
-    own = {k: v for k, v in values.items() if k not in backend.attributes}
+    (chosen,) = choose(backend, options)
+    values, own = chosen.options, chosen.accelerator_options
     graph, isa = backend.accelerator.graph(own), backend.accelerator.isa(own)
     if dot:
         return _graph_outcome(graph, dot, svg)

@@ -81,7 +81,7 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
     path = Path(args.model)
     if is_artifact(path):
         return _of_artifact(path, args.layer)
-    backend = registry.get(args.target)
+    backend = registry.get(args.target)  # one: a trace is that of one machine
     options = arguments.target_options(args)
     if path.suffix in STREAM_SUFFIXES or (path.is_dir() and arguments.operator_of(args) is None):
         from tvm_backend.commands.asm import read_stream
@@ -92,12 +92,13 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
 
 def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, ResolvedStream]":
     from tvm_backend import artifact
-    from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose
 
     compiled = artifact.load(path).compiled
     name = arguments.layer_of(str(path), list(compiled.plans), layer)
-    backend = registry.get(compiled.target)
-    return _of_stream(compiled.plans[name].stream, backend, dict(compiled.options))
+    owner = next(r.target for r in compiled.regions if any(step.name == name for step in r.steps))
+    target = next(c for c in choose(compiled.target, compiled.options) if c.name == owner)
+    return _of_stream(compiled.plans[name].stream, target.backend, dict(target.options))
 
 
 def _of_network(
@@ -108,6 +109,7 @@ def _of_network(
 
     from tvm_backend.compile import partition_model, plan_steps
     from tvm_backend.estimate import partition_operator
+    from tvm_backend.uma.choice import choose
 
     operator = arguments.operator_of(args)
     if operator is not None and backend.numbers == "int8":
@@ -119,7 +121,7 @@ def _of_network(
         replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
     )
     with bar() as progress:
-        plans = plan_steps(replace(partition, regions=regions), backend, progress)
+        plans = plan_steps(replace(partition, regions=regions), choose(backend, options), progress)
     return _of_stream(plans[name].stream, backend, options)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tvm_backend.compiled import CompiledModel, HostOp, Partition, Step
-from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report
+from tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
+from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from tvm_backend.report.uses import (
     EnergyUse,
     energy_of,
@@ -21,50 +22,63 @@ from tvm_backend.version import VERSION
 if TYPE_CHECKING:
     from mapper.accelerator import Configuration
     from mapper.search import Plan
-    from tvm_backend.uma.backend import UMABackend
+    from tvm_backend.uma.choice import Chosen
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
     """The report of a compiled network."""
-    from tvm_backend.uma import registry
+    from tvm_backend.uma.choice import choose
 
-    return build(compiled.partition, compiled.plans, registry.get(compiled.target))
+    return build(compiled.partition, compiled.plans, choose(compiled.target, compiled.options))
 
 
 def build(
-    partition: Partition, plans: Mapping[str, "Plan"], backend: "UMABackend", *, details: bool = True
+    partition: Partition, plans: Mapping[str, "Plan"], chosen: "Sequence[Chosen]", *, details: bool = True
 ) -> Report:
     """The report of a network; ``plans`` has one entry for each step of the partition.
 
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
-    from acadl_models.timing.energy import area_mm2
-
-    options = {k: v for k, v in partition.options.items() if k not in backend.attributes}
-    made = backend.accelerator.configure(options)
-    graph = made.graph
-    clock_hz, peak_macs_per_cycle = graph.clock_hz, backend.accelerator.macs_per_cycle(graph)
+    made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+    peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
     layers = [
-        _accelerated(step, region.symbol, plans[step.name], peak_macs_per_cycle, made, details)
+        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details)
         for region in partition.regions for step in region.steps
     ]
-    cycles = sum(layer.cycles or 0 for layer in layers)
+    shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
+    clock_hz = shares[0].clock_hz
+    # in ticks of the first target's clock
+    cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
     joules = [layer.energy.joules for layer in layers if layer.energy is not None]
-    offloaded = partition.offloaded_macs
+    areas = [s.area_mm2 for s in shares if s.area_mm2 is not None]
+    offloaded, possible = partition.offloaded_macs, sum(s.cycles * s.peak_macs_per_cycle for s in shares)
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
         clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz, macs=partition.macs, offloaded_macs=offloaded,
-        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=peak_macs_per_cycle,
-        utilization=offloaded / (cycles * peak_macs_per_cycle) if cycles else None,
+        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle,
+        utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated", layers=(*layers, *map(_hosted, partition.host.ops)),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
-        version=VERSION, joules=sum(joules) if joules else None, area_mm2=area_mm2(graph),
+        version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
+        targets=shares,
+    )
+
+
+def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
+    """What one target took."""
+    from acadl_models.timing.energy import area_mm2
+
+    own = [layer for layer in layers if layer.target == target.name]
+    cycles, macs = sum(layer.cycles or 0 for layer in own), sum(layer.macs for layer in own)
+    return TargetShare(
+        target.name, len(own), macs, cycles, cycles / made.graph.clock_hz, made.graph.clock_hz, peak,
+        macs / (cycles * peak) if cycles else None, area_mm2(made.graph),
     )
 
 
 def _accelerated(
-    step: Step, region: str, plan: "Plan", peak: int, made: "Configuration", details: bool
+    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool
 ) -> Layer:
     timing = plan.timing
     uses: dict[str, Any] = {} if not details else {
@@ -75,7 +89,7 @@ def _accelerated(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
-        mapping=str(plan.mapping), region=region, energy=_energy(plan, made), **uses,
+        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made), **uses,
     )
 
 

@@ -51,6 +51,7 @@ class Layer:
     loops: tuple[LoopUse, ...] = ()
     energy: EnergyUse | None = None
     note: str | None = None
+    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,29 @@ class HostLayer:
 
 
 @dataclass(frozen=True)
+class TargetShare:
+    """What one of the targets took: layers, multiply-accumulates, and cycles of its own clock.
+
+    ``utilization`` is MACs over cycles times the peak MACs of a cycle, None for a target that took nothing.
+    """
+
+    name: str
+    layers: int
+    macs: int
+    cycles: int
+    seconds: float
+    clock_hz: float
+    peak_macs_per_cycle: int
+    utilization: float | None
+    area_mm2: float | None = None
+
+
+@dataclass(frozen=True)
 class Report:
-    """The whole network on one target.
+    """The whole network on its target, or on several, parted by commas in ``target``.
+
+    ``targets`` has the share of each. With several targets ``clock_hz`` and ``peak_macs_per_cycle`` are those of the
+    first, ``cycles`` those of its clock, and ``utilization`` is against the peak of whoever was at work.
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
     graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
@@ -91,6 +113,7 @@ class Report:
     version: str
     joules: float | None = None
     area_mm2: float | None = None
+    targets: tuple[TargetShare, ...] = ()
     scope: str = SCOPE
     schema: str = SCHEMA
 
@@ -111,7 +134,8 @@ class Report:
         try:
             layers = tuple(_layer(item) for item in data["layers"])
             host = tuple(HostLayer(**item) for item in data["host"])
-            return Report(**{**data, "layers": layers, "host": host})
+            targets = tuple(TargetShare(**item) for item in data.get("targets", ()))
+            return Report(**{**data, "layers": layers, "host": host, "targets": targets})
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 

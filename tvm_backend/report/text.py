@@ -21,12 +21,14 @@ _HOST = (Column("host operator", limit=44), Column("kind", limit=32), Column("by
 
 def layer_table(report: Report) -> str:
     """One line for each layer; ``use`` is the utilization, a dash stands for what is not timed."""
-    return render(_LAYERS, [_row(layer) for layer in report.layers])
+    several = len(report.targets) > 1
+    return render(_LAYERS, [_row(layer, several) for layer in report.layers])
 
 
-def _row(layer: Layer) -> list[str]:
+def _row(layer: Layer, several: bool) -> list[str]:
     return [
-        layer.name, layer.op, layer.where, "×".join(map(str, layer.shape)), count(layer.macs), count(layer.cycles),
+        layer.name, layer.op, (layer.target if several else None) or layer.where,
+        "×".join(map(str, layer.shape)), count(layer.macs), count(layer.cycles),
         percent(layer.utilization), duration(layer.seconds),
     ]
 
@@ -45,9 +47,18 @@ def totals(report: Report) -> str:
         f" ({report.timing}, {report.scope})",
         f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
+        *_shares(report),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
         *_physical(report),
     ])
+
+
+def _shares(report: Report) -> list[str]:
+    """Who took what, where there are several targets."""
+    if len(report.targets) < 2:
+        return []
+    return [f"  {s.name:<10} {s.layers} layers, {percent(s.macs / report.macs if report.macs else None)} of the MACs, "
+            f"{count(s.cycles)} cycles = {duration(s.seconds)} at {s.clock_hz / 1e9:g} GHz" for s in report.targets]
 
 
 def _physical(report: Report) -> list[str]:
@@ -59,10 +70,10 @@ def _physical(report: Report) -> list[str]:
 
 def _notable_options(report: Report) -> Mapping[str, Any]:
     """The first option (the size of the array, as a rule) and those that are not at their default."""
-    from tvm_backend.target_list import info
+    from tvm_backend.uma.choice import choose, named_options
 
     try:
-        defaults = {option.name: option.default for option in info(report.target).options}
+        defaults = named_options(choose(report.target))
     except TargetError:  # a report of a target that is not installed here
         return report.options
     return {k: v for i, (k, v) in enumerate(report.options.items()) if i == 0 or v != defaults.get(k)}

@@ -42,6 +42,8 @@ class Verdict:
 
     ok: bool
     seen: str
+    needs: str = ""
+    """what the target takes instead, for a refusal"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,9 +221,10 @@ class UMABackend(ABC):
         ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the
         attributes ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
         """
+        from tvm_backend.uma.choice import only
         from tvm_backend.uma.partition import partition
 
-        return partition(mod, self, options or {}, params).module
+        return partition(mod, only(self, options), params).module
 
 
 def _is_pattern(value: object) -> bool:

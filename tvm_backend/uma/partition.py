@@ -1,8 +1,11 @@
-"""Partitioning: patterns of a target → composite functions → regions; what is left over is the host's."""
+"""Partitioning: patterns of a target → composite functions → regions; what is left over is the host's.
+
+Several targets share a network in order of preference: each is offered what those before it have left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,89 +14,99 @@ import numpy as np
 from tvm_backend import expressions as compat
 from tvm_backend.compiled import OptionValue
 from tvm_backend.passes import bind_parameters, duplicate_dequantize
-from tvm_backend.uma.backend import Pattern, UMABackend, UMAPhase
+from tvm_backend.uma.backend import Pattern, UMAPhase, Verdict
+from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import NotQuantized, Numbers, read
-from tvm_backend.uma.regions import HostFunction, form_regions
+from tvm_backend.uma.regions import HostFunction, Positions, form_regions
 from tvm_backend.views import sink_reshapes
 
 EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d"})
 """Operators of a match to which a refusal is noted."""
 
 
+NEEDED: dict[Numbers, str] = {
+    "int8": "a quantized operator: int8 operands by dequantize, the result by quantize, scales constant "
+            "(archloom.quantize, --calibrate)",
+    "float32": "float32 operands",
+}
+"""What a target takes that computes with these numbers."""
+
+
 @dataclass(frozen=True)
 class Refusal:
-    """A match that the target did not take: the variable of the anchor's result, the pattern, and why."""
+    """A match that a target did not take: the variable of the anchor's result, the pattern, and why.
+
+    ``needs`` says what the target takes instead.
+    """
 
     variable: str
     pattern: str
     reason: str
+    target: str
+    needs: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """A partitioned module, with the refusals on the way and the host's operators."""
+    """A partitioned module, with the refusals on the way, the host's operators, and where each region's were."""
 
     module: compat.IRModule
     refusals: tuple[Refusal, ...]
     host: tuple[HostFunction, ...]
+    positions: Positions
 
 
 def partition(
-    module: compat.IRModule, backend: UMABackend, options: Mapping[str, OptionValue],
-    params: Mapping[str, np.ndarray] | None = None,
+    module: compat.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
 ) -> Partitioned:
-    """Split a module into regions of ``backend``'s target and the host; see :meth:`UMABackend.partition`."""
+    """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
     if params:
         module = bind_parameters(module, params)
     module = compat.ensure_dataflow(module)
-    module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module)
-    module = duplicate_dequantize(sink_reshapes(module))
     refusals: list[Refusal] = []
-    patterns = [
-        (f"{backend.target_name}.{p.name}", p.make(), _check(p, options, refusals, backend.numbers))
-        for p in backend.patterns
-    ]
-    module = compat.fuse_by_pattern(module, patterns)
-    module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module)
-    module, host = form_regions(module, backend.target_name)
-    module = backend.run_passes(UMAPhase.POST_PARTITIONING_1, module)
-    return Partitioned(module, tuple(refusals), host)
+    for target in chosen:
+        backend = target.backend
+        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module)
+        module = duplicate_dequantize(sink_reshapes(module))
+        module = compat.fuse_by_pattern(module, [
+            (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals)) for p in backend.patterns])
+        module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module)
+    module, host, positions = form_regions(module)
+    for target in chosen:
+        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module)
+    return Partitioned(module, tuple(refusals), host, positions)
 
 
-def _check(
-    pattern: Pattern, options: Mapping[str, OptionValue], refusals: list[Refusal], numbers: Numbers
-) -> Callable[[Any], bool]:
+def _check(pattern: Pattern, target: Chosen, refusals: list[Refusal]) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal."""
 
     def check(context: Any) -> bool:
-        reason = _refused(pattern, options, context, numbers)
-        if reason is None:
+        verdict = _verdict(pattern, target.options, context, target.backend.numbers)
+        if verdict.ok:
             return True
         variables = [var.name for var, value in context.matched_bindings.items()
                      if compat.op_name(value) in EXPLAINED]
-        refusals.extend(Refusal(v, pattern.name, reason) for v in variables)
+        refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
         return False
 
     return check
 
 
-def _refused(
+def _verdict(
     pattern: Pattern, options: Mapping[str, OptionValue], context: Any, numbers: Numbers
-) -> str | None:
+) -> Verdict:
     inside = dict(context.matched_bindings.items())
     if not all(compat.is_tensor(var) for var in inside):
-        return "a tensor in it has no static shape"
+        return Verdict(False, "a tensor in it has no static shape", "tensors of static shapes")
     shared = _leaking(context, inside)
     if shared is not None:
-        return f"its intermediate result {shared!r} is used elsewhere too"
+        return Verdict(False, f"its intermediate result {shared!r} is used elsewhere too",
+                       "intermediate results that nothing else reads")
     try:
         op = read(context.matched_expr, inside.get, numbers=numbers)
     except NotQuantized as error:
-        return str(error)
-    if pattern.predicate is None:
-        return None
-    verdict = pattern.predicate(op, options)
-    return None if verdict.ok else verdict.seen
+        return Verdict(False, str(error), NEEDED[numbers])
+    return Verdict(True, "") if pattern.predicate is None else pattern.predicate(op, options)
 
 
 def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:

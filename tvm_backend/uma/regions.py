@@ -27,13 +27,15 @@ HOST: Place = ("host", "")
 
 @dataclass(frozen=True)
 class HostFunction:
-    """An operator that stays on the host: variable, operator, shape, multiply-accumulates and who runs it."""
+    """An operator that stays on the host: variable, operator, shape, multiply-accumulates, who runs it, and its
+    position in ``main``."""
 
     variable: str
     op: str
     shape: tuple[int, ...]
     macs: int
     engine: Literal["xla", "llvm"]
+    position: int = 0
 
 
 @dataclass(eq=False)
@@ -45,32 +47,39 @@ class _Node:
     level: int = 0
 
 
-def form_regions(module: compat.IRModule, target: str) -> tuple[compat.IRModule, tuple[HostFunction, ...]]:
-    """Group the composites of ``target`` and the host operators that XLA should run into functions of their own."""
+Positions = dict[str, tuple[int, ...]]
+"""Where in ``main`` the bindings of each region's function were, by the function's symbol."""
+
+
+def form_regions(module: compat.IRModule) -> tuple[compat.IRModule, tuple[HostFunction, ...], Positions]:
+    """Group the composites of each target and the host operators that XLA should run into functions of their own."""
     main = module["main"]
-    nodes = _nodes(module, main, target)
+    nodes = _nodes(module, main)
     _place_host(nodes)
     _level(nodes)
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
-    host = tuple(_describe(node) for node in nodes if node.place in (LLVM, XLA) and _counts(node))
-    return _rebuild(module, main, groups), host
+    host = tuple(_describe(node, i) for i, node in enumerate(nodes) if node.place in (LLVM, XLA) and _counts(node))
+    at = {node.binding.var: i for i, node in enumerate(nodes)}
+    rebuilt, symbols = _rebuild(module, main, groups)
+    return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _nodes(module: compat.IRModule, main: compat.Function, target: str) -> list[_Node]:
+def _nodes(module: compat.IRModule, main: compat.Function) -> list[_Node]:
     index: dict[Any, int] = {}
     nodes: list[_Node] = []
     for binding in compat.bindings(main):
         composite = compat.is_composite(module, binding.value)
         place = HOST
         if composite is not None:
-            place = (target, "nhwc" if _images(composite[1]) else "row-major")
+            place = (composite[0].split(".", 1)[0], "nhwc" if _images(composite[1]) else "row-major")
         variables = compat.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)
         nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
-    _absorb_reshapes(nodes, (target, "row-major"))
+    for place in {n.place for n in nodes if n.place != HOST and n.place[1] == "row-major"}:
+        _absorb_reshapes(nodes, place)
     return nodes
 
 
@@ -151,23 +160,25 @@ def _counts(node: _Node) -> bool:
     return compat.op_name(node.binding.value) is not None
 
 
-def _describe(node: _Node) -> HostFunction:
+def _describe(node: _Node, position: int) -> HostFunction:
     call = node.binding.value
     shape = compat.shape_of(node.binding.var) if compat.is_tensor(node.binding.var) else ()
     return HostFunction(
-        node.binding.var.name, str(compat.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm"
+        node.binding.var.name, str(compat.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm",
+        position,
     )
 
 
 def _rebuild(
     module: compat.IRModule, main: compat.Function, groups: dict[tuple[int, Place], list[_Node]]
-) -> compat.IRModule:
-    """``main`` with a call for each group that is not TVM's, and the functions called."""
+) -> tuple[compat.IRModule, dict[str, list[_Node]]]:
+    """``main`` with a call for each group that is not TVM's, and the functions called; which group each is."""
     results = compat.outputs_of(main)
     users = _users(groups, results)
     replaced: dict[Any, Any] = {}
     body: list[Any] = []
     functions: dict[str, compat.Function] = {}
+    symbols: dict[str, list[_Node]] = {}
     count: dict[str, int] = defaultdict(int)
     for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
         nodes = groups[key]
@@ -176,12 +187,14 @@ def _rebuild(
                 body.append(compat.bind(node.binding.var, compat.substitute(node.binding.value, replaced)))
             continue
         codegen = key[1][0]
-        symbol = f"{codegen}_{count[codegen]}"
-        count[codegen] += 1
+        kind = codegen if codegen == HOST_CODEGEN else "target"  # regions are numbered in order, whosever they are
+        symbol = f"{codegen}_{count[kind]}"
+        count[kind] += 1
         inputs, outputs = _border(nodes, users)
         if not outputs:
             continue
         functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
+        symbols[symbol] = nodes
         arguments = [replaced.get(v, v) for v in inputs]
         call = compat.call_external(symbol, arguments, outputs)
         result = compat.new_var(symbol, call)
@@ -195,7 +208,7 @@ def _rebuild(
                 replaced[output] = field
     final = [replaced.get(r, r) if compat.is_var(r) else r for r in results]
     host_main = compat.rebuild(main, body, final)
-    return compat.with_functions(host_main, functions, module)
+    return compat.with_functions(host_main, functions, module), symbols
 
 
 def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:

@@ -32,6 +32,9 @@ BUILT_IN = {
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
 }
 
+RESERVED = frozenset({"host", "llvm", "xla"})
+"""Names of those who run what no target takes."""
+
 _lock = threading.RLock()
 _loaded: dict[str, "UMABackend"] = {}
 
@@ -56,6 +59,8 @@ def add(backend: "UMABackend") -> None:
     name = backend.target_name
     if not isinstance(backend, UMABackend) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         raise TargetError(f"expected a target named by letters, digits, '_' and '-', found {name!r}")
+    if name in RESERVED:
+        raise TargetError(f"target {name!r}: the name stands for a part of the host; {_origin(backend)} needs another")
     with _lock:
         taken = _loaded.get(name)
         if taken is not None and taken is not backend:

@@ -214,11 +214,16 @@ class AllOf:
             return Verdict(False, f"expected {self.anchor}, found {op.anchor}")
         for rule in self.operator_rules:
             if (seen := rule(op)) is not None:
-                return Verdict(False, seen)
+                return Verdict(False, seen, stated(rule))
         for sized in self.sized_rules:
             if (seen := sized(op, options)) is not None:
-                return Verdict(False, seen)
+                return Verdict(False, seen, stated(sized))
         return Verdict(True, "all rules hold")
+
+
+def stated(rule: Callable[..., str | None]) -> str:
+    """What a rule demands: the first paragraph of its docstring, on one line."""
+    return " ".join((rule.__doc__ or rule.__name__).strip().split("\n\n")[0].split())
 
 
 def all_of(anchor: str, rules: tuple[Rule, ...], sized: tuple[SizedRule, ...] = ()) -> AllOf:
