@@ -30,7 +30,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", "-t", default="gemmini", metavar="NAME[,NAME]",
                         help="accelerator, or several in order of preference (default: gemmini)")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
-                        help="an option of the target, such as dim=32 (gemmini.dim=32 of one among several); repeatable")
+                        help="an option of the target, such as dim=32 (gemmini.dim=32 of several); repeatable")
 
 
 def _named(text: str) -> str:
