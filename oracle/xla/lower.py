@@ -12,6 +12,7 @@ from oracle.affine import Affine
 from oracle.taidl.operators.carriers import element, flush, value
 from oracle.taidl.operators.contraction import ordered
 from oracle.taidl.operators.reduction import jax_combined as combined
+from oracle.xla import bytes_product
 from oracle.xla.alike import Joined, one_contraction
 from oracle.xla.build import fresh, reach, substitute
 from oracle.xla.constants import known
@@ -381,6 +382,9 @@ class Lowering:
 
         if is_integer(dtype):
             held = jax_dtype(dtype)
+            bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
+            if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
+                return bytes_product.product(left, right)
             unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
         if not self.reassociate:
