@@ -182,6 +182,22 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("1,000 random networks of the search space, seconds",
                lambda r: r["search"]["seconds"] * 1000 / r["search"]["networks"], *at_most(60)),
     ),
+    "inference.py": (
+        Figure("int8 inference on Gemmini 16 over onnxruntime's fastest, worse of ResNet-50 and BERT-base",
+               lambda r: r["worst_over_onnxruntime"], *at_most(3)),
+        *(Figure(f"… {name}, on {cores}", lambda r, n=key, c=count: r["networks"][n][f"over_onnxruntime_{c}_cores"],
+                 *RECORDED)
+          for name, key in (("ResNet-50", "resnet50"), ("BERT-base", "bert_base"))
+          for cores, count in (("two cores", 2), ("one core", 1))),
+        Figure("compile with cold caches to the first result, worse of the two, seconds", lambda r: r["worst_cold_s"],
+               *at_most(40)),
+        Figure("… processor seconds", lambda r: r["worst_cold_cpu_s"], *RECORDED),
+        Figure("… with warm caches, seconds", lambda r: r["worst_warm_s"], *at_most(10)),
+        Figure("… processor seconds", lambda r: r["worst_warm_cpu_s"], *RECORDED),
+        Figure("reload of the artifact in a new process to the first result, seconds", lambda r: r["worst_reload_s"],
+               *at_most(5)),
+        Figure("… processor seconds", lambda r: r["worst_reload_cpu_s"], *RECORDED),
+    ),
     "networks.py --size tiny": (
         Figure("networks × targets that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
         Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
