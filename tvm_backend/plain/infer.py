@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tvm_backend.plain.nodes import Call, Shape, TensorType, Unsupported
+from tvm_backend.plain.nodes import Call, Shape, ShapeType, TensorType, Tuple, TupleType, Type, Unsupported
 
 FLAT = frozenset({
     "nn.relu", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "rsqrt", "negative", "nn.gelu", "nn.gelu_tanh",
-    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil",
+    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil", "sin",
+    "cos", "cumsum",
 })
 """Operators whose result has the type of their first argument."""
 
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "power", "maximum", "minimum"})
-COMPARISON = frozenset({"less", "greater", "equal"})
+COMPARISON = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "logical_and", "logical_or"})
 
 
-def infer(call: Call) -> TensorType:
+def infer(call: Call) -> Type:
     """The type of ``call``; Unsupported for an operator that has no rule here or arguments that do not fit."""
     if not isinstance(call.op, str):
         raise Unsupported("the type of a call of a function")
@@ -62,8 +63,10 @@ def _extents(call: Call, kernel: tuple[int, ...]) -> tuple[int, ...]:
     attrs, image = call.attrs, _tensor(call.args[0]).shape[2:]
     n = len(kernel)
     pads = attrs.padding
+    up = getattr(attrs, "ceil_mode", False)
     return tuple(
-        (extent + pads[i] + pads[n + i] - attrs.dilation[i] * (kernel[i] - 1) - 1) // attrs.strides[i] + 1
+        (extent + pads[i] + pads[n + i] - attrs.dilation[i] * (kernel[i] - 1) - 1 + up * (attrs.strides[i] - 1))
+        // attrs.strides[i] + 1
         for i, extent in enumerate(image)
     )
 
@@ -77,8 +80,6 @@ def _conv(call: Call) -> TensorType:
 
 def _pool(call: Call) -> TensorType:
     data = _tensor(call.args[0])
-    if call.attrs.ceil_mode:
-        raise Unsupported("pooling with ceil_mode")
     return _positive((*data.shape[:2], *_extents(call, call.attrs.pool_size)), data.dtype)
 
 
@@ -116,8 +117,6 @@ def _typed(call: Call) -> TensorType:
 
 
 def _concat(call: Call) -> TensorType:
-    from tvm_backend.plain.nodes import Tuple
-
     fields = call.args[0]
     if not isinstance(fields, Tuple):
         raise Unsupported("a concatenation of something else than a tuple")
@@ -156,8 +155,76 @@ def _squeeze(call: Call) -> TensorType:
     return TensorType(tuple(d for i, d in enumerate(data.shape) if i not in dropped), data.dtype)
 
 
-RULES: dict[str, Callable[[Call], TensorType]] = {
+def _truth(call: Call) -> TensorType:
+    return TensorType(_tensor(call.args[0]).shape, "bool")
+
+
+def _astype(call: Call) -> TensorType:
+    return TensorType(_tensor(call.args[0]).shape, call.attrs.dtype)
+
+
+def _shape_of(call: Call) -> Type:
+    return ShapeType(_tensor(call.args[0]).shape)
+
+
+def _shape_to_tensor(call: Call) -> TensorType:
+    shape = call.args[0].ty
+    if not isinstance(shape, ShapeType):
+        raise Unsupported("the numbers of something else than a shape")
+    return TensorType((len(shape.values),), "int64")
+
+
+def _broadcast_to(call: Call) -> TensorType:
+    return TensorType(call.args[1].values, _tensor(call.args[0]).dtype)
+
+
+def _slice(call: Call) -> TensorType:
+    data, (axes, begins, ends, steps) = _tensor(call.args[0]), call.args[1:]
+    shape = list(data.shape)
+    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+        shape[axis] = len(range(*slice(begin, end, step).indices(shape[axis])))
+    return _positive(tuple(shape), data.dtype)
+
+
+def _split(call: Call) -> TupleType:
+    data, sections = _tensor(call.args[0]), call.attrs.indices_or_sections
+    axis = call.attrs.axis % len(data.shape)
+    extent = data.shape[axis]
+    if isinstance(sections, int):
+        size = -(-extent // sections)
+        cuts = [min(i * size, extent) for i in range(1, sections)]
+    else:
+        cuts = list(sections)
+    sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, extent], strict=True)]
+    return TupleType(tuple(
+        _positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
+
+
+def _gather_elements(call: Call) -> TensorType:
+    return TensorType(_tensor(call.args[1]).shape, _tensor(call.args[0]).dtype)
+
+
+def _gather_nd(call: Call) -> TensorType:
+    data, indices, batch = _tensor(call.args[0]), _tensor(call.args[1]), call.attrs.batch_dims
+    return TensorType((*indices.shape[:-1], *data.shape[batch + indices.shape[-1]:]), data.dtype)
+
+
+def _resize(call: Call) -> TensorType:
+    data = _tensor(call.args[0])
+    return _positive((*data.shape[:2], *call.args[1].values), data.dtype)
+
+
+def _batch_norm(call: Call) -> TupleType:
+    data, mean = _tensor(call.args[0]), _tensor(call.args[3])
+    return TupleType((data, mean, mean))
+
+
+RULES: dict[str, Callable[[Call], Type]] = {
     "matmul": _matmul, "nn.conv1d": _conv, "nn.conv2d": _conv, "nn.max_pool2d": _pool, "nn.avg_pool2d": _pool,
     "mean": _mean, "reshape": _reshape, "permute_dims": _permute, "quantize": _typed, "dequantize": _typed,
     "concat": _concat, "take": _take, "where": _where, "expand_dims": _expand_dims, "squeeze": _squeeze,
+    "logical_not": _truth, "isnan": _truth, "astype": _astype, "shape_of": _shape_of, "variance": _mean, "sum": _mean,
+    "max": _mean, "shape_to_tensor": _shape_to_tensor, "broadcast_to": _broadcast_to, "strided_slice": _slice,
+    "split": _split, "gather_elements": _gather_elements, "gather_nd": _gather_nd, "image.resize2d": _resize,
+    "nn.batch_norm": _batch_norm,
 }

@@ -32,8 +32,15 @@ class TupleType:
     fields: tuple[TensorType, ...]
 
 
-Type: TypeAlias = TensorType | TupleType | None
-"""None: the type of a shape."""
+@dataclass(frozen=True)
+class ShapeType:
+    """A shape that is computed."""
+
+    values: tuple[int, ...]
+
+
+Type: TypeAlias = TensorType | TupleType | ShapeType | None
+"""None: the type of a shape that is given."""
 
 
 class Expr:
