@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedStream
+from oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
 
 TINY = 1 << 10
-"""Up to how many elements of arguments and results code is not worth optimizing: it runs in a microsecond or two."""
+"""Up to how many elements of arguments and results code of integers is not worth optimizing: it runs in a microsecond
+or two."""
 
 SMALL = 1 << 12
 """Up to how many elements a program with loops runs in microseconds."""
@@ -31,6 +32,10 @@ def compiler_options(
     twice as slow. Programs of integers go by XLA's older emitter of fusions, which takes half of the time, gives the
     same integers and, where neither chains nor loops over instructions are left, is as fast. Of floats only f32 that
     pass through :data:`EXACT` operators go that way, too: bits of others could differ between the two.
+
+    Without optimization LLVM passes bf16 from register to register by way of f32, in which it takes subnormal numbers
+    for zeros; and XLA makes moves of bf16 of moves of integers that are cast to them somewhere. So what is left as it
+    is (:data:`TINY`) has integers alone, in regions and between operators, too.
     """
     import jax
 
@@ -51,7 +56,11 @@ def _elements(stream: ResolvedStream) -> int:
 
 
 def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> bool:
-    """Whether anything in the stream is of another type than integers and truth values, but f32 that ``exact`` make."""
+    """Whether anything in the stream is of another type than integers and truth values, but f32 that ``exact`` make.
+
+    The types between an operator's operands and its result count, too: those of its regions, and any that a
+    function from outside may use.
+    """
     allowed = ("int", "uint", "bool", *(("float32",) if exact else ()))
     tensors = (*stream.arguments, *stream.results)
     return any(not t.dtype.startswith(allowed) for t in tensors) or any(_floats(n, exact) for n in stream.body)
@@ -59,6 +68,16 @@ def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> b
 
 def _floats(node: ResolvedNode, exact: frozenset[str]) -> bool:
     if isinstance(node, ResolvedInstr):
-        return any(s.type.dtype[0] not in "iu" and not (
-            exact and s.type.dtype == "f32" and (not isinstance(s, Op) or s.opcode in exact)) for s in node.statements)
+        return any(_made_of_floats(s, exact) for s in node.statements)
     return any(_floats(n, exact) for n in node.body)
+
+
+def _made_of_floats(s: Statement, exact: frozenset[str]) -> bool:
+    if isinstance(s, Op):
+        if s.opcode == "custom_call":
+            return True
+        regions = (v for _, v in s.attributes if isinstance(v, ResolvedRegion))
+        if any(_made_of_floats(inner, exact) for region in regions for inner in region.statements):
+            return True
+    return s.type.dtype[0] not in "iu" and not (
+        bool(exact) and s.type.dtype == "f32" and (not isinstance(s, Op) or s.opcode in exact))
