@@ -28,7 +28,8 @@ def command(subparsers: Any, name: str, run: Command, summary: str, details: str
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", "-t", default="gemmini", metavar="NAME[,NAME]",
-                        help="accelerator, or several in order of preference (default: gemmini)")
+                        help="accelerator (a name, or a .py file of your own that registers one), or several in order "
+                             "of preference (default: gemmini)")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
                         help="an option of the target, such as dim=32 (gemmini.dim=32 of several); repeatable")
 
@@ -65,9 +66,13 @@ def options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def target_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of the targets with their values checked, before anything slow begins."""
-    from tvm_backend.uma.choice import choose, named_options
+    """The options of the targets with their values checked, before anything slow begins.
 
+    ``args.target`` becomes the names of the targets, where it has files.
+    """
+    from tvm_backend.uma.choice import choose, named_options, spelled
+
+    args.target = spelled(args.target)
     return named_options(choose(args.target, options(args.option)))
 
 

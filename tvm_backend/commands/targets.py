@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import ArchloomError, GraphError, InputError
+from oracle.errors import GraphError, InputError
 from tvm_backend.commands import arguments
 from tvm_backend.commands.isa import load
 from tvm_backend.commands.outcome import Outcome
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), or a .py file of"
-    " your own that makes an architecture graph at its top level (it is run, checked and listed)."
+    " your own that registers a target or makes an architecture graph at its top level (it is run, checked and listed)."
 )
 
 
@@ -57,9 +57,14 @@ def run_describe(args: argparse.Namespace) -> Outcome:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
         return _isa_outcome(load(args.target, options))
     if path.suffix == ".py":
+        from tvm_backend.uma import own_files
+
+        ran = own_files.run(path)
+        if ran.targets:
+            return _target_outcome(own_files.target_in(args.target), options, args.dot, args.svg)
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
-        return _graph_outcome(graph_of(path), args.dot, args.svg)
+        return _graph_outcome(graph_of(path, ran.values), args.dot, args.svg)
     return _target_outcome(args.target, options, args.dot, args.svg)
 
 
@@ -123,25 +128,18 @@ def _isa_text(isa: "Isa") -> str:
     return "\n".join(lines)
 
 
-def graph_of(path: Path) -> "ArchitectureGraph":
-    """The graph that a Python file makes at its top level; what the file itself raises is reported with its name."""
+def graph_of(path: Path, variables: Mapping[str, Any]) -> "ArchitectureGraph":
+    """The one graph among a Python file's variables."""
     from acadl_models.acadl import ArchitectureGraph
     from acadl_models.acadl.generate import Generated
 
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    try:
-        values = runpy.run_path(str(path)).values()
-    except ArchloomError:
-        raise
-    except Exception as error:  # an architect's own code may fail in any way
-        raise InputError(f"{path}: {type(error).__name__}: {error}") from error
-    graphs = [v.graph if isinstance(v, Generated) else v for v in values
+    graphs = [v.graph if isinstance(v, Generated) else v for v in variables.values()
               if isinstance(v, Generated | ArchitectureGraph)]
     names = {graph.name: graph for graph in graphs}
     if len(names) != 1:
         raise GraphError(str(path), [
-            f"expected one architecture graph at the top level (graph = create_ag()), found {len(names)}"
+            "expected one architecture graph at the top level (graph = create_ag()), or a registered target, "
+            f"found {len(names)}"
             + (f": {', '.join(names)}" if names else "")])
     return graphs[0]
 

@@ -81,8 +81,10 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
     path = Path(args.model)
     if is_artifact(path):
         return _of_artifact(path, args.layer)
-    backend = registry.get(args.target)  # one: a trace is that of one machine
     options = arguments.target_options(args)
+    if "," in args.target:
+        raise InputError(f"--target {args.target}: a trace is that of one machine; name one target")
+    backend = registry.get(args.target)
     if path.suffix in STREAM_SUFFIXES or (path.is_dir() and arguments.operator_of(args) is None):
         from tvm_backend.commands.asm import read_stream
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from mapper.options import OptionValue
 from oracle.errors import TargetError, suggest
-from tvm_backend.uma import registry
+from tvm_backend.uma import own_files, registry
 from tvm_backend.uma.backend import UMABackend
 
 Target: TypeAlias = "str | UMABackend | Sequence[str | UMABackend]"
@@ -42,7 +42,10 @@ def only(backend: UMABackend, options: Mapping[str, OptionValue] | None = None) 
 
 
 def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
-    """The names of a choice, in order; TargetError where it is empty, or names a target twice."""
+    """The names of a choice, in order; TargetError where it is empty, or names a target twice.
+
+    A Python file stands for the target that it registers.
+    """
     names: list[Any] = target.split(",") if isinstance(target, str) else list(target) if _is_list(target) else [target]
     for name in names:
         if not isinstance(name, str):
@@ -53,7 +56,7 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     twice = [name for i, name in enumerate(stripped) if name in stripped[:i]]
     if twice:
         raise TargetError(f"target {twice[0]!r} is named twice in {','.join(stripped)!r}")
-    return tuple(stripped)
+    return tuple(own_files.target_in(name) if name.endswith(".py") else name for name in stripped)
 
 
 def spelled(target: "str | Sequence[str]") -> str:

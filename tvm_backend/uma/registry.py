@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from oracle.errors import TargetError, suggest
+from tvm_backend.uma import own_files
 
 if TYPE_CHECKING:
     from tvm_backend.uma.backend import UMABackend
@@ -44,9 +45,17 @@ def names() -> list[str]:
     return sorted({*BUILT_IN, *_loaded, *_offered()})
 
 
+def names_loaded() -> list[str]:
+    """Names of the targets that are in use, or registered by code that has run."""
+    with _lock:
+        return list(_loaded)
+
+
 def get(name: str) -> "UMABackend":
     """The target of that name. Raises :class:`~oracle.errors.TargetError` for an unknown or broken one."""
     with _lock:
+        if name not in _loaded and not _is_known(name):
+            own_files.run_all()
         if name not in _loaded:
             add(_instantiate(name))
         return _loaded[name]
@@ -88,6 +97,10 @@ def _origin(backend: "UMABackend") -> str:
     return f"{type(backend).__module__}.{type(backend).__qualname__}"
 
 
+def _is_known(name: str) -> bool:
+    return name in BUILT_IN or name in _offered()
+
+
 def _offered() -> dict[str, EntryPoint]:
     return {e.name: e for e in entry_points(group=GROUP)}
 
@@ -99,9 +112,11 @@ def _instantiate(name: str) -> "UMABackend":
         return backend
     offered = _offered().get(name)
     if offered is None:
-        raise TargetError(f"unknown target {name!r}{suggest(name, names())}")
+        raise TargetError(f"unknown target {name!r}{suggest(name, names())}; one of your own: --target FILE.py, or its "
+                          f"file in {own_files.ENVIRONMENT}")
     try:
-        backend = offered.load()()
+        make = offered.load()
+        backend = _loaded.get(name) or make()  # a module may register its target when it is imported
     except Exception as error:  # a stranger's package may fail in any way
         raise TargetError(
             f"target {name!r} ({offered.value}): cannot be loaded: {type(error).__name__}: {error}"

@@ -37,12 +37,15 @@ first are simulated and the fastest is taken and kept, as for every target.
 The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
 """
 
+from mapper.mapping import Mapping as TileMapping
+from mapper.options import Option
+from oracle.stream import Instr
 from uma_targets.kit.gemm import EmitGemm, Gemm
 from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
-from uma_targets.kit.space import Shape, Tiling, divided, tile_loads
+from uma_targets.kit.space import Shape, Tiling, divided, square_tiles, tile_loads
 from uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
-    "EmitGemm", "Gemm", "GemmKit", "KitTarget", "Nodes", "Piece", "Shape", "Tiling", "ceil_div", "divided", "each",
-    "pieces", "repeat", "tile_loads",
+    "EmitGemm", "Gemm", "GemmKit", "Instr", "KitTarget", "Nodes", "Option", "Piece", "Shape", "TileMapping", "Tiling",
+    "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Tiling:
     room: Mapping[str, int] = field(default_factory=dict)
     cycles: Callable[[Shape, Columns], np.ndarray] | None = None
     help: str = ""
+
+
+def square_tiles(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+    """Tiles of the option ``dim`` each way: nothing to choose."""
+    return Tiling({d: [options["dim"]] for d in "mnk"})
 
 
 def divided(extent: int, unit: int = 1, most: int | None = None, limit: int = 8) -> list[int]:

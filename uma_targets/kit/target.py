@@ -14,6 +14,7 @@ from mapper.options import Option
 from tvm_backend.uma.backend import Strategy, UMABackend, UMAPhase
 from uma_targets.kit import rules, strategies
 from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
+from uma_targets.kit.space import square_tiles
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -34,8 +35,9 @@ class GemmKit:
 
     ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of
     one: that of another package), whose parameters
-    ``isa_parameters`` reads off the graph. ``emit``: product, mapping, parameters → instructions. ``tiling``: shape,
-    hardware, options → the tiles to choose from. ``macs_per_cycle``: the peak of a graph, for utilization.
+    ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``: product, mapping, parameters →
+    instructions. ``tiling``: shape, hardware, options → the tiles to choose from (by default one of the option ``dim``
+    each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
@@ -46,10 +48,12 @@ class GemmKit:
     options: tuple[Option, ...]
     isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
-    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     emit: EmitGemm = field(repr=False)
-    tiling: Callable[["Shape", "Hardware", Options], "Tiling"] = field(repr=False)
-    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(repr=False)
+    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
+        default=lambda graph: graph.parameters, repr=False)
+    tiling: Callable[["Shape", "Hardware", Options], "Tiling"] = field(default=square_tiles, repr=False)
+    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
+        default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
     numbers: "Numbers" = "int8"
     bias: bool = True
     relu: bool = True

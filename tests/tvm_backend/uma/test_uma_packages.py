@@ -37,7 +37,8 @@ def archloom(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_conv2d(tmp_path: Path, network: Path) -> None:
-    (tmp_path / "vanilla_ext.py").write_text((Path(__file__).parent / "vanilla.py").read_text())
+    own = (Path(__file__).parent / "vanilla.py").read_text()
+    (tmp_path / "vanilla_ext.py").write_text(f"{own}\n\nVanillaAccelerator().register()\n")
     package(tmp_path, "vanilla_ext", "vanilla_ext:VanillaAccelerator")
     done = archloom(tmp_path, "compile", network.name, "-t", "vanilla_accelerator", "-o", "out.loom", "--json")
     assert done.returncode == 0, done.stderr

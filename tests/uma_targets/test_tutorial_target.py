@@ -1,0 +1,98 @@
+"""docs/tutorial_target.md: its files, commands and programs in an empty directory print what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "tutorial_target.md"
+BLOCK = re.compile(r"(?:\*\*`(?P<file>[\w.]+)`\*\*\n\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
+SHELL = 'archloom() { "$PYTHON" -m tvm_backend.cli "$@"; };\n'
+
+
+def run(command: list[str], directory: Path) -> str:
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}"}
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=300,
+                          env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def files() -> dict[str, str]:
+    return {b["file"]: b["text"] for b in BLOCK.finditer(PAGE.read_text(encoding="utf-8")) if b["file"]}
+
+
+def write_files(directory: Path) -> None:
+    for name, text in files().items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def transcript(directory: Path) -> list[tuple[str, str]]:
+    """What each command or program of the page printed, and what the page shows."""
+    write_files(directory)
+    blocks = [b for b in BLOCK.finditer(PAGE.read_text(encoding="utf-8")) if not b["file"]]
+    printed: list[tuple[str, str]] = []
+    for block, shown in zip(blocks[::2], blocks[1::2], strict=True):
+        assert block["kind"] in ("sh", "python") and shown["kind"] == "text"
+        start = ["bash", "-c", SHELL + block["text"]] if block["kind"] == "sh" else [
+            sys.executable, "-c", block["text"]]
+        printed.append((run(start, directory), shown["text"]))
+    return printed
+
+
+def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
+    printed = transcript(tmp_path)
+    assert len(printed) == 3
+    for found, shown in printed:
+        # differences to another library's sums are the machine's
+        assert re.sub(r" *\d\.\d+e-0\d", "", found) == re.sub(r" *\d\.\d+e-0\d", "", shown)
+
+
+def test_the_user_writes_fewer_than_a_hundred_lines() -> None:
+    assert set(files()) == {"tiles.taidl", "tiles.py"}
+    lines = [line for text in files().values() for line in text.splitlines() if line.strip()]
+    assert len(lines) < 100
+    assert f"in {len(lines)} lines of one's own" in PAGE.read_text(encoding="utf-8").replace("\n", " ")
+
+
+def test_the_file_is_described(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    text = run([sys.executable, "-m", "tvm_backend.cli", "describe", "tiles.py", "-O", "dim=16"], tmp_path)
+    assert "tiles: an engine of tiles for float32" in text and "load_x" in text and "rows and columns of a tile" in text
+
+
+def test_files_that_register_no_target(tmp_path: Path) -> None:
+    for name, text, message in (
+        ("none.py", "x = 1\n", "none.py: expected a file that registers one target (Mine().register()), found none"),
+        ("broken.py", "1 / 0\n", "broken.py: ZeroDivisionError: division by zero"),
+        ("gone.py", None, "gone.py: no such file"),
+    ):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        done = subprocess.run([sys.executable, "-m", "tvm_backend.cli", "estimate", "gemm(m=1,n=1,k=1)", "-t", name],
+                              cwd=tmp_path, capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert done.returncode == 2 and done.stderr.strip() == f"archloom: {message}"
+
+
+def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) -> None:
+    import numpy as np
+
+    write_files(tmp_path)
+    run([sys.executable, "-m", "tvm_backend.cli", "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"],
+        tmp_path)
+    a = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", A=np.stack([a, 2 * a]))
+    words = [sys.executable, "-m", "tvm_backend.cli", "run", "a.loom", "-i", "in.npz", "-o", "out.npz"]
+    lost = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert lost.returncode == 2 and "unknown target 'tiles'" in lost.stderr and "ARCHLOOM_TARGETS" in lost.stderr
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True,
+                   env={**os.environ, "PYTHONPATH": str(ROOT), "ARCHLOOM_TARGETS": "tiles.py"})
+    once, twice = np.load(tmp_path / "out.npz")["Y"].reshape(2, 5, 3)
+    assert once.any()
+    np.testing.assert_array_equal(twice, 2 * once)
