@@ -34,6 +34,7 @@ from tvm_backend.version import VERSION as __version__
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+    import torch
 
     from oracle.kernel import KernelIsa
     from oracle.kernel.compiled import LoadedKernel
@@ -83,15 +84,21 @@ def load(
 
 
 def quantize(
-    model: "str | Path | onnx.ModelProto", calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]"
+    model: "str | Path | onnx.ModelProto | torch.nn.Module",
+    calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
+    method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
+    per_channel: bool = False, symmetric: bool = True,
 ) -> "onnx.ModelProto":
-    """Post-training static quantization of a float ONNX model to int8 QDQ, in the form that accelerators execute.
+    """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
 
-    ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch).
+    ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch), from
+    which ``method`` takes the ranges of activations (``percentile`` is how much of each is kept, in per cent).
+    ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
     """
+    from tvm_backend.quantize import Scheme
     from tvm_backend.quantize import quantize as quantize_model
 
-    return quantize_model(model, calibration)
+    return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile))
 
 
 def compile(
@@ -163,10 +170,13 @@ def check(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
     reference: Any = None, **load_options: Any,
 ) -> "CheckResult":
-    """Compare the accelerator with onnxruntime's execution of the same model, and every layer with the interpreter.
+    """Compare the accelerator with onnxruntime's execution of the same model, and look at every layer.
 
-    ``inputs``: one array or one mapping of name to array per sample batch (random ones if absent); ``labels``: class
-    numbers for accuracy; ``reference``: a float model (ONNX) to compare accuracy with.
+    ``inputs``: an array or a mapping of name to array, the first axis counting samples (random ones if absent), or
+    the name of a data set, ``"digits"``; ``labels``: class numbers, for the accuracies of the float network, of the
+    quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
+    from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
+    against the float network in decibels.
     """
     from tvm_backend.check import check as check_model
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from models.data import Split
 if TYPE_CHECKING:
     import onnx
 
+Net = TypeVar("Net", bound=nn.Module)
 SHAPE = (1, 8, 8)
 CLASSES = 10
 
@@ -66,7 +68,11 @@ class Training:
 
 def train(data: Split, training: Training | None = None, width: int = 32) -> DigitsNet:
     """A trained network in evaluation mode; the same seed gives the same network on the same machine."""
-    how = training or Training()
+    return trained(lambda: DigitsNet(width), data, training or Training())
+
+
+def trained(make: Callable[[], Net], data: Split, how: Training) -> Net:
+    """The network that ``make`` makes, trained on ``data``, in evaluation mode."""
     threads = torch.get_num_threads()
     # one thread: operators this small gain nothing from more, lose much on a busy machine, and sum in one order
     torch.set_num_threads(1)
@@ -74,14 +80,15 @@ def train(data: Split, training: Training | None = None, width: int = 32) -> Dig
         # PyTorch's global generator is the only source of the initial weights: leave it as it was
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(how.seed)
-            net = DigitsNet(width)
+            net = make()
             _fit(net, data, how)
     finally:
         torch.set_num_threads(threads)
-    return net.eval()
+    net.eval()
+    return net
 
 
-def _fit(net: DigitsNet, data: Split, how: Training) -> None:
+def _fit(net: nn.Module, data: Split, how: Training) -> None:
     images, labels = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
     steps = -(-len(images) // how.batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay)

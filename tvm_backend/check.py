@@ -1,4 +1,5 @@
-"""Is the accelerator right? Outputs against onnxruntime, and every layer against the interpreter of its ISA."""
+"""Is the accelerator right? Outputs against onnxruntime, every layer against its operator in integers, the interpreter
+of its ISA and the float network, and the accuracy on a data set."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from oracle.errors import InputError
-from tvm_backend import samples
+from tvm_backend import datasets, samples
+from tvm_backend.check_layers import LayerCheck, LayerRun, check_layers, first_difference
+from tvm_backend.check_tensors import is_quantized
 
 if TYPE_CHECKING:
     import onnx
 
-    from tvm_backend.compiled import Step
-    from tvm_backend.executable import CompiledNetwork
     from tvm_backend.model import Model
 
 SCHEMA = "archloom.check/1"
@@ -48,25 +49,31 @@ class OutputCheck:
 
 
 @dataclass(frozen=True)
-class LayerCheck:
-    """A layer's stream on the oracle against the NumPy interpreter, on the same inputs."""
-
-    name: str
-    max_abs_error: float
-    bit_exact: bool
-
-
-@dataclass(frozen=True)
 class Accuracy:
-    """Share of the samples that get their label."""
+    """Share of the samples that get their label from each of the three.
 
-    reference: float
+    ``float_network`` is ``None`` where none was given, ``quantized`` where the network is not quantized.
+    """
+
+    float_network: float | None
+    quantized: float | None
     accelerator: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """A JSON object; ``reference`` is the float network's share, or that of the quantized reference."""
+        reference = self.quantized if self.float_network is None else self.float_network
+        return {"float": self.float_network, "quantized": self.quantized, "accelerator": self.accelerator,
+                "reference": reference}
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What was compared with what, and everything that failed (empty: all is well)."""
+    """What was compared with what, and everything that failed (empty: all is well).
+
+    ``first_difference`` is the first layer, in the order of execution, whose result in the whole network is not that of
+    the quantized reference; ``None`` if all are equal, or there is no such reference. It is no failure by itself: host
+    operators in floats (softmax, normalizations) may round the last bit otherwise than onnxruntime's.
+    """
 
     model: str
     target: str
@@ -75,6 +82,7 @@ class CheckResult:
     samples: int
     outputs: tuple[OutputCheck, ...]
     layers: tuple[LayerCheck, ...]
+    first_difference: str | None
     accuracy: Accuracy | None
     failures: tuple[str, ...]
     schema: str = SCHEMA
@@ -88,6 +96,8 @@ class CheckResult:
         data = {**asdict(self), "passed": self.passed}
         if self.accuracy is None:
             del data["accuracy"]
+        else:
+            data["accuracy"] = self.accuracy.to_json()
         return data
 
 
@@ -97,43 +107,61 @@ def check(
 ) -> CheckResult:
     """Compile ``model`` and compare.
 
-    ``inputs``: an array or a mapping of arrays of samples (``count`` random batches if ``None``); ``labels``: a class
-    for each sample; ``reference``: a float ONNX network (path or proto) for the reference accuracy. Every layer is
-    checked on the first batch.
+    ``inputs``: an array or a mapping of arrays of samples (``count`` random batches if ``None``), or the name of a data
+    set (``"digits"``), which has labels of its own; ``labels``: a class for each sample; ``reference``: the float ONNX
+    network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
+    Every layer is checked on the first batch.
     """
     from tvm_backend.executable import build
 
-    given = _batches(model, inputs, count)
+    given, named_labels = _batches(model, inputs, count)
+    labels = named_labels if labels is None else labels
+    floats = _float_network(reference, model)
     exe = build(model, target, options, progress=progress)
     exe.prepare(progress)
     found: list[list[np.ndarray]] = []
     layers: tuple[LayerCheck, ...] = ()
     for batch in given:
-        steps: list[_Run] = []
+        runs: list[LayerRun] = []
         first = not found
-        outputs = exe.run(batch, capture=(lambda *run, into=steps: into.append(_Run(*run))) if first else None)
+        outputs = exe.run(batch, capture=(lambda *run, into=runs: into.append(LayerRun(*run))) if first else None)
         if first:
-            layers = tuple(_layers(exe, steps, progress))
+            layers = tuple(check_layers(exe, model, runs, batch, floats, progress))
         found.append(list(outputs.values()))
     compare = _reference(model)
     expected = [compare(batch) for batch in given]
     checks = tuple(_outputs(model, found, expected))
-    accuracy = None
-    if labels is not None:
-        judge = None if reference is None else _float_reference(reference)
-        accurate = expected if judge is None else [judge(batch) for batch in given]
-        accuracy = Accuracy(_accuracy(accurate, labels), _accuracy(found, labels))
+    accuracy = None if labels is None else _accuracies(model, floats, given, expected, found, labels)
     return CheckResult(
         model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
-        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers, accuracy,
+        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers, first_difference(layers), accuracy,
         tuple(_failures(checks, layers, _bounds(model, target, expected))),
     )
 
 
-def _batches(model: "Model", inputs: Any, count: int) -> list[samples.Batch]:
+def _accuracies(
+    model: "Model", floats: "onnx.ModelProto | None", given: Sequence[samples.Batch],
+    expected: Sequence[Sequence[np.ndarray]], found: Sequence[Sequence[np.ndarray]], labels: Any,
+) -> Accuracy:
+    """Of the float network, of the quantized reference, and of the accelerator."""
+    exact = None
+    if floats is not None:
+        judge = _onnx_reference(floats)
+        exact = _accuracy([judge(batch) for batch in given], labels)
+    accuracy = _accuracy(expected, labels)
+    if not is_quantized(model):
+        return Accuracy(accuracy if exact is None else exact, None, _accuracy(found, labels))
+    return Accuracy(exact, accuracy, _accuracy(found, labels))
+
+
+def _batches(model: "Model", inputs: Any, count: int) -> tuple[list[samples.Batch], np.ndarray | None]:
+    """Batches, and the labels of a data set that has some."""
     if inputs is None:
-        return samples.random(model.inputs, count)
-    return samples.batches(samples.named(inputs, model.inputs, "inputs"), model.inputs, "inputs")
+        return samples.random(model.inputs, count), None
+    if isinstance(inputs, str):
+        found = datasets.testing(inputs, model.inputs)
+        return samples.batches(found.inputs, model.inputs, inputs), found.labels
+    return samples.batches(samples.named(inputs, model.inputs, "inputs"), model.inputs, "inputs"), None
 
 
 def _reference(model: "Model") -> Reference:
@@ -146,10 +174,16 @@ def _reference(model: "Model") -> Reference:
     return lambda batch: [np.asarray(y) for y in run(list(batch.values()))]
 
 
-def _float_reference(reference: "str | Path | onnx.ModelProto") -> Reference:
+def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Model") -> "onnx.ModelProto | None":
     from tvm_backend.onnx_files import read_onnx
 
-    return _onnx_reference(read_onnx(Path(reference)) if isinstance(reference, str | Path) else reference)
+    if reference is None:
+        return model.floats
+    proto = read_onnx(Path(reference)) if isinstance(reference, str | Path) else reference
+    missing = {spec.name for spec in model.inputs} - {i.name for i in proto.graph.input}
+    if missing:
+        raise InputError(f"reference: it has no input {min(missing)!r}, which the network has")
+    return proto
 
 
 def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
@@ -157,28 +191,6 @@ def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
 
     session = integer_session(proto)
     return lambda batch: list(run(session, batch).values())
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """A step as it ran: its input tensors by argument, and its output."""
-
-    step: "Step"
-    arguments: Mapping[str, np.ndarray]
-    output: np.ndarray
-
-
-def _layers(exe: "CompiledNetwork", runs: Sequence[_Run], progress: Progress | None) -> Iterable[LayerCheck]:
-    from tvm_backend.executors import InterpreterExecutor
-
-    interpreter = InterpreterExecutor(exe.compiled)
-    for i, run in enumerate(runs):
-        if progress:
-            progress(f"interpreting {run.step.name}", i, len(runs))
-        expected = interpreter.run(run.step, run.arguments)
-        difference = np.abs(run.output.astype(np.float64) - expected.astype(np.float64))
-        same = run.output.dtype == expected.dtype and np.array_equal(run.output, expected)
-        yield LayerCheck(run.step.name, float(difference.max(initial=0)), same)
 
 
 def _outputs(model: "Model", found: Sequence[Sequence[np.ndarray]], expected: Sequence[Sequence[np.ndarray]]
@@ -237,8 +249,10 @@ def _failures(
     outputs: Iterable[OutputCheck], layers: Iterable[LayerCheck], bounds: Mapping[str, float]
 ) -> Iterable[str]:
     for layer in layers:
-        if not layer.bit_exact:
+        if layer.max_abs_error or not layer.as_interpreted:
             yield f"layer {layer.name}: differs from the interpreter by up to {layer.max_abs_error:g}"
+        elif not layer.bit_exact:
+            yield f"layer {layer.name}: differs from its operator in integers by up to {layer.integer_error:g}"
     for output in outputs:
         if output.name in bounds:
             if not output.max_abs_error <= bounds[output.name]:

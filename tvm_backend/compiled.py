@@ -161,7 +161,8 @@ class Partition:
     """Who runs what: enough to map and time a network without building it.
 
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
-    in full (see :mod:`tvm_backend.uma.choice`).
+    in full (see :mod:`tvm_backend.uma.choice`). ``results`` gives, by a step's name, the network's variable that holds
+    its result, as far as names are unique; an artifact does not keep them.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Partition:
     outputs: tuple[TensorSpec, ...]
     regions: tuple[Region, ...]
     host: HostPart
+    results: Mapping[str, str] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
         """All steps of all regions, in the order of execution."""

@@ -10,7 +10,7 @@ from oracle.errors import ModelError
 from tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
-    import onnx
+    from onnx import ModelProto
 
     from tvm_backend.compat import IRModule
 
@@ -20,7 +20,8 @@ class Model:
     """An imported network: one Relax function ``main`` of static shapes, with constants inside.
 
     ``source`` is the kind of what was read; ``onnx`` is the ONNX network where there was one (with the input shapes
-    that were asked for), against which ``check`` compares.
+    that were asked for), against which ``check`` compares, and ``floats`` the network that it was quantized from, where
+    that is known.
     """
 
     name: str
@@ -28,11 +29,12 @@ class Model:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     source: Literal["onnx", "torch", "relax"]
-    onnx: "onnx.ModelProto | None" = None
+    onnx: "ModelProto | None" = None
+    floats: "ModelProto | None" = None
 
 
 def finish(
-    module: "IRModule", name: str, source: Literal["onnx", "torch", "relax"], proto: "onnx.ModelProto | None",
+    module: "IRModule", name: str, source: Literal["onnx", "torch", "relax"], proto: "ModelProto | None",
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> Model:
     """Fold constants, demand static shapes, and wrap an imported module."""

@@ -1,14 +1,15 @@
 """Networks by name, in the form that a target computes: as they are, or quantized.
 
-They are those of :mod:`models.catalogue`, and the light test networks of the package ``onnx`` (:mod:`models.zoo`) as
-``light_squeezenet`` and the like.
+They are those of :mod:`models.catalogue`, the light test networks of the package ``onnx`` (:mod:`models.zoo`) as
+``light_squeezenet`` and the like, and those of :mod:`models.trained`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from models import catalogue
+from models import catalogue, trained
 from oracle.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ CALIBRATION = 4
 
 def is_named(source: object) -> bool:
     """Whether ``source`` is the name of a network, with or without sizes."""
-    return catalogue.is_spelled(source) or _is_light(source)
+    return catalogue.is_spelled(source) or _is_light(source) or _is_trained(source)
+
+
+def _is_trained(source: object) -> bool:
+    return isinstance(source, str) and source in trained.NAMES
 
 
 def _is_light(source: object) -> bool:
@@ -69,14 +74,31 @@ def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model
         from tvm_backend.quantize import quantize
 
         proto = light_onnx(text)
-        return load(proto if numbers == "float32" else quantize(proto, light_samples(proto, CALIBRATION)),
-                    name=name or text)
+        if numbers == "float32":
+            return load(proto, name=name or text)
+        return replace(load(quantize(proto, light_samples(proto, CALIBRATION)), name=name or text), floats=proto)
+    if _is_trained(text):
+        return _load_trained(text, numbers, name or text)
     built = catalogue.build(text)
     if numbers == "float32":
         from tvm_backend.torch_frontend import load_module
 
         return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
-    return load(quantized(built), name=name or built.name)
+    floats = float_onnx(built)
+    return replace(load(_quantized(built, floats), name=name or built.name), floats=floats)
+
+
+def _load_trained(text: str, numbers: "Numbers", name: str) -> "Model":
+    from tvm_backend.frontends import load
+    from tvm_backend.quantize import quantize
+    from tvm_backend.torch_frontend import load_module, to_onnx
+
+    found = trained.build(text)
+    example = found.calibration[0]["image"]
+    if numbers == "float32":
+        return load_module(found.module, example, name, ["image"])
+    floats = to_onnx(found.module, example, name, ["image"])
+    return replace(load(quantize(floats, found.calibration), name=name), floats=floats)
 
 
 def float_onnx(built: "Built") -> "onnx.ModelProto":
@@ -88,9 +110,13 @@ def float_onnx(built: "Built") -> "onnx.ModelProto":
 
 def quantized(built: "Built") -> "onnx.ModelProto":
     """A network of the catalogue in QDQ form, calibrated on random inputs."""
+    return _quantized(built, float_onnx(built))
+
+
+def _quantized(built: "Built", floats: "onnx.ModelProto") -> "onnx.ModelProto":
     from tvm_backend.quantize import quantize
 
-    return quantize(float_onnx(built), built.samples(CALIBRATION))
+    return quantize(floats, built.samples(CALIBRATION))
 
 
 def refuse_options(text: str, **given: object) -> None:

@@ -8,7 +8,7 @@ sum once, by one float32 factor, so tensors that meet or pass through it must ag
   quantize → dequantize → relu → quantize is ``max(0, saturate(...))`` of the same integer;
 - ``MaxPool`` keeps the scale of its input, so that it compares integers.
 
-All zero points are 0; biases are int32 in units of (input scale × weight scale).
+Zero points are 0, unless a scheme asks for others; biases are int32 in units of (input scale × weight scale).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import onnx
     import torch
 
+Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
+METHODS = ("minmax", "entropy", "percentile")
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 
 RESHAPES = frozenset({
@@ -44,20 +46,28 @@ PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a target wants its numbers.
+    """How a network is quantized.
 
-    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``); ``per_channel`` gives each output
-    channel of a weight its own scale, which targets with one output scale per instruction cannot use; ``operators``
-    are the ONNX operators whose tensors become int8.
+    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``), of which the last keeps
+    ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
+    Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
+    weights have zero point 0 either way. ``operators`` are the ONNX operators whose tensors become int8.
     """
 
-    name: str = "int8-symmetric"
-    calibration: Literal["minmax", "entropy", "percentile"] = "minmax"
+    calibration: Calibration = "minmax"
     per_channel: bool = False
+    symmetric: bool = True
+    percentile: float = 99.999
     operators: tuple[str, ...] = (
         "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
         "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
     )
+
+    def __post_init__(self) -> None:
+        if self.calibration not in METHODS:
+            raise InputError(f"calibration {self.calibration!r}: expected {', '.join(METHODS)}")
+        if not 50 < self.percentile <= 100:
+            raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
 
 
 INT8_SYMMETRIC = Scheme()
@@ -81,11 +91,11 @@ def quantize(
         model, calibration = _exported(model, calibration)
     prepared = prepare(model)
     ranges = _calibrate(prepared, calibration, scheme)
-    _share_scales(prepared, ranges)
+    _share_scales(prepared, ranges, scheme.symmetric)
     quantizer = QDQQuantizer(
         prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
         float_additions(prepared), list(scheme.operators),
-        {"ActivationSymmetric": True, "WeightSymmetric": True, "QDQDisableWeightAdjustForInt32Bias": False},
+        {"ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True, "QDQDisableWeightAdjustForInt32Bias": False},
     )
     with _quiet():
         quantizer.quantize_model()
@@ -189,7 +199,8 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         onnx.save(model, path)
         calibrator = create_calibrator(
             path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
-            calibrate_method=methods[scheme.calibration], extra_options={"symmetric": True},
+            calibrate_method=methods[scheme.calibration],
+            extra_options={"symmetric": scheme.symmetric, "percentile": scheme.percentile},
         )
         try:
             calibrator.collect_data(reader)
@@ -202,8 +213,8 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         return calibrator.compute_data()
 
 
-def _share_scales(model: "onnx.ModelProto", ranges: Any) -> None:
-    """Give the tensors of every group in :func:`scale_groups` one symmetric range, in place."""
+def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
+    """Give the tensors of every group in :func:`scale_groups` one range, in place."""
     from onnxruntime.quantization.calibrate import TensorData
 
     for members, shadowed in scale_groups(model):
@@ -211,10 +222,13 @@ def _share_scales(model: "onnx.ModelProto", ranges: Any) -> None:
         leading = [name for name in known if name not in shadowed] or known
         if not leading:
             continue
-        high = max(float(np.abs(np.asarray(ranges[name].range_value)).max()) for name in leading)
+        bounds = [np.asarray(ranges[name].range_value, np.float32).reshape(-1) for name in leading]
+        low, high = min(b.min() for b in bounds), max(b.max() for b in bounds)
+        if symmetric:
+            high = max(-low, high)
+            low = -high
         for name in known:
-            bound = np.float32(high)
-            ranges.data[name] = TensorData(lowest=-bound, highest=bound)
+            ranges.data[name] = TensorData(lowest=np.float32(low), highest=np.float32(high))
 
 
 def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:

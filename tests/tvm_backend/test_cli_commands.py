@@ -151,7 +151,8 @@ def test_check(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     data = _json(capsys, "check", str(folder / "net.onnx"), *DIM, "--inputs", str(folder / "in.npz"), "--labels",
                  str(tmp_path / "labels.npy"))
     assert data["passed"] and all(layer["bit_exact"] for layer in data["layers"])
-    assert set(data["accuracy"]) == {"reference", "accelerator"}
+    assert set(data["accuracy"]) == {"float", "quantized", "accelerator", "reference"}
+    assert data["accuracy"]["float"] is None and data["first_difference"] is None
     assert data["outputs"][0]["max_abs_error"] == 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cache import ENVIRONMENT
 from oracle.errors import InputError
-from tvm_backend import samples
+from tvm_backend import datasets, samples
 from tvm_backend.commands import arguments
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.commands.progress import bar
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tvm_backend.report.data import Report
 
 CHECK_FAILED = 1
+LAYER_COLUMNS = (
+    Column("layer"), Column("operator"), Column("bit-exact"), Column("to interpreter", "right"),
+    Column("to integers", "right"), Column("not as reference", "right"), Column("steps", "right"),
+    Column("SNR dB", "right"))
 
 
 def register(subparsers: Any) -> None:
@@ -30,9 +34,11 @@ def register(subparsers: Any) -> None:
         "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")
     arguments.add_model(check)
     arguments.add_target(check)
-    check.add_argument("--inputs", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random ones)")
+    check.add_argument("--inputs", metavar="FILE|digits",
+                       help=".npz or .npy of samples, or a data set by name, with its labels (default: random samples)")
     check.add_argument("--labels", type=Path, metavar="FILE", help=".npy of class numbers, for accuracy")
-    check.add_argument("--reference", type=Path, metavar="ONNX", help="float network for the reference accuracy")
+    check.add_argument("--reference", type=Path, metavar="ONNX",
+                       help="the float network that MODEL was quantized from, for its accuracy and the layers' SNR")
     check.add_argument("--samples", type=int, metavar="N", default=4, help="number of random inputs (default 4)")
 
     estimate = arguments.command(
@@ -63,12 +69,12 @@ def run_check(args: argparse.Namespace) -> Outcome:
         raise InputError(f"--samples: expected at least 1, found {args.samples}")
     if args.labels and not args.inputs:
         raise InputError("--labels: give the inputs that they belong to with --inputs")
-    if args.reference and not args.labels:
-        raise InputError("--reference: give --labels as well: the float network is only used for accuracy")
     options = arguments.target_options(args)
     labels = None if args.labels is None else _labels(args.labels)
     model = arguments.load_model(args)
-    inputs = None if args.inputs is None else samples.read(args.inputs, model.inputs)
+    inputs: Any = args.inputs
+    if inputs is not None and (Path(inputs).exists() or not datasets.is_named(inputs)):
+        inputs = samples.read(Path(inputs), model.inputs)
     with bar() as progress:
         result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
                        count=args.samples, progress=progress)
@@ -85,23 +91,32 @@ def _labels(path: Path) -> Any:
 
 
 def _check_text(result: "CheckResult") -> str:
-    rows = [[layer.name, f"{layer.max_abs_error:g}", "yes" if layer.bit_exact else "NO"] for layer in result.layers]
-    parts = [render((Column("layer"), Column("max error", "right"), Column("bit-exact")), rows)] if rows else []
+    rows = [[
+        layer.name, layer.op, "yes" if layer.bit_exact else "NO", f"{layer.max_abs_error:g}",
+        _shown(layer.integer_error, "g"), percent(layer.differing), _shown(layer.most_steps, "g"),
+        _shown(layer.snr_db, ".1f")] for layer in result.layers]
+    parts = [render(LAYER_COLUMNS, rows)] if rows else []
     rows = [[o.name, f"{o.max_abs_error:.3g}", "–" if o.max_error_in_steps is None else f"{o.max_error_in_steps:.2f}",
              f"{o.cosine:.6f}", percent(o.top1_agreement)] for o in result.outputs]
     columns = (Column("output"), Column("max error", "right"), Column("in steps", "right"), Column("cosine", "right"),
                Column("same top-1", "right"))
     parts.append(render(columns, rows))
     if result.accuracy:
-        parts.append(f"accuracy     {percent(result.accuracy.reference)} reference,"
-                     f" {percent(result.accuracy.accelerator)} accelerator")
+        a = result.accuracy
+        parts.append(f"accuracy     {percent(a.float_network)} float, {percent(a.quantized)} quantized reference,"
+                     f" {percent(a.accelerator)} accelerator")
     exact = sum(layer.bit_exact for layer in result.layers)
     parts.append("\n".join([
         f"{result.model} on {result.target}: {result.samples} samples against {result.reference};"
-        f" {exact} of {len(result.layers)} layers equal the interpreter bit for bit",
+        f" {exact} of {len(result.layers)} layers are bit-exact",
+        f"first layer that is not as the quantized reference: {result.first_difference or 'none'}",
         *(f"FAILED: {failure}" for failure in result.failures), *(["passed"] if result.passed else []),
     ]))
     return "\n\n".join(parts)
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
@@ -109,6 +124,7 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     from tvm_backend.estimate import estimate, estimate_model, estimate_operator
 
     options = arguments.target_options(args)
+    arguments.scheme(args)
     operator = arguments.operator_of(args)
     if args.as_int8 and (operator is not None or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")

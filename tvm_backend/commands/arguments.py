@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tvm_backend import named_networks, operators
 
 if TYPE_CHECKING:
     from tvm_backend.model import Model
+    from tvm_backend.quantize import Scheme
 
 Command = Callable[[argparse.Namespace], Any]
 MODEL_HELP = 'an .onnx file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
@@ -44,8 +46,21 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP)
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
-    parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]",
-                        help="quantize a float model to int8 first, with these inputs (or N random ones, default 8)")
+    add_calibration(parser)
+
+
+def add_calibration(parser: argparse.ArgumentParser) -> None:
+    """``--calibrate`` and how it quantizes."""
+    parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]|digits[:N]",
+                        help="quantize a float model to int8 first, with these inputs, N random ones (default 8), or N "
+                             "of a data set (default 128)")
+    parser.add_argument("--calibration", choices=("minmax", "percentile", "entropy"),
+                        help="how --calibrate takes ranges from the inputs (default minmax)")
+    parser.add_argument("--percentile", type=float, metavar="P",
+                        help="per cent of the values that --calibration percentile keeps (default 99.999)")
+    parser.add_argument("--per-channel", action="store_true",
+                        help="with --calibrate: a scale for each output channel of a weight")
+    parser.add_argument("--asymmetric", action="store_true", help="with --calibrate: zero points for activations")
 
 
 def add_output(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
@@ -111,6 +126,7 @@ def load_model(args: argparse.Namespace) -> "Model":
     """MODEL, quantized first if that was asked for, and imported."""
     from tvm_backend import frontends
 
+    how = scheme(args)
     if is_network(args):
         return frontends.loaded(args.model, {}, args.target)
     if (operator := operator_of(args)) is not None:
@@ -120,7 +136,23 @@ def load_model(args: argparse.Namespace) -> "Model":
     from tvm_backend.commands.calibration import quantized
 
     path = Path(args.model)
-    return frontends.load(quantized(path, shapes(args.input_shape), args.calibrate), name=path.stem)
+    proto, floats = quantized(path, shapes(args.input_shape), args.calibrate, how)
+    return replace(frontends.load(proto, name=path.stem), floats=floats)
+
+
+def scheme(args: argparse.Namespace) -> "Scheme":
+    """How ``--calibrate`` quantizes; InputError where something is asked of it that is not used."""
+    from tvm_backend.quantize import Scheme
+
+    given = {"--calibration": args.calibration, "--percentile": args.percentile, "--per-channel": args.per_channel,
+             "--asymmetric": args.asymmetric}
+    for flag, value in given.items():
+        if value and args.calibrate is None:
+            raise InputError(f"{flag}: only with --calibrate, which quantizes the model")
+    if args.percentile is not None and args.calibration != "percentile":
+        raise InputError("--percentile: only with --calibration percentile")
+    percentile = Scheme.percentile if args.percentile is None else args.percentile
+    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile)
 
 
 def layer_of(where: str, names: list[str], asked: str | None) -> str:

@@ -8,32 +8,41 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oracle.errors import InputError
-from tvm_backend import samples
+from tvm_backend import datasets, samples
 from tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
     import onnx
 
-_RANDOM_SAMPLES = 8
+    from tvm_backend.quantize import Scheme
+
+_RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 
 
-def quantized(path: Path, input_shapes: dict[str, tuple[int, ...]], spec: str) -> "onnx.ModelProto":
-    """The float network in ``path`` as int8 QDQ, calibrated with ``spec``: an array file, or ``random[:N]``."""
+def quantized(
+    path: Path, input_shapes: dict[str, tuple[int, ...]], spec: str, scheme: "Scheme"
+) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
+    """The float network in ``path`` as int8 QDQ, and as it is.
+
+    ``spec`` says what it is calibrated with: an array file, a data set (``digits[:N]``) or ``random[:N]``.
+    """
     from tvm_backend.frontends import with_static_inputs
     from tvm_backend.onnx_files import read_onnx
     from tvm_backend.quantize import quantize
 
     proto = with_static_inputs(read_onnx(path), str(path), input_shapes)
-    return quantize(proto, _batches(_inputs(proto), spec))
+    return quantize(proto, _batches(_inputs(proto), spec), scheme), proto
 
 
 def _batches(inputs: list[TensorSpec], spec: str) -> list[samples.Batch]:
     word, colon, number = spec.partition(":")
-    if word != "random" or Path(spec).exists():
+    if (word != "random" and not datasets.is_named(word)) or Path(spec).exists():
         return samples.batches(samples.read(Path(spec), inputs), inputs, spec)
     if colon and not (number.isascii() and number.isdecimal() and int(number)):
-        raise InputError(f"--calibrate {spec!r}: expected random:N with N at least 1")
-    return samples.random(inputs, int(number or _RANDOM_SAMPLES))
+        raise InputError(f"--calibrate {spec!r}: expected {word}:N with N at least 1")
+    if word == "random":
+        return samples.random(inputs, int(number or _RANDOM_SAMPLES))
+    return samples.batches(datasets.training(word, inputs, int(number or _DATA_SET_SAMPLES)).inputs, inputs, spec)
 
 
 def _inputs(proto: "onnx.ModelProto") -> list[TensorSpec]:

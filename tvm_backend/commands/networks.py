@@ -18,13 +18,14 @@ def register(subparsers: Any) -> None:
 
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
-    from models import catalogue
+    from models import catalogue, trained
     from tvm_backend import named_networks
 
     found = [catalogue.get(name) for name in catalogue.names()]
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)
     light = named_networks.light_names()
+    text += "\n\ntrained on digits when asked for: " + ", ".join(f"{n} ({what})" for n, what in trained.NAMES.items())
     text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
-    return Outcome(text, {"light": light, "networks": [
+    return Outcome(text, {"light": light, "trained": list(trained.NAMES), "networks": [
         {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})

@@ -35,7 +35,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--cycles", type=int, default=CYCLES, metavar="N", help=f"length (default {CYCLES})")
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
-    parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]", help="quantize a float model to int8 first")
+    arguments.add_calibration(parser)
     arguments.add_target(parser)
     arguments.add_output(parser, "the trace: .json, or .json.gz for a compressed one", required=True)
 

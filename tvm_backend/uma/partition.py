@@ -5,8 +5,9 @@ Several targets share a network in order of preference: each is offered what tho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,17 @@ class Refusal:
 
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """A partitioned module, with the refusals on the way, the host's operators, and where each region's were."""
+    """A partitioned module, with the refusals on the way, the host's operators, and where each region's were.
+
+    ``results`` gives, by the name of an operator that was taken, the variable of the network that holds its result;
+    names that several operators have are left out.
+    """
 
     module: compat.IRModule
     refusals: tuple[Refusal, ...]
     host: tuple[HostFunction, ...]
     positions: Positions
+    results: Mapping[str, str] = field(default_factory=dict)
 
 
 def partition(
@@ -64,25 +70,31 @@ def partition(
         module = bind_parameters(module, params)
     module = compat.ensure_dataflow(module)
     refusals: list[Refusal] = []
+    taken: list[tuple[str, str]] = []
     for target in chosen:
         backend = target.backend
         module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module)
         module = duplicate_dequantize(sink_reshapes(module))
         module = compat.fuse_by_pattern(module, [
-            (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals)) for p in backend.patterns])
+            (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module)
     module, host, positions = form_regions(module)
     for target in chosen:
         module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module)
-    return Partitioned(module, tuple(refusals), host, positions)
+    count = Counter(name for name, _ in taken)
+    return Partitioned(
+        module, tuple(refusals), host, positions, {name: v for name, v in taken if count[name] == 1})
 
 
-def _check(pattern: Pattern, target: Chosen, refusals: list[Refusal]) -> Callable[[Any], bool]:
-    """The pattern's predicate as TVM calls it, noting each refusal."""
+def _check(
+    pattern: Pattern, target: Chosen, refusals: list[Refusal], taken: list[tuple[str, str]]
+) -> Callable[[Any], bool]:
+    """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
         verdict = _verdict(pattern, target.options, context, target.backend.numbers)
         if verdict.ok:
+            _note(context, taken, target.backend.numbers)
             return True
         variables = [var.name for var, value in context.matched_bindings.items()
                      if compat.op_name(value) in EXPLAINED]
@@ -90,6 +102,19 @@ def _check(pattern: Pattern, target: Chosen, refusals: list[Refusal]) -> Callabl
         return False
 
     return check
+
+
+def _note(context: Any, taken: list[tuple[str, str]], numbers: Numbers) -> None:
+    """The operator's name and the variable of its result, in place of those of smaller matches inside of it."""
+    inside = dict(context.matched_bindings.items())
+    result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
+    if result is None:
+        return
+    covered = {var.name for var in inside}
+    taken[:] = [pair for pair in taken if pair[1] not in covered]
+    op = read(context.matched_expr, inside.get, numbers=numbers)
+    # an operator alone has no other name than that of its result
+    taken.extend((name, result) for name in sorted({op.name, result} if op.name == op.anchor else {op.name}))
 
 
 def _verdict(
