@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +68,14 @@ def _timed(run: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Child:
-    """A finished child process: exit status, stdout, wall seconds, and its own peak resident memory in GiB."""
+    """A finished child process: exit status, stdout, wall seconds, its own peak resident memory in GiB, and the
+    seconds that processors worked for it."""
 
     status: int
     stdout: str
     seconds: float
     peak_gib: float
+    cpu_seconds: float = 0.0
 
     @property
     def last_json(self) -> Any:
@@ -86,7 +91,39 @@ def child(command: Sequence[str], env: Mapping[str, str] | None = None) -> Child
     stdout = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return Child(process.returncode, stdout, time.perf_counter() - start, usage.ru_maxrss / 2**20)
+    return Child(process.returncode, stdout, time.perf_counter() - start, usage.ru_maxrss / 2**20,
+                 usage.ru_utime + usage.ru_stime)
+
+
+def forked(call: Callable[[], Any], limit: int = 0) -> Child:
+    """``call`` in a fork of this process, which has its modules loaded: its result, as JSON, is the child's stdout.
+
+    The fork ends by SIGALRM after ``limit`` seconds (0: never). Neither a thread pool nor JAX's backend may have been
+    started before.
+    """
+    start = time.perf_counter()
+    sys.stdout.flush()
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns of forks as such
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.alarm(limit)
+            os.write(writing, json.dumps(call()).encode())
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        found = pipe.read().decode()
+    _, status, usage = os.wait4(pid, 0)
+    return Child(os.waitstatus_to_exitcode(status), found, time.perf_counter() - start, usage.ru_maxrss / 2**20,
+                 usage.ru_utime + usage.ru_stime)
 
 
 def archloom(*words: str, env: Mapping[str, str] | None = None) -> Child:

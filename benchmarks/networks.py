@@ -1,6 +1,7 @@
 """All networks of the catalogue on Gemmini (int8) and on a floating-point target: what is offloaded, and is it right?
 
-Each network and target runs in a process of its own: its peak memory is its own, a fault ends nothing else.
+Each network and target runs in a process of its own: its peak memory is its own, a fault ends nothing else. These are
+forks of one that has the packages imported: the seconds of a row are those of the work alone.
 ``--mode estimate`` partitions, maps and times only; ``--size tiny`` takes small forms, in which the interpreter runs
 every layer, too. A network is ok if it is imported and runs, every interpreted layer equals the interpreter bit for
 bit, and its outputs are those of the reference: for int8 the integer network in onnxruntime (within
@@ -10,11 +11,12 @@ one step of an output that is quantized, else by cosine), for float targets torc
 from __future__ import annotations
 
 import argparse
-import sys
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import common
@@ -32,20 +34,24 @@ TARGETS = "gemmini,qkv"
 FLOAT_ERROR, LEAST_COSINE, MOST_STEPS = 1e-3, 0.999, 1.5
 INTERPRETED_MACS = 2_000_000
 """Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
+MODULES = (
+    "torch", "torch.export", "torch.onnx._internal.exporter._core", "onnxscript", "onnxruntime.quantization",
+    "jax.numpy", "tvm.relax", "transformers", "tvm_backend.quantize", "tvm_backend.executable", "tvm_backend.host",
+    "tvm_backend.host_ops", "tvm_backend.compile", "oracle.interpreter", "oracle.xla", "acadl_models.timing.engine",
+)
+"""What rows would import first."""
 Reference = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 
 
 def main() -> None:
     args = common.arguments(__doc__ or "", _more)
-    if args.one:
-        print(common.json.dumps(measure(args.one, args.targets, args.mode)))
-        return
     wanted = args.only.split(",") if args.only else catalogue.names()
+    _load_modules()
     rows = []
     for name in wanted:
         text = catalogue.tiny(name) if args.size == "tiny" else name
         for target in args.targets.split(","):
-            rows.append(in_process(text, target, args.mode))
+            rows.append(in_process(text, target, args.mode, args.limit))
             print(line(rows[-1]), flush=True)
     good = [row for row in rows if row["ok"]]
     common.finish(args, {
@@ -58,16 +64,26 @@ def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: small forms of all networks")
     parser.add_argument("--only", metavar="NAME,...", help="these networks (default: the whole catalogue)")
     parser.add_argument("--targets", default=TARGETS, metavar="NAME,...", help=f"targets (default: {TARGETS})")
-    parser.add_argument("--one", metavar="NETWORK", help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=int, default=1200, metavar="S", help="seconds for a row (default: 1200)")
 
 
-def in_process(text: str, target: str, mode: str) -> dict[str, Any]:
+def _load_modules() -> None:
+    """Import once what every row needs: rows are forks, so their times leave importing packages out."""
+    for name in MODULES:
+        import_module(name)
+
+
+def in_process(text: str, target: str, mode: str, limit: int) -> dict[str, Any]:
     """The row of one network on one target, measured in a child process."""
-    run = common.child([sys.executable, __file__, "--one", text, "--targets", target, "--mode", mode])
-    empty = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
-    if run.status != 0 or not run.stdout.strip():
-        return {**empty, "reason": f"the process ended with status {run.status}", "peak_gib": round(run.peak_gib, 2)}
-    return {**empty, **run.last_json, "peak_gib": round(run.peak_gib, 2)}
+    run = common.forked(lambda: measure(text, target, mode), limit)
+    row = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
+    if run.status == -signal.SIGALRM:
+        row["reason"] = f"it was not done after {limit} s"
+    elif run.status != 0:
+        row["reason"] = f"the process ended with status {run.status}"
+    else:
+        row |= run.last_json
+    return {**row, "peak_gib": round(run.peak_gib, 2), "cpu_seconds": round(run.cpu_seconds, 2)}
 
 
 def line(row: dict[str, Any]) -> str:
@@ -77,7 +93,8 @@ def line(row: dict[str, Any]) -> str:
     left = "; ".join(f"{part['macs_share']:.1%} {part['op']}: {part['reason']}" for part in row.get("left", [])[:2])
     return (f"{'ok  ' if row['ok'] else 'FAIL'} {row['name'].split('(')[0]:16} {row['target']:9} "
             f"share {row['offloaded_macs_share']:7.2%} layers {row.get('layers', 0):4} host {row.get('host_ops', 0):4} "
-            f"cycles {row.get('cycles', 0):>12,} error {row.get('error', 0):8.1e} {times} {row['peak_gib']:.1f} GiB "
+            f"cycles {row.get('cycles', 0):>12,} error {row.get('error', 0):8.1e} {times} cpu "
+            f"{row['cpu_seconds']:.1f}s {row['peak_gib']:.1f} GiB "
             f"{row.get('reason') or left}")
 
 

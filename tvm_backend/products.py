@@ -132,15 +132,13 @@ class _Rewriting:
         top, left, bottom, right = form.padding
         if any(form.padding):
             x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right])
-        extents = [(e - r) // s + 1 for e, r, s in zip(compat.shape_of(x)[2:], form.reach, form.strides, strict=True)]
-        parts = []
-        for place in np.ndindex(*form.kernel):
-            begin = [int(p) * d for p, d in zip(place, form.dilation, strict=True)]
-            end = [b + (e - 1) * s + 1 for b, e, s in zip(begin, extents, form.strides, strict=True)]
-            parts.append(x if len(set(form.kernel)) == 1 and form.kernel[0] == 1 and form.strides == (1, 1)
-                         else self.emit("strided_slice", x, axes=[2, 3], begin=begin, end=end, strides=form.strides))
-        groups, taps, places = form.groups, math.prod(form.kernel), math.prod(extents)
-        stacked = self.emit("stack", parts, axis=2) if taps > 1 else parts[0]
+        image = compat.shape_of(x)[2:]
+        index = form.windows(*image)
+        (taps, places), groups = index.shape, form.groups
+        stacked = x
+        if not form.is_whole:
+            pixels = self.emit("reshape", x, (n, c, math.prod(image)))
+            stacked = self.emit("take", pixels, compat.constant(index.reshape(-1)), axis=2, mode="clip")
         rows = self.emit("reshape", stacked, (n * groups, c // groups * taps, places))
         rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
         matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
@@ -277,9 +275,23 @@ class _Form:
         return (kh - 1) * dh + 1, (kw - 1) * dw + 1
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every pixel (of the padded image) is a window of its own."""
+        return self.kernel == self.strides == (1, 1)
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether it is a product over all pixels as it is."""
-        return self.kernel == self.strides == (1, 1) and not any(self.padding) and self.groups == 1
+        return self.is_whole and not any(self.padding) and self.groups == 1
+
+    def windows(self, height: int, width: int) -> np.ndarray:
+        """[taps, places] int32: the pixel of a padded image that each element of the kernel meets at each place."""
+        rows, columns = (
+            np.arange(k)[:, None] * d + np.arange((extent - reach) // s + 1) * s
+            for extent, reach, k, s, d in zip(
+                (height, width), self.reach, self.kernel, self.strides, self.dilation, strict=True))
+        index = rows[:, None, :, None] * width + columns[None, :, None, :]
+        return index.reshape(math.prod(self.kernel), -1).astype(np.int32)
 
 
 def _along_channels(bias: Any, shape: tuple[int, ...]) -> bool:

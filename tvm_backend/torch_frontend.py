@@ -202,7 +202,7 @@ def _nearest(node: Any, importer: Any) -> Any:
         new = int(size[axis - 2]) if size is not None else int(old * factors[axis - 2])
         scale = np.float32(1 / factors[axis - 2] if factors is not None else old / new)
         index = np.minimum(np.floor(np.arange(new, dtype=np.float32) * scale), old - 1).astype(np.int32)
-        x = importer.block_builder.emit(compat.relax_op("take")(x, compat.constant(index), axis=axis))
+        x = importer.block_builder.emit(compat.relax_op("take")(x, compat.constant(index), axis=axis, mode="clip"))
     return x
 
 

@@ -8,12 +8,20 @@ from torch import nn
 from models.networks.layers import Concat, Conv, Head
 
 
-def alexnet(classes: int = 1000, width: int = 64, hidden: int = 4096, normalize: int = 0) -> nn.Module:
-    """[n, 3, 224, 224] → [n, classes] (Krizhevsky 2014); ``normalize`` adds the first paper's local normalization."""
+def alexnet(
+    classes: int = 1000, width: int = 64, hidden: int = 4096, image: int = 224, normalize: int = 0,
+) -> nn.Module:
+    """[n, 3, image, image] → [n, classes] (Krizhevsky 2014); ``image`` is 63 or more.
+
+    ``normalize`` adds the first paper's local normalization.
+    """
     def norm() -> list[nn.Module]:
         return [nn.LocalResponseNorm(5)] if normalize else []
 
     w = width
+    side = (image - 7) // 4 + 1
+    for _ in range(3):
+        side = (side - 3) // 2 + 1
     features = [
         nn.Conv2d(3, w, 11, 4, 2), nn.ReLU(), *norm(), nn.MaxPool2d(3, 2),
         nn.Conv2d(w, 3 * w, 5, 1, 2), nn.ReLU(), *norm(), nn.MaxPool2d(3, 2),
@@ -21,7 +29,7 @@ def alexnet(classes: int = 1000, width: int = 64, hidden: int = 4096, normalize:
         nn.Conv2d(4 * w, 4 * w, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(3, 2),
     ]
     return nn.Sequential(
-        *features, nn.Flatten(), nn.Dropout(), nn.Linear(4 * w * 36, hidden), nn.ReLU(), nn.Dropout(),
+        *features, nn.Flatten(), nn.Dropout(), nn.Linear(4 * w * side * side, hidden), nn.ReLU(), nn.Dropout(),
         nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 

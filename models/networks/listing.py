@@ -63,9 +63,10 @@ TOKENS = {"tokens": "vocabulary"}
 
 NETWORKS = (
     _pictures("alexnet", "AlexNet (one tower)", "classic.alexnet", {"width": 64, "hidden": 4096, **CLASSES},
-              {"width": 8, "hidden": 32, "classes": 10}),
+              {"image": 64, "width": 8, "hidden": 32, "classes": 10}, sized=True),
     _pictures("alexnet_lrn", "AlexNet with local response normalization", "classic.alexnet",
-              {"width": 64, "hidden": 4096, **CLASSES}, {"width": 8, "hidden": 32, "classes": 10}, normalize=1),
+              {"width": 64, "hidden": 4096, **CLASSES}, {"image": 64, "width": 8, "hidden": 32, "classes": 10},
+              sized=True, normalize=1),
     *(_pictures(f"vgg{depth}", f"VGG-{depth}", "classic.vgg", {"width": 64, "hidden": 4096, **CLASSES},
                 {"image": 32, "width": 8, "hidden": 32, "classes": 10}, depth=depth, sized=True) for depth in (16, 19)),
     *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "residual.resnet_of", {"width": 64, **CLASSES},
