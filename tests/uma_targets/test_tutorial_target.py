@@ -86,7 +86,7 @@ def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) 
     run([sys.executable, "-m", "tvm_backend.cli", "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"],
         tmp_path)
     a = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)
-    np.savez(tmp_path / "in.npz", A=np.stack([a, 2 * a]))
+    np.savez(tmp_path / "in.npz", A=np.concatenate([a, 2 * a]))
     words = [sys.executable, "-m", "tvm_backend.cli", "run", "a.loom", "-i", "in.npz", "-o", "out.npz"]
     lost = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
