@@ -117,6 +117,13 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… accesses/s of the fast engine, without skipping", lambda r: r["accesses_per_second"], *RECORDED,
                shown="{:,.0f}"),
     ),
+    "tl_table1.py": (
+        Figure("Wormhole, products of the TL paper's table 1: mean error of TFLOP/s", lambda r: r["mean_error"],
+               *at_most(0.1)),
+        Figure("… worst error of a speedup by spatial reuse", lambda r: r["worst_speedup_error"], *at_most(0.15)),
+        Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
+        Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
+    ),
     "acadl_build.py": (
         Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
                lambda r: r["worst_total_s"], *at_most(2)),

@@ -1,0 +1,7 @@
+"""Wormhole as the TL paper describes it: Tensix cores on a mesh, as an architecture graph of any number of rows."""
+
+from __future__ import annotations
+
+from acadl_models.wormhole.graph import RANGES, check_options, isa_parameters, wormhole
+
+__all__ = ["RANGES", "check_options", "isa_parameters", "wormhole"]

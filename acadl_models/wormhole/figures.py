@@ -1,0 +1,47 @@
+"""The figures of Wormhole, where they come from, and how they are read.
+
+Source: the TL paper (Li, Bai et al., "TL: Automatic End-to-End Compiler of Tile-Based Languages for Spatial Dataflow
+Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict each other; the readings are:
+
+* **DRAM**: listing 7 gives 12 GiB and 267 to each of four memories, the text 12 GB and 288 GB/s to a socket. Taken:
+  both figures of the listing stand for all channels together (267 is then what micro-benchmarks leave of 288).
+  Addresses are interleaved by tiles, so that the channels are one memory with the bandwidth of all; which core hangs at
+  which channel (listing 7's map) then makes no difference.
+* **Matrix unit**: ``throughput = 98`` of a unit for 32 x 32 x 32 products has no unit. Taken: a core makes such a
+  product in 98 cycles, its eight parts together: 42.8 TFLOP/s for 64 cores, where the best of table 1 is 42.47.
+* **L1**: 60 (bytes a cycle for a port), not the 24.5 TB/s of the introduction. It is never what limits: both networks
+  together bring 56 bytes a cycle, and the 98 cycles of a product were measured with operands in L1.
+* **Networks**: 28 bytes a cycle for each link; the modulo in the maps makes each row and each column a ring.
+
+Fitted to table 1, for all its rows alike: ``LAUNCH_CYCLES``, ``SUMS`` and ``BLOCK_CYCLES``.
+"""
+
+from __future__ import annotations
+
+CLOCK_HZ = 1e9
+
+TILE_BYTES = 2048
+"""A tile of 32 x 32 numbers of 16 bits."""
+
+L1_BYTES = 1_499_136
+"""Of a core (listing 7): 732 tiles."""
+
+DRAM_BYTES = 12 << 30
+DRAM_BYTES_PER_CYCLE = 267
+NOC_BYTES_PER_CYCLE = 28
+L1_PORT_BYTES_PER_CYCLE = 60
+
+PRODUCT_CYCLES = 98
+"""Of a 32 x 32 x 32 product."""
+
+DRAM_LATENCY_CYCLES = 500
+"""From a core to memory and back: an assumption, of little weight beside transfers of thousands of cycles."""
+
+LAUNCH_CYCLES = 30_000
+"""Fitted: from the host's command until the cores work (the paper: overheads not captured decide small shapes)."""
+
+SUMS = 50
+"""Fitted: tiles of 32-bit partial sums that a core adds up at a time: what bounds a block of C."""
+
+BLOCK_CYCLES = 500
+"""Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""

@@ -1,0 +1,98 @@
+"""Templates of Wormhole: the Tensix core, and the senders of the networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
+from acadl_models.parts import Fetch, QueuedUnit
+from acadl_models.wormhole.figures import TILE_BYTES
+
+_QUEUE = 4
+"""Transfers that wait before a reader or a sender, and those under way in it."""
+
+_PORT_WORDS = 1 << 12
+"""Tiles that a port of L1 moves in a cycle: links and the matrix unit's own rate are what limits, not the port."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is equal in all cores: tiles of operands and of sums, bytes a cycle of a link, cycles of a product."""
+
+    tiles: int
+    sums: int
+    noc_bytes_per_cycle: int
+    product_cycles: int
+    block_cycles: int
+
+
+class Tensix(Template):
+    """A core: L1 for operands and for sums, and the units of its five processors that move and multiply tiles."""
+
+    def __init__(self, name: str, fetch: Fetch, memory: DRAM, number: int, sizes: Sizes, users: int) -> None:
+        tiles, sums, bytes_per_cycle = sizes.tiles, sizes.sums, sizes.noc_bytes_per_cycle
+        self.l1 = SRAM(
+            "l1", data_width=8 * TILE_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=16,
+            read_write_ports=users, address_ranges=[(number * tiles, (number + 1) * tiles)],
+        )
+        self.acc = SRAM(
+            "acc", data_width=16 * TILE_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=16,
+            read_write_ports=users, address_ranges=[(number * sums, (number + 1) * sums)],
+        )
+        self.inward = Link("noc_in", bytes_per_cycle)
+        self.outward = Link("noc_out", bytes_per_cycle)
+        work = {"matmul": f"m * n * k * {sizes.product_cycles} + {sizes.block_cycles}", "clear": "count"}
+        self.reader = QueuedUnit("reader", fetch, {"load"}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+        products = {"matmul", "clear"}
+        self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=work, interval=work, in_flight=2)
+        self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
+        self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
+        ACADLEdge(memory, self.reader.unit, READ_DATA, link=self.inward)
+        ACADLEdge(self.reader.unit, self.l1, WRITE_DATA)
+        ACADLEdge(self.l1, self.matrix.unit, READ_DATA)
+        ACADLEdge(self.acc, self.matrix.unit, READ_DATA)
+        ACADLEdge(self.matrix.unit, self.acc, WRITE_DATA)
+        ACADLEdge(self.adder.unit, self.acc, WRITE_DATA)
+        ACADLEdge(self.acc, self.writer.unit, READ_DATA)
+        ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
+        ACADLEdge(self.writer.unit, memory, WRITE_DATA, link=self.outward)
+
+    def hear(self, other: "Tensix") -> None:
+        """Let the adder fetch sums of another core, over this core's way in."""
+        ACADLEdge(other.acc, self.adder.unit, READ_DATA, link=self.inward)
+
+
+class Ring(Template):
+    """A row or a column of one of the networks, and who sends along it from memory to any of its cores."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, memory: DRAM, cores: Sequence[Tensix], mnemonic: str, bytes_per_cycle: int
+    ) -> None:
+        self.link = Link("ring", bytes_per_cycle)
+        self.sender = _sender("sender", fetch, mnemonic)
+        ACADLEdge(memory, self.sender.unit, READ_DATA, link=self.link)
+        for core in cores:
+            ACADLEdge(self.sender.unit, core.l1, WRITE_DATA)
+
+
+class Tree(Template):
+    """Sends over one ring to a core of each crossing ring, and from there over those to all cores.
+
+    What a crossing ring carries is counted once: on the way to its core that lies on the trunk.
+    """
+
+    def __init__(
+        self, name: str, fetch: Fetch, memory: DRAM, trunk: Ring, branches: Sequence[tuple[Ring, Sequence[Tensix]]],
+        heads: Sequence[Tensix], mnemonic: str,
+    ) -> None:
+        self.sender = _sender("sender", fetch, mnemonic)
+        ACADLEdge(memory, self.sender.unit, READ_DATA, link=trunk.link)
+        for (branch, cores), head in zip(branches, heads):
+            for core in cores:
+                link = branch.link if core is head else None
+                ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=link)
+
+
+def _sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
+    return QueuedUnit(name, fetch, {mnemonic}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)

@@ -1,0 +1,345 @@
+"""From plans to streams: one program for all cores, in which loops over waves, steps and cores stay loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.zones import Wave, Zone, waves
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+
+Nodes = list[Node]
+ISA = "wormhole"
+_ALIGNMENT = 64
+
+
+def emit(gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm") -> Stream:
+    """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit."""
+    check(gemm, plan, machine)
+    a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
+    body = _Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
+    parameters = (("cores", machine.cores), ("sums", machine.sums), ("tiles", machine.tiles))
+    end = c.address + gemm.m * gemm.n * TILE_BYTES
+    return Stream(ISA, parameters, (a, b), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT, tuple(body), name)
+
+
+def placed(tensors: tuple[tuple[str, tuple[int, int]], ...]) -> list[HbmTensor]:
+    """Tensors of tiles one after the other in memory."""
+    address, found = _ALIGNMENT, []
+    for name, (rows, columns) in tensors:
+        found.append(HbmTensor(name, address, (rows, columns, SIDE, SIDE), "float16"))
+        address += rows * columns * TILE_BYTES
+    return found
+
+
+def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
+    """Tiles of operands, and of sums, that the plan needs in a core."""
+    bm, bn, bk = plan.block
+    depth = gemm.k // plan.spread(2)
+    counts = (-(-gemm.m // (bm * plan.spread(0))), -(-gemm.n // (bn * plan.spread(1))))
+    tiles = 0
+    for size, (_, level), mine, outer in ((bm, plan.a, counts[0], "m"), (bn, plan.b, counts[1], "n")):
+        kept = depth * (1 if plan.order[0] == outer else mine)
+        tiles += size * (plan.slots * min(bk, depth) if level == "stream" else kept)
+    return tiles, bm * bn
+
+
+def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    faults = []
+    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
+        if over[0] * over[1] * over[2] != extent:
+            faults.append(f"it spreads loops over {over[0] * over[1] * over[2]} {name}, of which there are {extent}")
+    if gemm.k % plan.spread(2):
+        faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
+    whole = {"down", "across"}
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern in whole and plan.spread(loop) != machine.cores:
+            faults.append(f"{name} goes to all cores ({pattern}), but only {plan.spread(loop)} cores share its tiles")
+    if not faults:
+        tiles, sums = footprint(gemm, plan)
+        for what, needed, held in (("tiles of operands", tiles, machine.tiles), ("sums", sums, machine.sums)):
+            if needed > held:
+                faults.append(f"it needs {needed} {what} in a core, which holds {held}")
+    if faults:
+        raise MappingError(f"plan {plan} for {gemm.m} x {gemm.n} x {gemm.k} tiles: " + "; ".join(faults))
+
+
+def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
+    """A loop over ``values``, or its body alone for a single value."""
+    if len(values) <= 1:
+        return body(Affine(values[0])) if values else []
+    inner = tuple(body(Affine.variable(var)))
+    return [Loop(var, values.start, values.stop, values.step, inner)] if inner else []
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a core stands: for m, n and k its number along the rows and along the columns of the mesh."""
+
+    row: tuple[Affine, Affine, Affine]
+    column: tuple[Affine, Affine, Affine]
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    gemm: TileGemm
+    plan: Plan
+    machine: Machine
+    a: int
+    b: int
+    c: int
+    relu: bool
+
+    @cached_property
+    def depth(self) -> int:
+        """Tiles of the reduction of one core."""
+        return self.gemm.k // self.plan.spread(2)
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, int, int], ...]:
+        """Runs of steps: the first tile, how many, and the depth of each."""
+        bk = self.plan.block[2]
+        whole, rest = divmod(self.depth, bk)
+        return tuple(s for s in ((0, whole, bk), (whole * bk, 1 if rest else 0, rest)) if s[1])
+
+    def waves(self, loop: int) -> tuple[Wave, ...]:
+        extent = (self.gemm.m, self.gemm.n)[loop]
+        slow, fast = self.plan.rows[loop], self.plan.columns[loop]
+        if self.plan.outer == "columns":
+            slow, fast = fast, slow
+        return waves(extent, self.plan.block[loop], slow, fast)
+
+    def nodes(self) -> Nodes:
+        """All waves, the first iterations of kept operands' loops apart."""
+        outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
+        kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
+        found: Nodes = [Instr.make("launch")]
+        # the operand that the outer loop indexes is loaded in the first iteration of the inner loop, and vice versa
+        for wave, first_out in _peeled(self.waves(outer), kept[inner]):
+            def one(w: Affine, wave: Wave = wave, first_out: bool = first_out) -> Nodes:
+                nodes: Nodes = []
+                for other, first_in in _peeled(self.waves(inner), kept[outer]):
+                    loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
+
+                    def body(v: Affine, other: Wave = other, loads: Mapping[int, bool] = loads) -> Nodes:
+                        at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
+                        return self.wave(at, these, (loads[0], loads[1]))
+
+                    nodes += repeat(f"w{inner}", range(other.first, other.first + other.count), body)
+                return nodes
+
+            found += repeat(f"w{outer}", range(wave.first, wave.first + wave.count), one)
+        return found
+
+    def wave(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool]) -> Nodes:
+        """All steps of the blocks of a wave, and what is done with its sums."""
+        numbers = [w.first + w.count for w in (self.waves(0)[-1], self.waves(1)[-1])]
+        turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
+        found: Nodes = []
+        for first, count, depth in self.steps:
+            def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
+                k = i * depth + first
+                number = turn * sum(s[1] for s in self.steps) + i + (first and self.steps[0][1])
+                return self.step(at, these, loads, k, depth, number)
+
+            found += repeat("k", range(count), step)
+        return found + self.reduce(these) + self.store(at, these)
+
+    # --- places --------------------------------------------------------------------------------------------------
+    def core(self, place: Place) -> Affine:
+        (rm, rn, rk), (cm, cn, ck) = place.row, place.column
+        (_, rows_n, rows_k), (_, columns_n, columns_k) = self.plan.rows, self.plan.columns
+        row = (rm * rows_n + rn) * rows_k + rk
+        column = (cm * columns_n + cn) * columns_k + ck
+        return row * self.machine.columns + column
+
+    def index(self, place: Place, loop: int) -> Affine:
+        """Which of the blocks of a wave along ``loop`` a core has."""
+        row, column = place.row[loop], place.column[loop]
+        if self.plan.outer == "rows":
+            return row * self.plan.columns[loop] + column
+        return column * self.plan.rows[loop] + row
+
+    def ranges(self, loop: int, zone: Zone | None) -> tuple[range, range]:
+        """The places of a zone along rows and columns; of all cores without one."""
+        if zone is None:
+            return range(self.plan.rows[loop]), range(self.plan.columns[loop])
+        return (zone.slow, zone.fast) if self.plan.outer == "rows" else (zone.fast, zone.slow)
+
+    def each(self, spans: list[tuple[range, range]], body: Callable[[Place], Nodes]) -> Nodes:
+        """Loops over the cores whose places along m, n and k lie in ``spans``."""
+        names = [(f"r{x}", spans[i][0], f"c{x}", spans[i][1]) for i, x in enumerate("mnk")]
+        flat = [(var, values) for v, r, w, c in names for var, values in ((v, r), (w, c))]
+
+        def nest(rest: list[tuple[str, range]], known: list[Affine]) -> Nodes:
+            if not rest:
+                return body(Place((known[0], known[2], known[4]), (known[1], known[3], known[5])))
+            return repeat(rest[0][0], rest[0][1], lambda v: nest(rest[1:], [*known, v]))
+
+        return nest(flat, [])
+
+    # --- a step --------------------------------------------------------------------------------------------------
+    def step(
+        self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, depth: int,
+        number: Affine,
+    ) -> Nodes:
+        where = [self.held(loop, at[loop], k, number) for loop in (0, 1)]
+        found: Nodes = []
+        for loop in (0, 1):
+            if loads[loop]:
+                found += self.load(loop, at[loop], these, k, depth, where[loop])
+        for zone, other in _pairs(these):
+            spans = [self.ranges(0, zone), self.ranges(1, other), self.ranges(2, None)]
+
+            def product(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
+                core = self.core(place)
+                tiles = core * self.machine.tiles
+                return [Instr.make(
+                    "matmul", a=tiles + where[0], b=tiles + where[1], c=core * self.machine.sums, m=m, n=n, k=depth)]
+
+            found += self.each(spans, product)
+        return found
+
+    def held(self, loop: int, wave: Affine, k: Affine, number: Affine) -> Affine:
+        """Where in a core's L1 the tiles of an operand for a step lie."""
+        size, bk = self.plan.block[loop], min(self.plan.block[2], self.depth)
+        streamed = (self.plan.a, self.plan.b)[loop][1] == "stream"
+        base = self.region(0) if loop else 0
+        if streamed:
+            return (number % self.plan.slots) * (size * bk) + base if self.plan.slots > 1 else Affine(base)
+        is_outer = self.plan.order[0] == "mn"[loop]
+        start = k * size + base
+        return start if is_outer else start + wave * (size * self.depth)
+
+    def region(self, loop: int) -> int:
+        """Tiles that an operand takes in a core."""
+        size, streamed = self.plan.block[loop], (self.plan.a, self.plan.b)[loop][1] == "stream"
+        if streamed:
+            return self.plan.slots * size * min(self.plan.block[2], self.depth)
+        last = self.waves(loop)[-1]
+        return size * self.depth * (1 if self.plan.order[0] == "mn"[loop] else last.first + last.count)
+
+    def load(
+        self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine
+    ) -> Nodes:
+        """The loads of one operand for a step, by its pattern."""
+        pattern = (self.plan.a, self.plan.b)[loop][0]
+        found: Nodes = []
+        for zone in these[loop].zones:
+            others = these[1 - loop].zones if pattern == "none" else (None,)
+            for other in others:
+                found += self._load_zone(loop, pattern, wave, zone, other, k, depth, where)
+        return found
+
+    def _load_zone(
+        self, loop: int, pattern: str, wave: Affine, zone: Zone, other: Zone | None, k: Affine, depth: int,
+        where: Affine,
+    ) -> Nodes:
+        shared = 1 - loop
+        mine, theirs = self.ranges(loop, zone), self.ranges(shared, other)
+        alone = range(1)
+        sent: dict[str, Affine | int] = {}
+        along_row = self.step_between(shared, "columns") * self.machine.tiles
+        along_column = self.step_between(shared, "rows") * self.machine.tiles
+        if pattern in ("row", "across"):
+            theirs, sent = (theirs[0], alone), {"n0": len(theirs[1]), "s0": along_row}
+        elif pattern in ("column", "down"):
+            theirs, sent = (alone, theirs[1]), {"n0": len(theirs[0]), "s0": along_column}
+        if pattern == "down":
+            theirs, sent = (alone, alone), {**sent, "n1": self.machine.columns, "s1": self.machine.tiles}
+        elif pattern == "across":
+            theirs = (alone, alone)
+            sent = {**sent, "n1": self.machine.rows, "s1": self.machine.columns * self.machine.tiles}
+        spans = [mine, theirs] if loop == 0 else [theirs, mine]
+        mnemonic = "load" if pattern == "none" else f"multicast_{pattern}"
+
+        def one(place: Place) -> Nodes:
+            block = wave * self.plan.spread(loop) + self.index(place, loop)
+            kk = self.index(place, 2) * self.depth + k
+            first, size = block * self.plan.block[loop], zone.size
+            if loop == 0:
+                dram, rows, cols, width = (first * self.gemm.k + kk) * TILE_BYTES + self.a, size, depth, self.gemm.k
+            else:
+                dram, rows, cols, width = (kk * self.gemm.n + first) * TILE_BYTES + self.b, depth, size, self.gemm.n
+            l1 = self.core(place) * self.machine.tiles + where
+            block_of: dict[str, Affine | int] = {
+                "dram": dram, "l1": l1, "rows": rows, "cols": cols, "h0": width * TILE_BYTES,
+            }
+            return [Instr.make(mnemonic, **block_of, **sent)]
+
+        return self.each([*spans, self.ranges(2, None)], one)
+
+    def step_between(self, loop: int, dimension: str) -> int:
+        """Cores between neighbours along ``loop`` on a dimension of the mesh."""
+        if dimension == "columns":
+            _, n, k = self.plan.columns
+            return n * k if loop == 0 else k if loop == 1 else 1
+        _, n, k = self.plan.rows
+        return (n * k if loop == 0 else k if loop == 1 else 1) * self.machine.columns
+
+    # --- sums ----------------------------------------------------------------------------------------------------
+    def reduce(self, these: tuple[Wave, Wave]) -> Nodes:
+        """Sums of the cores that share a block, by halves, along the columns of the mesh and then along its rows."""
+        found: Nodes = []
+        for axis, count in ((1, self.plan.columns[2]), (0, self.plan.rows[2])):
+            alive = [range(self.plan.rows[2]), range(self.plan.columns[2])]
+            if axis == 0:
+                alive[1] = range(1)
+            between = self.step_between(2, "columns" if axis else "rows") * self.machine.sums
+            for distance in _distances(count):
+                spans_k = list(alive)
+                spans_k[axis] = range(0, max(0, count - distance), 2 * distance)
+                for zone, other in _pairs(these):
+                    def add(place: Place, size: int = zone.size * other.size, far: int = distance * between) -> Nodes:
+                        mine = self.core(place) * self.machine.sums
+                        return [Instr.make("reduce", source=mine + far, target=mine, count=size),
+                                Instr.make("clear", acc=mine + far, count=size)]
+
+                    spans = [self.ranges(0, zone), self.ranges(1, other), (spans_k[0], spans_k[1])]
+                    found += self.each(spans, add)
+        return found
+
+    def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave]) -> Nodes:
+        bm, bn, _ = self.plan.block
+        found: Nodes = []
+        for zone, other in _pairs(these):
+            def out(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
+                row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
+                column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
+                dram = (row * self.gemm.n + column) * TILE_BYTES + self.c
+                return [Instr.make("store", acc=self.core(place) * self.machine.sums, dram=dram, rows=m, cols=n,
+                                   h0=self.gemm.n * TILE_BYTES, relu=int(self.relu))]
+
+            found += self.each([self.ranges(0, zone), self.ranges(1, other), (range(1), range(1))], out)
+        return found
+
+
+def _pairs(these: tuple[Wave, Wave]) -> Iterator[tuple[Zone, Zone]]:
+    for zone in these[0].zones:
+        for other in these[1].zones:
+            yield zone, other
+
+
+def _peeled(found: tuple[Wave, ...], peel: bool) -> Iterator[tuple[Wave, bool]]:
+    """Runs of waves, the first wave apart if asked; with each whether it begins with the first wave."""
+    for wave in found:
+        if peel and wave.first == 0 and wave.count > 1:
+            yield Wave(0, 1, wave.zones), True
+            yield Wave(1, wave.count - 1, wave.zones), False
+        else:
+            yield wave, wave.first == 0
+
+
+def _distances(count: int) -> list[int]:
+    """1, 2, 4, ... below ``count``."""
+    found, distance = [], 1
+    while distance < count:
+        found.append(distance)
+        distance *= 2
+    return found

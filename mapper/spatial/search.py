@@ -1,0 +1,130 @@
+"""The search for a plan: every candidate is ranked by the cost model, the best are simulated, the fastest is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mapper.spatial.cost import cycles
+from mapper.spatial.emit import check, emit
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.space import EVERYTHING, Rules, Space, space
+from mapper.spatial.timing import simulated
+from oracle.errors import MappingError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.timing.result import TimingResult
+
+TOP_K = 5
+"""Candidates that are simulated, as in the paper."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan that was simulated, and what the cost model had expected."""
+
+    plan: Plan
+    estimated_cycles: float
+    timing: "TimingResult"
+
+    @property
+    def cycles(self) -> int:
+        return self.timing.cycles
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found: the best of ``trials``, which are in the order of their estimates."""
+
+    gemm: TileGemm
+    trials: tuple[Trial, ...]
+    considered: int
+
+    @property
+    def best(self) -> Trial:
+        """The fastest; the first of equals."""
+        return min(self.trials, key=lambda t: t.cycles)
+
+    def within(self, k: int) -> Trial:
+        """The fastest of the first ``k``."""
+        return min(self.trials[:k], key=lambda t: t.cycles)
+
+
+def search(
+    gemm: TileGemm, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
+    refine: bool = True, progress: Callable[[Trial], None] | None = None,
+) -> Outcome:
+    """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
+
+    With ``refine`` the best is also tried with triple buffering, and with steps of half and of twice its depth.
+    """
+    machine = Machine.of(graph)
+    found = space(gemm, machine, rules)
+    if not len(found):
+        raise MappingError(nothing_fits(gemm, machine))
+    estimated, _ = cycles(gemm, machine, found)
+    trials: list[Trial] = []
+
+    def attempt(plan: Plan, estimate: float) -> None:
+        trial = Trial(plan, estimate, simulated(emit(gemm, plan, machine), graph))
+        trials.append(trial)
+        if progress is not None:
+            progress(trial)
+
+    for i in _best(estimated, found, top_k):
+        attempt(found.plan(i), float(estimated[i]))
+    if refine:
+        best = min(trials, key=lambda t: t.cycles)
+        tried = {t.plan for t in trials}
+        for plan in _variants(best.plan, rules):
+            if plan not in tried and _fits(gemm, plan, machine):
+                attempt(plan, best.estimated_cycles)
+    return Outcome(gemm, tuple(trials), len(found))
+
+
+def _best(estimated: np.ndarray, found: Space, count: int) -> Iterator[int]:
+    """The ``count`` candidates with the lowest estimates; of those that differ only in the order in which a loop is
+    dealt out over both dimensions of the mesh the first."""
+    few = min(len(estimated), 16 * count)
+    first = np.argpartition(estimated, few - 1)[:few]
+    seen = set()
+    for i in first[np.lexsort((first, estimated[first]))].tolist():
+        kind = replace(found.plan(i), outer="rows")
+        if kind not in seen:
+            seen.add(kind)
+            yield i
+            if len(seen) == count:
+                return
+
+
+def _variants(plan: Plan, rules: Rules) -> Iterator[Plan]:
+    bm, bn, bk = plan.block
+    if "stream" in (plan.a[1], plan.b[1]):
+        yield replace(plan, slots=3)
+    if not rules.whole_blocks:
+        yield replace(plan, block=(bm, bn, 2 * bk))
+        if bk > 1:
+            yield replace(plan, block=(bm, bn, -(-bk // 2)))
+
+
+def _fits(gemm: TileGemm, plan: Plan, machine: Machine) -> bool:
+    try:
+        check(gemm, plan, machine)
+    except MappingError:
+        return False
+    return True
+
+
+def nothing_fits(gemm: TileGemm, machine: Machine) -> str:
+    """Which figure is to blame where no block fits."""
+    if machine.sums < 1:
+        return f"a core holds {machine.sums} sums: not a single tile of C can be added up"
+    return (
+        f"{gemm.m} x {gemm.n} x {gemm.k} tiles: two blocks of one tile of A and two of B need 4 tiles of operands in a "
+        f"core, which holds {machine.tiles}"
+    )

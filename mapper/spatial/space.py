@@ -1,0 +1,186 @@
+"""The space of plans of a product on a mesh, as columns of arrays: a candidate is a row, an object only when chosen.
+
+Every way to spread m, n and k over the dimensions of the mesh (also each dimension over several loops, and in both
+orders where a loop takes part of both), every useful block, both orders of the waves, whether an operand is kept for
+the waves that do not index it, every pattern by which tiles that cores share can reach them. Dominated and useless rows
+are left out, never a shape of plan:
+
+* of the blocks with which a loop takes the same number of waves only the smallest: it does the same work in less room;
+* no spread that leaves cores without any work, unless all do;
+* a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load;
+* an operand is kept only where another wave uses it, and the waves' order is free only where something is kept;
+* of two plans that a square mesh makes equal by exchanging its dimensions only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import LEVELS, PATTERNS, Pattern, Plan, Spread, TileGemm
+
+Column: TypeAlias = NDArray[np.int64]
+Columns: TypeAlias = dict[str, Column]
+
+SLOTS = (2,)
+"""Blocks of a streamed operand that a core holds; the search tries triple buffering with what it has found."""
+
+DEPTHS = (1, 2, 4, 8, 16, 32)
+"""Steps of the reduction in tiles, beside its whole extent."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What plans may do: patterns of each operand, whether tiles may be kept, spreads; all by default.
+
+    ``spreads``: pairs of spreads over rows and columns; None: every one.
+    """
+
+    a: frozenset[str] = frozenset(PATTERNS)
+    b: frozenset[str] = frozenset(PATTERNS)
+    levels: frozenset[str] = frozenset(LEVELS)
+    spreads: tuple[tuple[Spread, Spread], ...] | None = None
+    slots: tuple[int, ...] = SLOTS
+    whole_blocks: bool = field(default=False)
+    """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
+
+
+EVERYTHING = Rules()
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Candidates in columns: ``spread`` (index into ``spreads``), ``bm``, ``bn``, ``bk``, ``nm`` (1: n is the outer
+    wave loop), ``keep_a``, ``keep_b``, ``way_a``, ``way_b`` (index into PATTERNS), ``slots``."""
+
+    spreads: tuple[tuple[Spread, Spread, Literal["rows", "columns"]], ...]
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["bm"])
+
+    def plan(self, i: int) -> Plan:
+        """Candidate ``i``."""
+        c = {name: int(column[i]) for name, column in self.columns.items()}
+        rows, columns, outer = self.spreads[c["spread"]]
+        return Plan(
+            (c["bm"], c["bn"], c["bk"]), rows, columns, outer, "nm" if c["nm"] else "mn",
+            (_pattern(c["way_a"]), "keep" if c["keep_a"] else "stream"),
+            (_pattern(c["way_b"]), "keep" if c["keep_b"] else "stream"), c["slots"],
+        )
+
+
+def _pattern(number: int) -> Pattern:
+    return PATTERNS[number]  # type: ignore[return-value]
+
+
+def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
+    """All candidates that fit the machine."""
+    spreads: list[tuple[Spread, Spread, Literal["rows", "columns"]]] = []
+    parts: list[Columns] = []
+    for rows, columns in rules.spreads or tuple(_spreads(gemm, machine)):
+        both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
+        outers: tuple[Literal["rows", "columns"], ...] = ("rows", "columns") if both else ("rows",)
+        part = _candidates(gemm, machine, rules, rows, columns)
+        if len(part["bm"]):
+            for outer in outers:
+                parts.append({**part, "spread": np.full(len(part["bm"]), len(spreads))})
+                spreads.append((rows, columns, outer))
+    names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots")
+    joined = {n: np.concatenate([p[n] for p in parts]) if parts else np.zeros(0, np.int64) for n in names}
+    return Space(tuple(spreads), joined)
+
+
+def _spreads(gemm: TileGemm, machine: Machine) -> Iterator[tuple[Spread, Spread]]:
+    """Ways to spread the loops; those that give some cores nothing to do only if there are no others."""
+    found = [
+        (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns) if gemm.k % (r[2] * c[2]) == 0
+    ]
+    busy = [
+        (r, c) for r, c in found
+        if r[0] * c[0] <= gemm.m and r[1] * c[1] <= gemm.n
+        # sums are added up over the network only where the blocks of C are too few to keep the cores busy
+        and (r[2] * c[2] == 1 or gemm.m * gemm.n < 8 * machine.cores)
+    ]
+    chosen = busy or [(r, c) for r, c in found if r[2] * c[2] == 1]
+    yield from [(r, c) for r, c in chosen if machine.rows != machine.columns or r >= c]
+
+
+def _factors(extent: int) -> list[Spread]:
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+    return [(m, n, extent // (m * n)) for m in divisors for n in divisors if extent % (m * n) == 0]
+
+
+def _sizes(extent: int, cores: int, most: int, whole: bool) -> list[int]:
+    """The smallest block for each number of waves in which ``cores`` cores do ``extent`` tiles."""
+    share = -(-extent // cores)
+    found = sorted({-(-share // waves) for waves in range(1, share + 1)})
+    fitting = [size for size in found if size <= most]
+    return fitting[-1:] if whole else fitting
+
+
+def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, columns: Spread) -> Columns:
+    share = [r * c for r, c in zip(rows, columns)]
+    depth = gemm.k // share[2]
+    blocks = _blocks(gemm, machine, rules, share)
+    ways = [
+        (a, b) for a in _ways(rows[1], columns[1], share[1] == machine.cores, rules.a)
+        for b in _ways(rows[0], columns[0], share[0] == machine.cores, rules.b)
+    ]
+    depths = sorted({d for d in DEPTHS if d < depth} | {depth})
+    levels = [(nm, ka, kb) for nm in (0, 1) for ka in (0, 1) for kb in (0, 1)
+              if ("keep" in rules.levels or not ka + kb) and ("stream" in rules.levels or ka * kb)]
+    axes: dict[tuple[str, ...], Sequence[tuple[int, ...]]] = {
+        ("bm", "bn"): blocks, ("bk",): [(d,) for d in depths], ("nm", "keep_a", "keep_b"): levels,
+        ("way_a", "way_b"): ways, ("slots",): [(s,) for s in rules.slots],
+    }
+    c = _crossed(axes)
+    keep = _fits(gemm, machine, share, depth, c)
+    return {name: column[keep] for name, column in c.items()}
+
+
+def _crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Columns:
+    """Columns of all combinations of one entry of each axis; an axis has a column for each name."""
+    tables = [np.array(values, np.int64).reshape(-1, len(names)) for names, values in axes.items()]
+    shape = [len(table) for table in tables]
+    numbers = np.indices(shape).reshape(len(shape), -1)
+    return {
+        name: table[number, i]
+        for names, table, number in zip(axes, tables, numbers) for i, name in enumerate(names)
+    }
+
+
+def _blocks(gemm: TileGemm, machine: Machine, rules: Rules, share: list[int]) -> list[tuple[int, int]]:
+    """Blocks of C that the sums hold."""
+    tall = _sizes(gemm.m, share[0], machine.sums, False)
+    wide = _sizes(gemm.n, share[1], machine.sums, False)
+    found = [(m, n) for m in tall for n in wide if m * n <= machine.sums]
+    return [max(found, key=lambda b: (b[0] * b[1], -abs(b[0] - b[1])))] if rules.whole_blocks else found
+
+
+def _ways(along_rows: int, along_columns: int, all_share: bool, allowed: frozenset[str]) -> list[int]:
+    """Patterns for tiles that so many cores along each dimension of the mesh share."""
+    found = ["none"]
+    found += ["row"] * (along_columns > 1) + ["column"] * (along_rows > 1)
+    found += ["down", "across"] * (all_share and along_rows > 1 and along_columns > 1)
+    fitting = [name for name in found if name in allowed]
+    return [PATTERNS.index(name) for name in fitting or ["none"]]
+
+
+def _fits(gemm: TileGemm, machine: Machine, share: list[int], depth: int, c: Columns) -> NDArray[np.bool_]:
+    """Rows within the capacity of a core whose kept operands are used again."""
+    waves_m, waves_n = -(-gemm.m // (c["bm"] * share[0])), -(-gemm.n // (c["bn"] * share[1]))
+    bk = np.minimum(c["bk"], depth)
+    kept_a = c["bm"] * depth * np.where(c["nm"] == 1, waves_m, 1)
+    kept_b = c["bn"] * depth * np.where(c["nm"] == 1, 1, waves_n)
+    tiles = np.where(c["keep_a"] == 1, kept_a, c["slots"] * c["bm"] * bk)
+    tiles = tiles + np.where(c["keep_b"] == 1, kept_b, c["slots"] * c["bn"] * bk)
+    # an operand is kept for other waves; orders differ where something is kept for one of two loops
+    used = ((c["keep_a"] == 0) | (waves_n > 1)) & ((c["keep_b"] == 0) | (waves_m > 1))
+    ordered = (c["nm"] == 0) | ((waves_m > 1) & (waves_n > 1) & (c["keep_a"] + c["keep_b"] > 0))
+    return (tiles <= machine.tiles) & used & ordered

@@ -1,0 +1,27 @@
+"""Cycles of a stream on a mesh of cores: all cores are simulated, each with its own units, on the timing engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.timing.result import TimingResult
+    from oracle.stream import Stream
+    from oracle.taidl.isa import Isa
+
+
+def isa_of(graph: "ArchitectureGraph") -> "Isa":
+    """The ISA of a graph of Wormhole, with the graph's sizes."""
+    from acadl_models.wormhole import isa_parameters
+    from oracle import taidl
+
+    return taidl.load("wormhole", **isa_parameters(graph))
+
+
+def simulated(stream: "Stream", graph: "ArchitectureGraph") -> "TimingResult":
+    """The timing of ``stream``; GraphError for a stream that the graph cannot process or that deadlocks."""
+    from acadl_models.timing import simulate
+    from oracle.resolve import resolve
+
+    return simulate(graph, resolve(stream, isa_of(graph)))
