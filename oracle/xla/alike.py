@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oracle.affine import Affine
-from oracle.xla.build import fresh, reach, substitute
+from oracle.xla.build import fresh, substitute
+from oracle.xla.constraints import reach
 from oracle.xla.expr import (
     Expr,
     Fold,

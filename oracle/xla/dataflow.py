@@ -17,22 +17,11 @@ from itertools import count
 
 from oracle.affine import Affine, Div, Mod
 from oracle.resolved import ResolvedStream, Window
-from oracle.xla.build import (
-    add_of,
-    byte_of,
-    fold_of,
-    fresh,
-    from_bytes,
-    let_of,
-    plug,
-    substitute,
-    sum_of,
-    switch_of,
-    zero,
-)
+from oracle.xla.build import byte_of, fresh, from_bytes, let_of, substitute, switch_of, zero
 from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
 from oracle.xla.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
+from oracle.xla.sums import add_of, fold_of, plug, sum_of
 from oracle.xla.updates import Update
 
 AXIS = "&"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oracle.affine import Affine
-from oracle.xla.build import Cases
+from oracle.xla.constraints import Cases
 from oracle.xla.expr import Carry, Expr, Fold, Map, Ranges, Switch, carries, children, free, kept, same_kind
 from oracle.xla.ops import elementwise
 from oracle.xla.views import Spread, extent

@@ -14,8 +14,9 @@ from oracle.taidl.operators.contraction import ordered
 from oracle.taidl.operators.reduction import jax_combined as combined
 from oracle.xla import bytes_product
 from oracle.xla.alike import Joined, one_contraction
-from oracle.xla.build import fresh, reach, substitute
+from oracle.xla.build import fresh, substitute
 from oracle.xla.constants import known
+from oracle.xla.constraints import reach
 from oracle.xla.digits import Digits, digits
 from oracle.xla.expr import (
     ByteOf,

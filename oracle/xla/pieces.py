@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from oracle.affine import Affine
-from oracle.xla.build import conjunction, narrow, substitute, within
+from oracle.xla.build import substitute
+from oracle.xla.constraints import conjunction, narrow, within
 from oracle.xla.expr import (
     Const,
     Constraint,

@@ -12,7 +12,7 @@ from itertools import count
 from oracle.affine import Affine
 from oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor
-from oracle.xla.build import bounded_work, fresh, from_bytes
+from oracle.xla.build import fresh, from_bytes
 from oracle.xla.dataflow import Query, taidl_dtype
 from oracle.xla.expr import Element, Expr, Range, Sum, children, width
 from oracle.xla.match import Unraisable
@@ -20,6 +20,7 @@ from oracle.xla.nests import Nested, Path, describe
 from oracle.xla.program import program
 from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
+from oracle.xla.work import bounded_work
 
 CONTRACTIONS, MOST_CONTRACTIONS = 64, 512
 """Up to how many contractions a stream is raised to: XLA takes some 50 ms to compile each.

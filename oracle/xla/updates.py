@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from oracle.affine import Affine
 from oracle.resolved import Read, Window
-from oracle.xla.build import fresh, map_of, substitute, terms
+from oracle.xla.build import fresh, map_of, substitute
 from oracle.xla.expr import (
     ByteOf,
     Carry,
@@ -28,6 +28,7 @@ from oracle.xla.expr import (
     width,
 )
 from oracle.xla.program import InstrItem, WriteItem
+from oracle.xla.sums import terms
 
 OLD = "%old"
 """The leaf that stands for the window's old contents, flattened."""
