@@ -153,8 +153,14 @@ def tuple_fields(expr: Any) -> list[Any] | None:
 
 
 def shape_values(expr: Any) -> tuple[int, ...] | None:
-    """Numbers of a shape literal, else None."""
-    return tuple(int(v) for v in expr.values) if isinstance(expr, relax.ShapeExpr) else None
+    """Numbers of a shape literal, or of a variable that holds a static shape, else None."""
+    if isinstance(expr, relax.Var) and isinstance(expr.ty, relax.type.ShapeType):
+        expr = expr.ty
+        if expr.values is None or not all(isinstance(v, tvm.tirx.IntImm) for v in expr.values):
+            return None
+    elif not isinstance(expr, relax.ShapeExpr):
+        return None
+    return tuple(int(v) for v in expr.values)
 
 
 def is_tuple_get(expr: Any) -> tuple[Any, int] | None:

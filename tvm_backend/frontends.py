@@ -98,12 +98,14 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
 
     from tvm_backend import compat
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
+    from tvm_backend.onnx_recurrent import frame_by_frame
 
     proto = asked = with_static_inputs(proto, label, input_shapes)
     if is_in_operator_form(proto):
         asked = onnx.ModelProto()
         asked.CopyFrom(proto)
         proto = to_qdq(proto)
+    proto = frame_by_frame(proto)
     _refuse_unsupported(proto, label)
     proto = rewritten(proto, label)
     try:

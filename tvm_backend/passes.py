@@ -33,6 +33,8 @@ def fold_constants(module: compat.IRModule) -> compat.IRModule:
     constants = {var: compat.constant_like(value, var) for var, value in known.items()}
     body = [compat.bind(b.var, compat.substitute(b.value, constants)) for b in kept]
     results = [constants.get(r, r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
+    read = {var for expr in [*(b.value for b in body), *results] for var in compat.variables(expr)}
+    body = [b for b in body if compat.op_name(b.value) != "shape_of" or b.var in read]
     return compat.replace_main(module, compat.rebuild(main, body, results))
 
 
@@ -58,7 +60,7 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
     if compat.is_constant(expr):
         return compat.const_value(expr)
     if compat.is_var(expr):
-        return known.get(expr)
+        return known[expr] if expr in known else compat.shape_values(expr)
     fields = compat.tuple_fields(expr)
     if fields is not None:
         values = [_known(f, known) for f in fields]
@@ -100,7 +102,9 @@ FOLD: dict[str, Callable[..., Any]] = {
     "stack": lambda c, t: np.stack(t, compat.attr(c, "axis")),
     "index_tensor": lambda c, a, i: a[tuple(i)],
     "gather_elements": lambda c, a, i: np.take_along_axis(a, i, compat.attr(c, "axis")),
-    "take": lambda c, a, i: np.take(a, i, compat.attr(c, "axis"), mode="clip"),
+    "take": lambda c, a, i: np.take(
+        a, i, compat.attr(c, "axis"), mode="wrap" if compat.attr(c, "mode") == "wrap" else "clip"),
+    "shape_to_tensor": lambda c, s: np.array(s, np.int64),
 }
 
 

@@ -37,7 +37,9 @@ def as_products(module: compat.IRModule) -> compat.IRModule:
 
 
 def _is_rewritten(value: Any) -> bool:
-    """Whether a plain expression is a convolution of windows; other operators of :func:`as_products` have no such."""
+    """Whether a plain expression is rewritten: a convolution of windows, or a product whose constant comes first."""
+    if expressions.op_name(value) == "matmul":
+        return expressions.is_constant(value.args[0]) and len(expressions.shape_of(value.args[1])) > 1
     if expressions.op_name(value) != "nn.conv2d":
         return False
     ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
@@ -88,6 +90,8 @@ class _Rewriting:
         if name in ("nn.conv2d", "nn.conv1d") and self._convolution(var, value):
             return
         if name == "nn.conv2d_transpose" and self._transposed(var, value):
+            return
+        if name == "matmul" and self._constant_first(var, value):
             return
         if name in ("nn.attention", "nn.attention_bias"):
             self.replaced[var] = self._attention(value, var.name)
@@ -171,6 +175,19 @@ class _Rewriting:
         begin = [a.before for a in axes]
         end = [b + e for b, e in zip(begin, compat.shape_of(call)[2:], strict=True)]
         self.replaced[var] = self.emit("strided_slice", whole, axes=[2, 3], begin=begin, end=end)
+        return True
+
+    def _constant_first(self, var: Any, call: Any) -> bool:
+        """The product of a constant matrix W and X as (Xᵀ Wᵀ)ᵀ: targets keep the second operand."""
+        matrix, x = call.args
+        shape = compat.shape_of(x)
+        if not compat.is_constant(matrix) or len(compat.shape_of(matrix)) != 2 or len(shape) < 2:
+            return False
+        axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+        columns = self.emit("permute_dims", compat.substitute(x, self.replaced), axes=axes)
+        transposed = compat.constant(np.ascontiguousarray(compat.const_value(matrix).T))
+        rows = self.emit("matmul", columns, transposed, label=var.name)
+        self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
         return True
 
     # what follows a product

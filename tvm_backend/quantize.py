@@ -25,6 +25,8 @@ import numpy as np
 
 from oracle.errors import InputError, ModelError
 from tvm_backend.onnx_convolutions import plain_convolutions
+from tvm_backend.onnx_products import constants_second, plain_gemms
+from tvm_backend.onnx_recurrent import frame_by_frame
 from tvm_backend.onnx_rewrites import biased_products, known_shapes, sums_to_additions
 
 if TYPE_CHECKING:
@@ -133,9 +135,10 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             copy = onnx.ModelProto()
             copy.CopyFrom(proto)
-            onnx.save(plain_convolutions(sums_to_additions(copy)), source)
+            plain = plain_convolutions(sums_to_additions(frame_by_frame(copy)))
+            onnx.save(constants_second(plain), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
-            prepared = biased_products(onnx.load(path))
+            prepared = biased_products(plain_gemms(onnx.load(path)))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
                 node.name = node.name.removesuffix("/MatMulAddFusion")
             return prepared

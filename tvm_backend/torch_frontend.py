@@ -25,6 +25,11 @@ KEEP = frozenset({
     "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
     "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout",
 })
+PROMOTING = frozenset({
+    "add", "atan", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "pow", "reciprocal", "rsqrt", "rsub",
+    "sigmoid", "sin", "sqrt", "sub", "tanh",
+})
+"""Element-wise operators of ATen that may give floats of integers."""
 
 
 def load_module(
@@ -77,7 +82,7 @@ def load_program(
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            decomposed = program.run_decompositions(compat.torch_decompositions(KEEP))
+            decomposed = _promoted(program.run_decompositions(compat.torch_decompositions(KEEP)))
             module = compat.from_exported_program(decomposed, CONVERTERS)
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
@@ -85,6 +90,27 @@ def load_program(
     results = len(compat.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
     return finish(module, name, "torch", None, input_names, labels)
+
+
+def _promoted(program: Any) -> Any:
+    """Cast integers in place where torch computes with them in floats: TVM 0.27 would compute in integers."""
+    import torch
+
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        result = node.meta.get("val")
+        name = str(node.target).removeprefix("aten.").partition(".")[0]
+        if name not in PROMOTING or not isinstance(result, torch.Tensor) or not result.is_floating_point():
+            continue
+        for operand in node.all_input_nodes:
+            value = operand.meta.get("val")
+            if isinstance(value, torch.Tensor) and not value.is_floating_point():
+                with graph.inserting_before(node):
+                    cast = graph.call_function(
+                        torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
+                cast.meta["val"] = value.to(result.dtype)
+                node.replace_input_with(operand, cast)
+    return program
 
 
 def to_onnx(
@@ -206,6 +232,15 @@ def _nearest(node: Any, importer: Any) -> Any:
     return x
 
 
+def _select(node: Any, importer: Any) -> Any:
+    """torch counts negative indices from the end; TVM 0.27 takes what lies before the tensor."""
+    from tvm_backend import compat
+
+    x, axis, index = (_argument(node, importer, i, name) for i, name in enumerate(("self", "dim", "index")))
+    place = compat.constant(np.asarray(int(index) % compat.shape_of(x)[int(axis)], np.int64))
+    return importer.block_builder.emit(compat.relax_op("take")(x, place, axis=int(axis), mode="clip"))
+
+
 def _quantize(node: Any, importer: Any) -> Any:
     """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
     from tvm_backend import compat
@@ -253,6 +288,7 @@ CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "cumsum.default": _cumsum,
     "upsample_nearest2d.vec": _nearest,
     "eq.Tensor": _equal,
+    "select.int": _select,
     "quantize_per_tensor.default": _quantize,
     "dequantize_per_tensor.default": _dequantize,
     "dequantize_per_channel.default": _dequantize_channels,

@@ -71,6 +71,41 @@ def test_boolean_arithmetic() -> None:
     same(Positions(), torch.randint(0, 6, (2, 7)))
 
 
+class Places(nn.Module):
+    """What TVM 0.27 imports wrongly: places counted from the end, and integers that become floats."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        places = torch.arange(x.shape[1])
+        angles = places[:, None] * 100.0 ** (-torch.arange(0, 4, 2) / 4)
+        return x[:, -1], x[..., -2], x[:, -3:-1], (places / 2).cos() + x[..., 0], angles.sin(), places / 2 * x[..., 1]
+
+
+def test_places_from_the_end_and_integers_that_become_floats() -> None:
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    model = load(Places(), example_inputs=x)
+    for found, expected in zip(executable(model).run({"x": x.numpy()}, executor=ReferenceExecutor()).values(),
+                               Places()(x), strict=True):
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(kind: type[nn.Module]) -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = kind(3, 4, num_layers=2, batch_first=True, bidirectional=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.layers(x)[0][:, -1]
+            return result
+
+    x = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(0))
+    module = Last().eval()
+    (found,) = executable(load(module, example_inputs=x)).run({"x": x.numpy()}, executor=ReferenceExecutor()).values()
+    with torch.no_grad():
+        np.testing.assert_allclose(found, module(x).numpy(), rtol=1e-5, atol=1e-5)
+
+
 def test_exported_program() -> None:
     module, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU()).eval(), torch.randn(3, 6)
     model = load(torch.export.export(module, (x,)))

@@ -15,6 +15,7 @@ from tvm_backend.plain.nodes import (
     Function,
     Module,
     Shape,
+    ShapeType,
     Target,
     TensorType,
     Tuple,
@@ -82,6 +83,8 @@ def tuple_fields(expr: Any) -> list[Any] | None:
 
 
 def shape_values(expr: Any) -> tuple[int, ...] | None:
+    if isinstance(expr, Var) and isinstance(expr.ty, ShapeType):
+        return expr.ty.values
     return expr.values if isinstance(expr, Shape) else None
 
 

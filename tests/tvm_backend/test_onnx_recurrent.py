@@ -1,0 +1,93 @@
+"""Recurrent layers written out frame by frame: onnxruntime computes the same of both forms. For TVM 0.27."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from networks import Net, executable, quantized, samples, split
+from reference import ReferenceExecutor
+
+from oracle.errors import ModelError
+from tvm_backend.frontends import load
+from tvm_backend.host import jitted
+from tvm_backend.onnx_recurrent import GATES, frame_by_frame
+from tvm_backend.onnx_reference import integer_session, run
+from tvm_backend.uma import registry
+
+FRAMES, BATCH, WIDTH, HIDDEN = 4, 2, 3, 5
+
+
+def layer(kind: str, direction: str = "forward", *, bias: bool = True, state: bool = False, opset: int = 17,
+          **attributes: Any) -> onnx.ModelProto:
+    net = Net(1)
+    ways, rows = 2 if direction == "bidirectional" else 1, GATES[kind] * HIDDEN
+    inputs = [net.input("x", FRAMES, BATCH, WIDTH)]
+    for name, shape in (("w", (ways, rows, WIDTH)), ("r", (ways, rows, HIDDEN))):
+        inputs.append(net.constant(name, net.rng.standard_normal(shape)))
+    inputs.append(net.constant("b", net.rng.standard_normal((ways, 2 * rows))) if bias else "")
+    if state:
+        inputs += ["", net.input("h", ways, BATCH, HIDDEN)]
+        if kind == "LSTM":
+            inputs.append(net.input("c", ways, BATCH, HIDDEN))
+    outputs = ["every", "last", *(["cell"] if kind == "LSTM" else [])]
+    net.nodes.append(onnx.helper.make_node(
+        kind, inputs, outputs, "layer", hidden_size=HIDDEN, direction=direction, **attributes))
+    return net.model(*outputs, opset=opset)
+
+
+def same(model: onnx.ModelProto) -> None:
+    written = frame_by_frame(model)
+    onnx.checker.check_model(written, full_check=True)
+    assert not {node.op_type for node in written.graph.node} & set(GATES)
+    (x,) = samples(model, 1)
+    expected, found = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, x) for m in (model, written))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", list(GATES))
+def test_written_out_it_computes_the_same(kind: str, direction: str, state: bool) -> None:
+    same(layer(kind, direction, state=state))
+
+
+@pytest.mark.parametrize("opset", [11, 21])
+@pytest.mark.parametrize("kind", list(GATES))
+def test_in_old_and_new_operator_sets(kind: str, opset: int) -> None:
+    same(layer(kind, bias=False, opset=opset))
+
+
+def test_forms_of_a_gate() -> None:
+    same(layer("GRU", linear_before_reset=1))
+    same(layer("GRU", state=True, linear_before_reset=1))
+    same(layer("RNN", activations=["Relu"]))
+    same(layer("LSTM", "bidirectional", activations=["Sigmoid", "Tanh", "Relu"] * 2))
+
+
+@pytest.mark.parametrize("attributes", [{"clip": 1.0}, {"activations": ["HardSigmoid", "Tanh", "Tanh"]}])
+def test_what_is_not_written_out_is_named(attributes: dict[str, Any]) -> None:
+    model = layer("LSTM", **attributes)
+    assert [node.op_type for node in frame_by_frame(model).graph.node] == ["LSTM"]
+    with pytest.raises(ModelError, match="node 'layer': operator 'LSTM' is not supported"):
+        load(model)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_all_products_are_offloaded(kind: str) -> None:
+    model = layer(kind)
+    loaded = load(model)
+    assert split(loaded, registry.get("qkv"))[0].offloaded_macs_share == 1
+    (x,) = samples(model, 1)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)
+    for found, reference in zip(jitted(loaded.module["main"])(list(x.values())), expected, strict=True):
+        np.testing.assert_allclose(np.asarray(found), reference, rtol=1e-4, atol=1e-5)
+    integers = quantized(model)
+    assert split(integers)[0].offloaded_macs_share == 1
+    found = executable(integers).run(x, executor=ReferenceExecutor())
+    for name, value in run(integer_session(integers), x).items():
+        np.testing.assert_allclose(found[name], value, atol=2e-2)
