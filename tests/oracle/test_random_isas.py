@@ -217,3 +217,13 @@ def test_what_is_too_small_is_zero_without_a_sign(dtype: str) -> None:
     found = agree(".isa t\n.hbm 32\n.arg X float32[4] @0\n.result Y int8[16] @16\nloop i in 0..4 { go i=i }\n", isa,
                   {"X": x})["Y"]
     assert not found.reshape(4, 4)[:, :3].any()
+
+
+def test_updates_of_tensors_without_axes() -> None:
+    isa = isa_of("""
+[go](i) { %b:1xi8 <- $hbm[i : i + 1]; %r:i8 = reshape(%b); %e:f8e4m3b11fnuz = bitcast_convert(%r);
+          %k:2xu4 = iota(dim=0); %f:f8e4m3b11fnuz = bitcast_convert(%k);
+          %u:f8e4m3b11fnuz = dynamic_update_slice(%f, %e); %c:i8 = bitcast_convert(%u); %d:1xi8 = reshape(%c);
+          %d -> $hbm[16 + i : 17 + i]; }""")
+    found = agree(BYTES + "loop i in 0..4 { go i=i }\n", isa, {"X": np.arange(-3, 13, dtype=np.int8)})["Y"]
+    assert found[:4].tolist() == [-3, -2, -1, 0]

@@ -108,7 +108,7 @@ def _dynamic_slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: 
 
 def _dynamic_update(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     starts = _box(np, x[0].shape, [numbers.value(np.asarray(i)) for i in x[2:]], x[1].shape)
-    result = x[0].copy()
+    result = np.array(x[0])  # NumPy makes numbers of results without axes, which take no items
     result[tuple(slice(int(i), int(i) + n) for i, n in zip(starts, x[1].shape, strict=True))] = x[1]
     return result
 
