@@ -124,6 +124,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
         Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
     ),
+    "tl_gemm.py": (
+        Figure("products on Wormhole, 420 of them: searched plans over TT-1D", lambda r: r["over_tt1d"],
+               *at_least(1.3)),
+        Figure("… over TT-1D in the library's orientation, 8 x 8", lambda r: r["meshes"]["8x8"]["over_vendor_1d"],
+               *RECORDED),
+        Figure("… over TT-2D", lambda r: r["over_tt2d"], *at_least(1.09)),
+        Figure("… over the better of them, worst", lambda r: r["worst"], *at_least(1)),
+    ),
     "acadl_build.py": (
         Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
                lambda r: r["worst_total_s"], *at_most(2)),

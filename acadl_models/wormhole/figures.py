@@ -37,11 +37,11 @@ PRODUCT_CYCLES = 98
 DRAM_LATENCY_CYCLES = 500
 """From a core to memory and back: an assumption, of little weight beside transfers of thousands of cycles."""
 
-LAUNCH_CYCLES = 30_000
+LAUNCH_CYCLES = 28_000
 """Fitted: from the host's command until the cores work (the paper: overheads not captured decide small shapes)."""
 
 SUMS = 50
 """Fitted: tiles of 32-bit partial sums that a core adds up at a time: what bounds a block of C."""
 
-BLOCK_CYCLES = 500
+BLOCK_CYCLES = 1000
 """Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""

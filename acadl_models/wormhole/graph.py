@@ -8,6 +8,7 @@ The figures and how the paper is read: :mod:`acadl_models.wormhole.figures`. How
 * The **networks**: each row and each column of the mesh is a ring with one sender. A multicast takes its ring for as
   long as its bytes need at the bandwidth of a link, whatever number of cores takes them off; multicasts of one ring
   follow one another. A tree goes over the first column (or row), then over all rows (or columns).
+  Neighbours also have a link of their own, over which a core passes tiles on to the right or down.
 * **Memory** is one port with the bandwidth of all channels together.
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
   write or read them, which is what a core's semaphores are for.
@@ -88,7 +89,20 @@ def _cores(fetch: Fetch, memory: DRAM, rows: int, columns: int, sizes: Sizes) ->
             beside = [other for other in row if other is not core] + [mesh[i][c] for i in range(rows) if i != r]
             for other in beside or [core]:  # a core alone hears itself, so that its graph has all that the ISA names
                 core.hear(other)
+    _neighbours(fetch, mesh, sizes.noc_bytes_per_cycle)
     return mesh
+
+
+def _neighbours(fetch: Fetch, mesh: list[list[Tensix]], bytes_per_cycle: int) -> None:
+    """Each core passes tiles on to the right and down; one without neighbours to itself."""
+    for r, row in enumerate(mesh):
+        for c, core in enumerate(row):
+            if c + 1 < len(row):
+                core.pass_on(f"east[{r}][{c}]", fetch, row[c + 1], bytes_per_cycle)
+            if r + 1 < len(mesh):
+                core.pass_on(f"south[{r}][{c}]", fetch, mesh[r + 1][c], bytes_per_cycle)
+    if len(mesh) == len(mesh[0]) == 1:
+        mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], bytes_per_cycle)
 
 
 def _networks(fetch: Fetch, memory: DRAM, mesh: list[list[Tensix]], bytes_per_cycle: int) -> None:

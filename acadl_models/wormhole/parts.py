@@ -58,6 +58,12 @@ class Tensix(Template):
         ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
         ACADLEdge(self.writer.unit, memory, WRITE_DATA, link=self.outward)
 
+    def pass_on(self, name: str, fetch: Fetch, following: "Tensix", bytes_per_cycle: int) -> None:
+        """Let the core send tiles to the next one, over a link between the two."""
+        unit = _sender(name, fetch, "forward").unit
+        ACADLEdge(self.l1, unit, READ_DATA)
+        ACADLEdge(unit, following.l1, WRITE_DATA, link=Link(f"{name}_link", bytes_per_cycle))
+
     def hear(self, other: "Tensix") -> None:
         """Let the adder fetch sums of another core, over this core's way in."""
         ACADLEdge(other.acc, self.adder.unit, READ_DATA, link=self.inward)

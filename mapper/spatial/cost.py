@@ -19,7 +19,7 @@ from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import PATTERNS, TileGemm
 from mapper.spatial.space import Column, Space
 
-_NONE, _ROW, _COLUMN, _DOWN, _ACROSS = (PATTERNS.index(p) for p in ("none", "row", "column", "down", "across"))
+_NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
 
 
 def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, np.ndarray]:
@@ -53,14 +53,15 @@ def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, 
     storing = machine.cores // (s["rk"] * s["ck"])
     store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part_m * part_n + 2 * machine.dram_latency
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    store = store + rounds * block * (2 * TILE_BYTES / machine.core_bytes + 1)
+    reducing = rounds * block * part_m * part_n * (2 * TILE_BYTES / machine.core_bytes)
     waves = waves_m * waves_n
     moved = steps * (every_b * waves_n * load_b.memory + every_a * waves_m * load_a.memory) * part_m * part_n
     moved = moved + waves * storing * own * part_m * part_n
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
     one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
+    one = one + np.maximum(load_a.hops, load_b.hops)
     ends = 2 * machine.dram_latency + one + np.maximum(with_both, storing * own)
-    busy = np.maximum(steps * time + (waves - 1) * store, moved)
+    busy = np.maximum(steps * time + (waves - 1) * store + waves * reducing, moved)
     return machine.launch_cycles + ends + busy, moved
 
 
@@ -74,11 +75,14 @@ class _Traffic:
         ring = size / machine.ring_bytes
         tree = (way == _DOWN) | (way == _ACROSS)
         on_row, on_column = way == _ROW, way == _COLUMN
+        wave, sharing = way == _WAVE, rows * columns
         copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
+        copies = np.where(wave, machine.cores // sharing, copies)
         self.memory = beats * np.where(tree, 1, copies)
         self.row = np.where(on_row, machine.columns // columns * ring, np.where(tree, ring, 0))
         self.column = np.where(on_column, machine.rows // rows * ring, np.where(tree, ring, 0))
-        self.core = np.where(way == _NONE, size / machine.core_bytes, 0)
+        self.core = np.where((way == _NONE) | wave, size / machine.core_bytes, 0)
+        self.hops = np.where(wave, (sharing - 1) * (ring + 1), 0)
 
     def alone(self) -> np.ndarray:
         return np.maximum.reduce([self.memory, self.row, self.column, self.core])

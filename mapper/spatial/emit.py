@@ -57,6 +57,7 @@ def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
             faults.append(f"it spreads loops over {over[0] * over[1] * over[2]} {name}, of which there are {extent}")
     if gemm.k % plan.spread(2):
         faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
+    faults += _unconnected(plan)
     whole = {"down", "across"}
     for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
         if pattern in whole and plan.spread(loop) != machine.cores:
@@ -68,6 +69,15 @@ def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
                 faults.append(f"it needs {needed} {what} in a core, which holds {held}")
     if faults:
         raise MappingError(f"plan {plan} for {gemm.m} x {gemm.n} x {gemm.k} tiles: " + "; ".join(faults))
+
+
+def _unconnected(plan: Plan) -> Iterator[str]:
+    """Waves need cores that share tiles along one dimension of the mesh, each beside the next."""
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern == "wave":
+            along = [over for over in (plan.rows, plan.columns) if over[loop] > 1]
+            if len(along) != 1 or any(count > 1 for count in along[0][loop + 1:]):
+                yield f"{name} passes from core to core, but those that share its tiles are not in one line"
 
 
 def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
@@ -231,11 +241,34 @@ class _Emitter:
         """The loads of one operand for a step, by its pattern."""
         pattern = (self.plan.a, self.plan.b)[loop][0]
         found: Nodes = []
+        if pattern == "wave":
+            for zone in these[loop].zones:
+                found += self._wave(loop, wave, zone, k, depth, where)
+            return found
         for zone in these[loop].zones:
             others = these[1 - loop].zones if pattern == "none" else (None,)
             for other in others:
                 found += self._load_zone(loop, pattern, wave, zone, other, k, depth, where)
         return found
+
+    def _wave(self, loop: int, wave: Affine, zone: Zone, k: Affine, depth: int, where: Affine) -> Nodes:
+        """The first core of each line loads a block; the others get it hop by hop."""
+        shared = 1 - loop
+        rows, columns = self.plan.rows[shared], self.plan.columns[shared]
+        first = self._load_zone(loop, "none", wave, zone, Zone(range(1), range(1), 0), k, depth, where)
+        far = self.step_between(shared, "columns" if columns > 1 else "rows") * self.machine.tiles
+        mine = self.ranges(loop, zone)
+
+        def hop(i: Affine) -> Nodes:
+            def send(place: Place) -> Nodes:
+                l1 = self.core(place) * self.machine.tiles + where + i * far
+                return [Instr.make("forward", source=l1, target=l1 + far, count=zone.size * depth)]
+
+            alone = (range(1), range(1))
+            spans = [mine, alone] if loop == 0 else [alone, mine]
+            return self.each([*spans, self.ranges(2, None)], send)
+
+        return first + repeat("hop", range(rows * columns - 1), hop)
 
     def _load_zone(
         self, loop: int, pattern: str, wave: Affine, zone: Zone, other: Zone | None, k: Affine, depth: int,

@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from oracle.errors import MappingError
 
-Pattern: TypeAlias = Literal["none", "row", "column", "down", "across"]
+Pattern: TypeAlias = Literal["none", "row", "column", "down", "across", "wave"]
 """How tiles that several cores need get there.
 
 ``none``: each core loads them. ``row`` / ``column``: they are loaded once for each row / column of cores that need
 them, and sent along it. ``down`` / ``across``: they are loaded once, sent down the first column and from there along
-all rows, or along the first row and from there along all columns.
+all rows, or along the first row and from there along all columns. ``wave``: the first core of those that share tiles
+along one dimension of the mesh loads them, and each passes them on to the next, as in a systolic array.
 """
 
 Level: TypeAlias = Literal["stream", "keep"]

@@ -129,8 +129,8 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
     depth = gemm.k // share[2]
     blocks = _blocks(gemm, machine, rules, share)
     ways = [
-        (a, b) for a in _ways(rows[1], columns[1], share[1] == machine.cores, rules.a)
-        for b in _ways(rows[0], columns[0], share[0] == machine.cores, rules.b)
+        (a, b) for a in _ways(rows, columns, 1, share[1] == machine.cores, rules.a)
+        for b in _ways(rows, columns, 0, share[0] == machine.cores, rules.b)
     ]
     depths = sorted({d for d in DEPTHS if d < depth} | {depth})
     levels = [(nm, ka, kb) for nm in (0, 1) for ka in (0, 1) for kb in (0, 1)
@@ -163,13 +163,18 @@ def _blocks(gemm: TileGemm, machine: Machine, rules: Rules, share: list[int]) ->
     return [max(found, key=lambda b: (b[0] * b[1], -abs(b[0] - b[1])))] if rules.whole_blocks else found
 
 
-def _ways(along_rows: int, along_columns: int, all_share: bool, allowed: frozenset[str]) -> list[int]:
-    """Patterns for tiles that so many cores along each dimension of the mesh share."""
+def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: frozenset[str]) -> list[int]:
+    """Patterns for the tiles of an operand that the cores along ``loop`` share."""
+    along_rows, along_columns = rows[loop], columns[loop]
     found = ["none"]
+    line = [over[loop + 1:] for over in (rows, columns) if over[loop] > 1]
+    found += ["wave"] * (len(line) == 1 and max(line[0]) == 1)
     found += ["row"] * (along_columns > 1) + ["column"] * (along_rows > 1)
     found += ["down", "across"] * (all_share and along_rows > 1 and along_columns > 1)
-    fitting = [name for name in found if name in allowed]
-    return [PATTERNS.index(name) for name in fitting or ["none"]]
+    fitting = [name for name in found if name in allowed] or ["none"]
+    if "none" in fitting and along_rows * along_columns == 1:
+        fitting = ["none"]
+    return [PATTERNS.index(name) for name in fitting]
 
 
 def _fits(gemm: TileGemm, machine: Machine, share: list[int], depth: int, c: Columns) -> NDArray[np.bool_]:

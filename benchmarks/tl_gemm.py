@@ -1,0 +1,148 @@
+"""The products of figures 5 and 6 of the TL paper: searched plans against the fixed templates TT-1D and TT-2D.
+
+Figure 5: C[M, N] = A[M, K] . B[K, N] in fp16 on the meshes 1 x 8, 4 x 8 and 8 x 8 for the 28 pairs M >= N of powers
+of two from 256 to 16384, and five K (the paper does not state its own: 256 to 4096 are taken): 140 products on each
+mesh. Figure 6: M = N = 32768 with K from 256 to 2048, and M = K = 32768 with N from 256 to 2048, on 8 x 8.
+
+All plans are timed by the same simulation of all cores. TT-1D is the paper's definition; ``over_vendor_1d`` compares to
+the library's orientation of it, in which the smaller input is sent to all cores (``mapper/spatial/templates.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from common import arguments, finish
+from tl_common import geometric_mean
+
+MESHES = ((1, 8), (4, 8), (8, 8))
+SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+DEPTHS = (256, 512, 1024, 2048, 4096)
+WIDE = 32768
+SWEPT = (256, 512, 768, 1024, 1536, 2048)
+TEMPLATES = ("tt1d", "vendor_1d", "tt2d")
+
+Point = tuple[tuple[int, int], int, int, int]
+"""A mesh, and M, N, K."""
+
+
+def points(every: int) -> list[Point]:
+    pairs = [(m, n) for m in SIZES for n in SIZES if m >= n]
+    return [(mesh, m, n, k) for mesh in MESHES for k in DEPTHS for m, n in pairs][::every]
+
+
+def irregular() -> list[Point]:
+    return [((8, 8), WIDE, WIDE, k) for k in SWEPT] + [((8, 8), WIDE, n, WIDE) for n in SWEPT]
+
+
+@cache
+def _graph(mesh: tuple[int, int]) -> Any:
+    from acadl_models.wormhole import wormhole
+
+    return wormhole(rows=mesh[0], columns=mesh[1])
+
+
+def measured(point: Point) -> dict[str, Any]:
+    """Cycles of the searched plan and of the templates."""
+    from mapper.spatial import templates
+    from mapper.spatial.emit import emit
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.plan import TileGemm
+    from mapper.spatial.search import search
+    from mapper.spatial.timing import simulated
+
+    mesh, m, n, k = point
+    graph, gemm = _graph(mesh), TileGemm.of(m, n, k)
+    machine = Machine.of(graph)
+    found = search(gemm, graph)
+    row: dict[str, Any] = {
+        "mesh": f"{mesh[0]}x{mesh[1]}", "m": m, "n": n, "k": k, "cycles": found.best.cycles,
+        "plan": str(found.best.plan), "top": [found.within(i).cycles for i in range(1, 6)],
+    }
+    for name, plan_of in zip(TEMPLATES, (templates.tt_1d, templates.vendor_1d, templates.tt_2d)):
+        row[name] = simulated(emit(gemm, plan_of(gemm, machine), machine), graph).cycles
+    return row
+
+
+def main() -> None:
+    args = arguments(__doc__ or "", _options)
+    swept, odd = points(args.every), [] if args.every > 1 else irregular()
+    rows = list(_all([*swept, *odd], args.jobs))
+    figure5, figure6 = rows[:len(swept)], rows[len(swept):]
+    meshes = [f"{r}x{c}" for r, c in MESHES]
+    by_mesh = {mesh: _means([r for r in figure5 if r["mesh"] == mesh]) for mesh in meshes}
+    print(f"{'':6}{'over TT-1D':>12}{'vendor 1D':>12}{'over TT-2D':>12}{'worst':>8}")
+    for mesh, means in by_mesh.items():
+        print(f"{mesh:6}{means['over_tt1d']:12.3f}{means['over_vendor_1d']:12.3f}{means['over_tt2d']:12.3f}"
+              f"{means['worst']:8.3f}")
+    for r in figure6:
+        print(f"M={r['m']} N={r['n']} K={r['k']}: over TT-1D {r['tt1d'] / r['cycles']:.3f}, vendor 1D "
+              f"{r['vendor_1d'] / r['cycles']:.3f}, TT-2D {r['tt2d'] / r['cycles']:.3f}  {r['plan']}")
+    if args.plot and figure6:
+        _plot(figure6, args.plot)
+    finish(args, {
+        **_means(figure5), "points": len(figure5), "meshes": by_mesh, "irregular": figure6, "rows": figure5,
+    })
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--every", type=int, default=1, help="only every so manyth point, and no irregular shapes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    parser.add_argument("--plot", type=Path, help="draw figure 6 into this file")
+
+
+def _all(chosen: list[Point], jobs: int) -> Iterator[dict[str, Any]]:
+    if jobs == 1:
+        yield from _told(map(measured, chosen), len(chosen))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from _told(pool.map(measured, chosen, chunksize=4), len(chosen))
+
+
+def _told(rows: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(rows, 1):
+        if number % 20 == 0 or number == total:
+            print(f"{number} of {total} products", file=sys.stderr, flush=True)
+        yield row
+
+
+def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Geometric means of the templates' cycles over ours; ``worst``: least ratio of the better of the two to ours."""
+    if not rows:
+        return {"over_tt1d": 1.0, "over_vendor_1d": 1.0, "over_tt2d": 1.0, "worst": 1.0, "top1_over_top5": 1.0}
+    found = {
+        f"over_{name}": geometric_mean(r[name] / r["cycles"] for r in rows) for name in ("tt1d", "vendor_1d", "tt2d")
+    }
+    return {
+        **found, "worst": min(min(r["tt1d"], r["vendor_1d"], r["tt2d"]) / r["cycles"] for r in rows),
+        "top1_over_top5": geometric_mean(r["top"][0] / r["top"][4] for r in rows),
+    }
+
+
+def _plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """TFLOP/s over the dimension that is swept; where the curves of the templates cross, the better one changes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True)
+    for axis, name, part in ((axes[0], "k", rows[:len(SWEPT)]), (axes[1], "n", rows[len(SWEPT):])):
+        for label, key in (("searched", "cycles"), ("TT-1D", "tt1d"), ("1D, vendor", "vendor_1d"), ("TT-2D", "tt2d")):
+            axis.plot([r[name] for r in part], [2 * r["m"] * r["n"] * r["k"] / r[key] / 1e3 for r in part], "o-",
+                      label=label)
+        axis.set_xlabel(name.upper())
+    axes[0].set_ylabel("TFLOP/s")
+    axes[0].legend()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
