@@ -9,18 +9,17 @@ read is split along an axis.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from oracle.affine import Affine, Div, Mod
+from oracle.affine import Affine
 from oracle.resolved import ResolvedStream, Window
-from oracle.xla.build import byte_of, fresh, from_bytes, let_of, substitute, switch_of, zero
+from oracle.xla.build import byte_of, fresh, from_bytes, let_of, substitute, zero
 from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
 from oracle.xla.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
+from oracle.xla.query import Query, split
 from oracle.xla.sums import add_of, fold_of, plug, sum_of
 from oracle.xla.updates import Update
 
@@ -29,6 +28,7 @@ AXIS = "&"
 
 STEPS = 60_000
 """How many items of the program are looked at in all before raising is given up (some seconds)."""
+
 
 def whole(axis: str) -> Range:
     """The range of an axis variable."""
@@ -39,21 +39,8 @@ Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
 """The value of a write (for accumulating ones: what is added) as axes and expression."""
 
 
-@dataclass(frozen=True)
-class Query:
-    """Elements of a buffer: an address for each of its axes, over variables with ``ranges``."""
-
-    buffer: str
-    address: tuple[Affine, ...]
-    ranges: Ranges
-
-
 Hit = tuple[WriteItem, tuple[LoopItem, ...], Match]
 """A write, the loops around it and how it hits the elements of a query."""
-
-Find = Callable[[Query, Mapping[str, Affine]], Expr]
-"""The value of part of a query; the mapping says how variables that the part has no more are written now."""
-
 
 @dataclass(frozen=True)
 class Cursor:
@@ -184,7 +171,7 @@ class Dataflow:
         if found is None:
             return at.back()
         if found.partial is not None:
-            return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+            return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
         value = self._instance(item, at.known, found, q)
         if item.write.kind == "write":
             return value
@@ -221,7 +208,7 @@ class Dataflow:
         partial = [found.partial for _, _, found in hits if found.partial is not None]
         if partial:
             best = min(partial, key=Constraint.rank)
-            return self.split(q, best, lambda part, names: self.find(part, at.renamed(names)))
+            return split(q, best, lambda part, names: self.find(part, at.renamed(names)))
         sums = self.reassociate or is_integer(hits[0][0].write.type.dtype)
         if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
             for item, around, found in hits:
@@ -329,7 +316,7 @@ class Dataflow:
             if place is not None and (place - now).simplify(q.ranges).range(q.ranges)[0] >= 0:
                 continue
             if found.partial is not None:
-                return self.split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+                return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
             hits.append((item, place))
         if not hits:
             return before
@@ -340,7 +327,7 @@ class Dataflow:
             low, high = distance.range(q.ranges)
             if high >= 0:
                 past = Constraint(distance, low, -1)
-                return self.split(q, past, lambda part, names: self.find(part, at.renamed(names)))
+                return split(q, past, lambda part, names: self.find(part, at.renamed(names)))
             return Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: places[0]}, before)
         if any(item.write.kind == "accumulate" for item, _ in hits) or any(place is not None for _, place in hits):
             raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
@@ -348,76 +335,9 @@ class Dataflow:
         if high == 0:
             return before
         if low == 0:
-            return self.split(q, Constraint(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
+            return split(q, Constraint(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
         end = Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: now - 1}, before, covered=True)
         return end
-
-    def split(self, q: Query, c: Constraint, find: Find) -> Expr:
-        """Distinguish the elements for which ``c`` holds from the others."""
-        names = sorted(c.form.variables())
-        if len(names) == 1:
-            return self._split_variable(q, c, names[0], find)
-        cuts = _leading_cuts(c, q.ranges)
-        if cuts is not None:
-            return self._split_at(q, *cuts, find)
-        return self._split_digit(q, c.form, find)
-
-    def _split_variable(self, q: Query, c: Constraint, name: str, find: Find) -> Expr:
-        low, high = q.ranges[name]
-        if _is_monotone(c.form):
-            first = _bisect(lambda x: c.form.evaluate({name: x}) >= c.low, low, high + 1)
-            last = _bisect(lambda x: c.form.evaluate({name: x}) > c.high, low, high + 1) - 1
-            cuts = sorted({low, first, last + 1, high + 1})
-            if len(cuts) == 2:
-                raise Unraisable(f"cannot bound {c.form}")
-        else:
-            divisor, shift = _divisor(c.form)
-            whole_low = -(-(low + shift) // divisor) * divisor - shift
-            whole_high = (high + 1 + shift) // divisor * divisor - shift
-            if (whole_low, whole_high) == (low, high + 1) and high + 1 - low > divisor:
-                return self._split_axis(q, name, divisor, shift, find)
-            cuts = sorted({low, whole_low, whole_high, high + 1})
-            if len(cuts) == 2 or cuts[0] < low or cuts[-1] > high + 1:
-                raise Unraisable(f"cannot bound {c.form}")
-        return self._split_at(q, name, cuts, find)
-
-    def _split_at(self, q: Query, name: str, cuts: list[int], find: Find) -> Expr:
-        """The ranges between the cuts (first value of each, and the end) one by one."""
-        cases = []
-        for a, b in itertools.pairwise(cuts):
-            part = replace(q, ranges={**q.ranges, name: (a, b - 1)})
-            cases.append((a, b - 1, find(replace(
-                part, address=tuple(form.simplify(part.ranges) for form in part.address)), {})))
-        return switch_of(Affine.variable(name), tuple(cases), q.ranges)
-
-    def _split_axis(self, q: Query, name: str, divisor: int, shift: int, find: Find) -> Expr:
-        """Make ``divisor*t + y - shift`` of a variable, so that conditions on ``y`` are conditions on a variable."""
-        low, high = q.ranges[name]
-        x, t, y = Affine.variable(name) + shift, fresh(), fresh()
-        new = {t: ((low + shift) // divisor, (high + shift) // divisor), y: (0, divisor - 1)}
-        ranges = {**{k: v for k, v in q.ranges.items() if k != name}, **new}
-        form = Affine.variable(t) * divisor + Affine.variable(y) - shift
-        address = tuple(a.substitute({name: form}).simplify(ranges) for a in q.address)
-        e = find(Query(q.buffer, address, ranges), {name: form})
-        return let_of(((t, x // divisor), (y, x % divisor)), e, q.ranges)
-
-    def _split_digit(self, q: Query, condition: Affine, find: Find) -> Expr:
-        """Name what the address makes of several variables by a new one, so that a condition follows an axis."""
-        names = condition.variables()
-        touched = [a for a in q.address if not names.isdisjoint(a.variables())]
-        refused = Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}")
-        if len(touched) != 1:
-            raise refused
-        part = Affine(0, tuple(t for t in touched[0].terms if t[0] in names))
-        rest = touched[0] - part
-        if part.variables() != names or not rest.variables().isdisjoint(names):
-            raise refused
-        name, factor = fresh(), math.gcd(*(c for _, c in part.terms))
-        form = Affine(0, tuple((a, c // factor) for a, c in part.terms))
-        digit = rest + Affine.variable(name) * factor
-        ranges = {**q.ranges, name: form.range(q.ranges)}
-        e = find(replace(q, address=tuple(digit if a is touched[0] else a for a in q.address), ranges=ranges), {})
-        return let_of(((name, form),), e, q.ranges)
 
     def initial(self, q: Query) -> Expr:
         """The contents at the start: arguments in HBM, zeros everywhere else."""
@@ -433,7 +353,7 @@ class Dataflow:
             if high < first or low > last:
                 continue
             if low < first or high > last:
-                return self.split(q, Constraint(address, first, last), lambda part, _: self.initial(part))
+                return split(q, Constraint(address, first, last), lambda part, _: self.initial(part))
             return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
         return Const(0, "i8")
 
@@ -452,54 +372,3 @@ _TAIDL = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "
 
 def taidl_dtype(dtype: str) -> str:
     return _TAIDL.get(dtype, dtype)
-
-
-def _is_monotone(form: Affine) -> bool:
-    """Whether the value does not fall as the variable rises."""
-    for atom, coefficient in form.terms:
-        if coefficient < 0 or isinstance(atom, Mod) or (isinstance(atom, Div) and not _is_monotone(atom.numerator)):
-            return False
-    return True
-
-
-def _leading_cuts(c: Constraint, ranges: Ranges) -> tuple[str, list[int]] | None:
-    """Where ``c`` turns from false to undecided to true along the variable that leads its form, if one does."""
-    linear = [(abs(n), n, a) for a, n in c.form.terms if isinstance(a, str)]
-    if not linear:
-        return None
-    step, factor, name = max(linear)
-    rest = c.form - Affine.variable(name) * factor
-    if factor < 0 or name in rest.variables():
-        return None
-    a, b = rest.range(ranges)
-    if b - a >= step:
-        return None
-    low, high = ranges[name]
-    # undecided from the first value that can hold to the first that must, and so at the other end
-    edges = [-(-(c.low - b) // step), -(-(c.low - a) // step), (c.high - b) // step + 1, (c.high - a) // step + 1]
-    cuts = sorted({low, high + 1, *(e for e in edges if low < e <= high)})
-    return (name, cuts) if len(cuts) > 2 else None
-
-
-def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest x in ``low .. high`` from which ``holds`` is true (``high`` where it never is)."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _divisor(form: Affine) -> tuple[int, int]:
-    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable."""
-    for atom, _ in form.terms:
-        if isinstance(atom, str):
-            continue
-        if not atom.numerator.is_linear:
-            return _divisor(atom.numerator)
-        ((_, factor),) = atom.numerator.terms
-        if factor > 0 and atom.divisor % factor == 0:
-            return atom.divisor // factor, atom.numerator.constant // factor
-    raise Unraisable(f"no divisor splits the condition on {form}")

@@ -13,11 +13,12 @@ from oracle.affine import Affine
 from oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from oracle.stream import HbmTensor
 from oracle.xla.build import fresh, from_bytes
-from oracle.xla.dataflow import Query, taidl_dtype
+from oracle.xla.dataflow import taidl_dtype
 from oracle.xla.expr import Element, Expr, Range, Sum, children, width
 from oracle.xla.match import Unraisable
 from oracle.xla.nests import Nested, Path, describe
 from oracle.xla.program import program
+from oracle.xla.query import Query
 from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
 from oracle.xla.work import bounded_work

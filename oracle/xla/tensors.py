@@ -16,7 +16,7 @@ from oracle.affine import Affine
 from oracle.resolved import Op, Read, TensorType, Write
 from oracle.taidl.operators.conversion import width as bit_width
 from oracle.xla.build import byte_of, fresh, from_bytes, let_of, map_of, substitute, switch_of
-from oracle.xla.dataflow import AXIS, Cursor, Dataflow, Query, whole
+from oracle.xla.dataflow import AXIS, Cursor, Dataflow, whole
 from oracle.xla.expr import (
     Carry,
     Const,
@@ -36,6 +36,7 @@ from oracle.xla.expr import (
 from oracle.xla.match import NoNotation, Unraisable
 from oracle.xla.ops import ELEMENTWISE
 from oracle.xla.program import InstrItem, Program, WriteItem
+from oracle.xla.query import Query
 from oracle.xla.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from oracle.xla.updates import OLD, Update, flat, old_contents, update
 from oracle.xla.wholes import NEST, Operator, check_size
