@@ -61,6 +61,10 @@ class Accelerator:
 
     def configure(self, values: Options | None = None) -> "Configuration":
         """The accelerator with these options; checked to fit together when first made, and kept."""
+        asked = tuple((name, type(value), value) for name, value in (values or {}).items())
+        known = self._asked.get(asked)
+        if known is not None:
+            return known
         resolved = self.resolve_options(values)
         key = tuple(resolved.items())
         made = self._made.get(key)
@@ -70,7 +74,15 @@ class Accelerator:
             if len(self._made) >= _KEPT:
                 self._made.pop(next(iter(self._made)))
             self._made[key] = made
+        if len(self._asked) >= _KEPT:
+            self._asked.clear()
+        self._asked[asked] = made
         return made
+
+    @cached_property
+    def _asked(self) -> dict[tuple[Any, ...], "Configuration"]:
+        """Configurations by what was asked for, as it was spelled."""
+        return {}
 
     @cached_property
     def _made(self) -> dict[tuple[tuple[str, OptionValue], ...], "Configuration"]:
@@ -121,6 +133,21 @@ class Configuration:
     @cached_property
     def hardware(self) -> Hardware:
         return Hardware.from_graph(self.graph)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The graph, the ISA and the options as one word."""
+        from mapper.cache import key_of
+
+        isa = self.isa
+        return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(self.values)])
+
+    @cached_property
+    def has_energy(self) -> bool:
+        """Whether the graph has figures of energy."""
+        from acadl_models.timing.energy import has_energy
+
+        return has_energy(self.graph)
 
     @cached_property
     def emitter(self) -> Emitter:

@@ -69,17 +69,24 @@ def code_fingerprint(*packages: str) -> str:
 
 def origin_fingerprint(function: Callable[..., Any]) -> str:
     """Changes whenever a file beside the one that defines ``function`` does: the code of targets of other packages."""
-    try:
-        name = inspect.getsourcefile(inspect.unwrap(function))
-    except TypeError:  # not a plain function: nothing is known of its file
-        name = None
-    if name is None:
-        return ""
-    root = Path(name).resolve().parent
-    if Path(__file__).resolve().parent.parent in root.parents:
+    root = _origin(function)
+    if root is None:
         return ""
     files = [f for f in sorted(root.iterdir()) if f.suffix in (".py", ".taidl")]
     return key_of(f"{f.name}:{(status := f.stat()).st_size}:{status.st_mtime_ns}" for f in files)
+
+
+@lru_cache(maxsize=256)
+def _origin(function: Callable[..., Any]) -> Path | None:
+    """The folder of another package in which ``function`` is written."""
+    try:
+        name = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:  # not a plain function: nothing is known of its file
+        return None
+    if name is None:
+        return None
+    root = Path(name).resolve().parent
+    return None if Path(__file__).resolve().parent.parent in root.parents else root
 
 
 def load(key: str) -> Entry | None:

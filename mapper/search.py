@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -126,6 +126,7 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
     estimated, mapping_of = space.ranked()
     order = np.argsort(estimated, kind="stable")
     results: dict[Mapping, tuple[int, float, TimingResult]] = {}
+    timings: dict[Stream, TimingResult] = {}
     refused: list[MappingError] = []
     stepped = written = 0
 
@@ -136,7 +137,9 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
         except MappingError as error:
             refused.append(error)
             return
-        timing = _simulate(stream, configuration)
+        timing = timings.get(stream)
+        if timing is None:  # different mappings may be written alike
+            timing = timings[stream] = _simulate(stream, configuration)
         stepped += timing.stepped_instructions
         written += _written(stream.body)
         results[mapping] = (timing.cycles, estimate, timing)
@@ -203,12 +206,15 @@ def _key(workload: Workload, configuration: "Configuration", top_k: int) -> str:
     epilogue = workload.epilogue
     scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
     plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
-    isa = configuration.isa
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
-        configuration.graph.fingerprint, isa.definition.source or "",
-        repr(isa.parameters), repr(configuration.values), repr(plain), str(top_k),
+        configuration.fingerprint, _text(plain), str(top_k),
     ])
+
+
+@lru_cache(maxsize=_KEPT)
+def _text(workload: Workload) -> str:
+    return repr(workload)
 
 
 def _recall(key: str) -> cache.Entry | None:

@@ -80,9 +80,13 @@ class OnnxGraph:
     def model(self, output: str, shape: Sequence[int | str], *, check: bool = True) -> onnx.ModelProto:
         """The model with ``output`` of ``shape`` as its only output, with a ``check`` of its form."""
         result = helper.make_tensor_value_info(output, TensorProto.FLOAT, list(shape))
-        graph = helper.make_graph(self._nodes, self.name, self._inputs, [result], self._weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="archloom")
-        model.ir_version = IR_VERSION
+        model = onnx.ModelProto(
+            ir_version=IR_VERSION, opset_import=[helper.make_opsetid("", OPSET)], producer_name="archloom")
+        graph = model.graph  # filled in place: ONNX's helpers would copy all weights twice more
+        graph.name = self.name
+        for field, values in ((graph.node, self._nodes), (graph.initializer, self._weights),
+                              (graph.input, self._inputs), (graph.output, [result])):
+            field.extend(values)
         if check:
             onnx.checker.check_model(model)
         return model

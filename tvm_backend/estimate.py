@@ -110,6 +110,7 @@ def estimate_onnx(
     return estimate_skeleton(skeleton, request, label, title, input_shapes, source, progress)
 
 
+@paused()
 def estimate_skeleton(
     skeleton: bytes, request: Request, label: str, title: str, input_shapes: Mapping[str, Any] | None = None,
     source: "str | Path | onnx.ModelProto | None" = None, progress: Progress | None = None,

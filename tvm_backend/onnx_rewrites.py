@@ -15,10 +15,10 @@ def explicit_padding(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Replace ``auto_pad`` by ``pads``, in place, wherever shapes are known (TVM would emit a separate pad)."""
     from onnx import helper
 
-    shapes = known_shapes(model)
-    for node in model.graph.node:
-        if node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
-            continue
+    padded = [node for node in model.graph.node if node.op_type in WINDOWED and node.domain in ("", "ai.onnx")
+              and any(a.name == "auto_pad" for a in node.attribute)]
+    shapes = known_shapes(model) if padded else {}
+    for node in padded:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         mode = attributes.get("auto_pad", b"NOTSET").decode()
         shape = shapes.get(node.input[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tvm_backend.plain.nodes import (
     Unsupported,
     Var,
     attributes,
-    walk,
+    variables_in,
 )
 
 # expressions --------------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def tuple_arity(expr: Any) -> int:
 
 
 def variables(expr: Any) -> list[Var]:
-    return list(dict.fromkeys(v for v in walk(expr) if isinstance(v, Var)))
+    return list(dict.fromkeys(variables_in(expr)))
 
 
 def make_call(call: Call, args: Sequence[Any]) -> Call:
@@ -127,16 +128,18 @@ def reshape(source: Any, shape: Sequence[int]) -> Call:
 
 
 def substitute(expr: Any, replacements: Mapping[Var, Any]) -> Any:
-    if isinstance(expr, Var):
+    if not replacements:
+        return expr
+    kind = type(expr)
+    if kind is Var:
         return replacements.get(expr, expr)
-    if isinstance(expr, Tuple):
+    if kind is Call:
+        args = tuple([a if type(a) is Constant else substitute(a, replacements) for a in expr.args])
+        return expr if all(map(is_, args, expr.args)) else Call(expr.op, args, expr.attrs, expr.ty)
+    if kind is Tuple:
         return Tuple(tuple(substitute(f, replacements) for f in expr.fields))
-    if isinstance(expr, TupleGet):
+    if kind is TupleGet:
         return TupleGet(substitute(expr.tuple_value, replacements), expr.index)
-    if isinstance(expr, Call):
-        args = [substitute(a, replacements) for a in expr.args]
-        if any(new is not old for new, old in zip(args, expr.args, strict=True)):
-            return make_call(expr, args)
     return expr
 
 
@@ -199,7 +202,7 @@ def without_dead_code(function: Function) -> Function:
     body = []
     for binding in reversed(function.body):
         if binding.var in live:
-            live.update(v for v in walk(binding.value) if isinstance(v, Var))
+            live.update(variables_in(binding.value))
             body.append(binding)
     return Function(function.params, tuple(reversed(body)), function.result, function.attrs)
 

@@ -6,6 +6,7 @@ Only operators whose form in Relax is known exactly are read (:mod:`.converters`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 UNNAMED = "lv"
 """The name of what a converter binds on its way, and of tuples: TVM numbers these, which nothing depends on."""
+RAW: Mapping[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 6: np.dtype("<i4"), 7: np.dtype("<i8")}
+"""Types by their numbers in ``onnx.TensorProto`` whose bytes are those of NumPy."""
 TAKES_SHAPES = frozenset({"Reshape", "Gather", "Slice", "Concat", "Cast", "Unsqueeze", "Squeeze"})
 """Operators whose converters here know what to do with the result of ``Shape``."""
 
@@ -56,6 +59,8 @@ class _Importer:
         self.values: dict[str, Any] = {}
         self.body: list[Binding] = []
         self.taken: dict[str, int] = {}
+        self.shapes = False
+        """Whether any value is a shape."""
 
     def module(self) -> Module:
         graph = self.graph
@@ -86,7 +91,7 @@ class _Importer:
         if convert is None or node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operator {node.op_type}")
         inputs = [self.values[name] if name else None for name in node.input]
-        if node.op_type not in TAKES_SHAPES and any(isinstance(i, Shape) for i in inputs):
+        if self.shapes and node.op_type not in TAKES_SHAPES and any(isinstance(i, Shape) for i in inputs):
             raise Unsupported(f"{node.op_type} of a shape")
         attributes = {a.name: _attribute(a) for a in node.attribute}
         expr = convert(Node(inputs, attributes, self.opset, len(node.output), self._unnamed))
@@ -94,6 +99,7 @@ class _Importer:
         if len(results) < len(node.output):
             raise Unsupported(f"operator {node.op_type} of {len(node.output)} results")
         self.values.update((name, value) for name, value in zip(node.output, results) if name)
+        self.shapes = self.shapes or any(isinstance(r, Shape) for r in results)
 
     def _named(self, expr: Any, name: str) -> list[Any]:
         """Bind nested calls one by one; the heaviest operator, else the last, gets the node's own name."""
@@ -101,14 +107,15 @@ class _Importer:
             return [self._unnamed(f) if isinstance(f, Call | TupleGet) else f for f in expr.fields]
         if not isinstance(expr, Call):
             return [expr]
-        anchor = next((o for o in _operators(expr) if o in NAMED_OPERATORS), expr.op)
+        nested = any(isinstance(a, Call) for a in expr.args)
+        anchor = next((o for o in _operators(expr) if o in NAMED_OPERATORS), expr.op) if nested else expr.op
         result = self._emitted(expr, name, anchor)
         if isinstance(result.ty, TupleType):
             return [self._unnamed(TupleGet(result, i)) for i in range(len(result.ty.fields))]
         return [result]
 
     def _emitted(self, expr: Call, name: str, anchor: Any) -> Var:
-        args = tuple(self._emitted(a, name, anchor) if isinstance(a, Call) else a for a in expr.args)
+        args = tuple([self._emitted(a, name, anchor) if type(a) is Call else a for a in expr.args])
         call = Call(expr.op, args, expr.attrs, None)
         call.ty = infer(call)
         own = str(expr.op)
@@ -170,6 +177,9 @@ def array(tensor: "onnx.TensorProto") -> np.ndarray:
         return np.broadcast_to(np.zeros((), dtype), shape)
     if tensor.data_location == TensorProto.EXTERNAL:
         raise Unsupported("a small constant in an external file")
+    dtype = RAW.get(tensor.data_type)
+    if dtype is not None and tensor.raw_data:
+        return np.frombuffer(tensor.raw_data, dtype).reshape(shape)
     return numpy_helper.to_array(tensor)
 
 

@@ -22,8 +22,11 @@ from tvm_backend.plain.nodes import (
     Unsupported,
     Var,
     attributes,
-    walk,
+    variables_in,
 )
+
+RELAX = "relax."
+"""What operators' names begin with in patterns."""
 
 Check = Callable[[Any], bool]
 
@@ -80,7 +83,8 @@ def _fused(main: Function, name: str, pattern: DFPattern, check: Check, function
     for binding in main.body:
         root = taken.get(binding.var)
         if root is None:
-            body.append(Binding(binding.var, substitute(binding.value, results)))
+            value = substitute(binding.value, results)
+            body.append(binding if value is binding.value else Binding(binding.var, value))
         elif root is binding.var:
             symbol = f"fused_{len(functions)}"
             functions[symbol], outside = _composite(groups[root], bound, name)
@@ -94,17 +98,16 @@ def _users(main: Function) -> dict[Var, list[Var]]:
     """For each variable that is bound in ``main`` those whose values read it."""
     users: dict[Var, list[Var]] = {b.var: [] for b in main.body}
     for binding in main.body:
-        for var in dict.fromkeys(v for v in walk(binding.value) if isinstance(v, Var) and v in users):
-            users[var].append(binding.var)
+        for var in dict.fromkeys(variables_in(binding.value)):
+            if var in users:
+                users[var].append(binding.var)
     return users
 
 
 def _composite(group: list[Var], bound: Mapping[Var, Any], name: str) -> tuple[Function, tuple[Var, ...]]:
     """A function of the group's bindings, and the variables to call it with."""
     members = set(group)
-    outside = dict.fromkeys(
-        v for var in group for v in walk(bound[var]) if isinstance(v, Var) and v not in members
-    )
+    outside = dict.fromkeys(v for var in group for v in variables_in(bound[var]) if v not in members)
     params = {v: Var(v.name, v.ty) for v in outside}
     body = tuple(Binding(var, substitute(bound[var], params)) for var in group)
     return Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
@@ -113,7 +116,7 @@ def _composite(group: list[Var], bound: Mapping[Var, Any], name: str) -> tuple[F
 def _root_operators(pattern: DFPattern) -> set[Any]:
     """Operators of the calls that a pattern can match."""
     if isinstance(pattern, CallOf):
-        return {pattern.op.removeprefix("relax.")}
+        return {pattern.op.removeprefix(RELAX)}
     if isinstance(pattern, Or):
         return _root_operators(pattern.first) | _root_operators(pattern.second)
     raise Unsupported("a pattern that is no operator at its root")
@@ -135,9 +138,11 @@ class _Match:
         return list(dict.fromkeys(calls))
 
     def fits(self, pattern: DFPattern, expr: Any) -> bool:
-        value = self.bound.get(expr, expr) if isinstance(expr, Var) else expr
+        value = self.bound.get(expr, expr) if type(expr) is Var else expr
         if pattern in self.memo:
             return self.memo[pattern] is value
+        if type(pattern) is CallOf and not _is_call(value, pattern):
+            return False
         mark = len(self.order)
         if self._fits(pattern, value):
             self.memo[pattern] = value
@@ -150,6 +155,8 @@ class _Match:
 
     def _fits(self, pattern: DFPattern, value: Any) -> bool:
         match pattern:
+            case CallOf(_, args):
+                return all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
             case Wildcard():
                 return True
             case Const():
@@ -158,10 +165,10 @@ class _Match:
                 return self.fits(first, value) or self.fits(second, value)
             case Not(inner):
                 return not _Match(self.bound).fits(inner, value)
-            case CallOf(op, args):
-                return (
-                    isinstance(value, Call) and value.op == op.removeprefix("relax.") and len(value.args) == len(args)
-                    and all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
-                )
         raise Unsupported(f"a pattern {type(pattern).__name__}")
+
+
+def _is_call(value: Any, pattern: CallOf) -> bool:
+    """Whether ``value`` is a call of the pattern's operator on as many arguments."""
+    return type(value) is Call and value.op == pattern.op[len(RELAX):] and len(value.args) == len(pattern.args)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -63,6 +64,12 @@ class Var(Expr):
         self.ty = ty
 
 
+@cache
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """``float32``; kept, since NumPy takes long to spell it."""
+    return str(dtype)
+
+
 class Constant(Expr):
     """A tensor constant. Where weights were not read, ``value`` is a zero seen in the constant's shape."""
 
@@ -70,7 +77,7 @@ class Constant(Expr):
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
-        self.ty: Type = TensorType(tuple(value.shape), str(value.dtype))
+        self.ty: Type = TensorType(value.shape, dtype_name(value.dtype))
 
 
 class Call(Expr):
@@ -167,26 +174,32 @@ class Module:
         return {GlobalVar(name): function for name, function in self.named.items()}
 
 
-PLAIN = (Expr, Binding, Function, Module, GlobalVar)
+PLAIN = frozenset({Var, Constant, Call, Shape, Tuple, TupleGet, Binding, Function, Module, GlobalVar})
+"""The types of all objects of this package."""
 
 
 def is_plain(value: object) -> bool:
     """Whether ``value`` is an object of this package."""
-    return isinstance(value, PLAIN)
+    return type(value) in PLAIN
 
 
-def walk(value: Any) -> Iterator[Any]:
-    """The variables, constants and shapes in an expression, in order."""
-    if isinstance(value, Call):
-        for argument in value.args:
-            yield from walk(argument)
-    elif isinstance(value, Tuple):
-        for item in value.fields:
-            yield from walk(item)
-    elif isinstance(value, TupleGet):
-        yield from walk(value.tuple_value)
-    elif isinstance(value, Expr):
-        yield value
+def variables_in(value: Any) -> list[Var]:
+    """The variables in an expression, in order and as often as they stand there."""
+    kind = type(value)
+    if kind is Var:
+        return [value]
+    if kind is Call or kind is Tuple:
+        found: list[Var] = []
+        for part in value.args if kind is Call else value.fields:
+            if type(part) is Var:
+                found.append(part)
+            elif type(part) in _NESTED:
+                found += variables_in(part)
+        return found
+    return variables_in(value.tuple_value) if kind is TupleGet else []
+
+
+_NESTED = frozenset({Call, Tuple, TupleGet})
 
 
 def attributes(**values: Any) -> SimpleNamespace:

@@ -95,11 +95,11 @@ def _accelerated(
 
 def _energy(plan: "Plan", made: "Configuration") -> EnergyUse | None:
     """The energy of a layer, where the graph has figures."""
-    from acadl_models.timing.energy import energy, has_energy
+    from acadl_models.timing.energy import energy
     from acadl_models.timing.machine import bind
     from oracle.resolve import resolve
 
-    if not has_energy(made.graph):
+    if not made.has_energy:
         return None
     return energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
 

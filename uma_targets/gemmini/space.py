@@ -296,8 +296,10 @@ def _conv_table(
     slots = np.clip(2 ** np.ceil(np.log2(1 + rates.load_latency / step)).astype(np.int64), 2, MAX_SLOTS)
     columns["slots_w"] = np.where(columns["level_w"] == STREAM, slots, np.where(
         (columns["o_outer"] == 1) & (o_tiles > 1), 2, 1))
-    x_chunk = np.array([scheme.input_rows(int(a), int(b)) for a, b in zip(
-        columns["most_h"].tolist(), columns["most_w"].tolist(), strict=True)])
+    heights, of_height = np.unique(columns["most_h"], return_inverse=True)
+    widths, of_width = np.unique(columns["most_w"], return_inverse=True)
+    rows = np.array([[scheme.input_rows(h, w) for w in widths.tolist()] for h in heights.tolist()])
+    x_chunk = rows[of_height, of_width]
     r = conv_residency(
         x_chunk, rates.dim, columns["most_h"] * columns["most_w"], scheme.chunks, scheme.steps, o_tiles, o_blocks,
         columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, columns["os"] == 1,

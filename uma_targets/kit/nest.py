@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from oracle.affine import Affine
@@ -27,6 +28,7 @@ class Piece:
     """Whether this is the last tile alone."""
 
 
+@lru_cache(maxsize=4096)
 def pieces(extent: int, tile: int, *, peel_first: bool = False, peel_last: bool = False) -> tuple[Piece, ...]:
     """``extent`` elements in tiles of ``tile``: the whole tiles, then what is left; edges peeled where asked."""
     whole, rest = divmod(extent, tile)
