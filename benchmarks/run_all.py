@@ -124,6 +124,17 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
         Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
     ),
+    "mapper.py": (
+        Figure("mapper of products over cores: candidates/s, processor time", lambda r: r["candidates_per_second"],
+               *at_least(1e6), shown="{:,.0f}"),
+        Figure("… one product on 8 x 8 with five simulations, seconds", lambda r: r["one_gemm_s"], *at_most(0.5)),
+        Figure("… the projections of BERT-base, seconds", lambda r: r["bert_base_s"], *at_most(5)),
+        Figure("… rank correlation of model and simulation, least", lambda r: r["least_correlation"],
+               *at_least(0.95)),
+        Figure("… mean error of the model", lambda r: r["mean_model_error"], *RECORDED),
+        Figure("… gain by spatial reuse, mean of five products", lambda r: r["spatial_reuse"], *RECORDED),
+        Figure("… gain by temporal reuse, most", lambda r: r["most_temporal_reuse"], *RECORDED),
+    ),
     "tl_gemm.py": (
         Figure("products on Wormhole, 420 of them: searched plans over TT-1D", lambda r: r["over_tt1d"],
                *at_least(1.3)),
