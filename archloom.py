@@ -87,18 +87,19 @@ def quantize(
     model: "str | Path | onnx.ModelProto | torch.nn.Module",
     calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
     method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
-    per_channel: bool = False, symmetric: bool = True,
+    per_channel: bool = False, symmetric: bool = True, float_results: bool = False,
 ) -> "onnx.ModelProto":
     """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
 
     ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch), from
     which ``method`` takes the ranges of activations (``percentile`` is how much of each is kept, in per cent).
     ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
+    ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
     """
     from tvm_backend.quantize import Scheme
     from tvm_backend.quantize import quantize as quantize_model
 
-    return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile))
+    return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
 
 
 def compile(

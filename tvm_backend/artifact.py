@@ -24,6 +24,7 @@ from tvm_backend.compiled import (
     TensorSpec,
     Value,
 )
+from tvm_backend.finish import ARRAYS, Finish
 from tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 NETWORK, PLANS, CONSTANTS, HOST, REPORT = (
     "network.json", "plans.json", "constants.safetensors", "host.json", "report.json")
+FINISH = "finish."
+"""What the names of a step's constants begin with that its host part reads."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ def save(compiled: CompiledModel, report: Report, path: Path) -> None:
 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
                  for step in compiled.partition.steps() for name, value in step.constants.items()}
+    for step in compiled.partition.steps():
+        if step.finish is not None:
+            constants |= {f"{step.name}/{FINISH}{name}": np.array(v) for name, v in step.finish.arrays.items()}
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
         NETWORK: _json(_network(compiled.partition)), PLANS: _json(plans), REPORT: _json(report.to_json()),
@@ -120,6 +126,7 @@ def _step(step: Step) -> dict[str, Any]:
         "name": step.name, "op": step.op, "workload": workload_json.to_json(step.workload), "inputs": step.inputs,
         "output": step.output, "shape": step.shape, "constants": list(step.constants),
         "refused": [asdict(answer) for answer in step.refused],
+        "finish": None if step.finish is None else step.finish.to_json(),
     }
 
 
@@ -145,8 +152,13 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
     name = data["name"]
     own = {argument: constants[f"{name}/{argument}"] for argument in data["constants"]}
     inputs = tuple((argument, value) for argument, value in data["inputs"])
+    finish = None
+    if data.get("finish") is not None:
+        arrays: dict[str, Any] = {array: constants[f"{name}/{FINISH}{array}"] for array in ARRAYS
+                  if f"{name}/{FINISH}{array}" in constants}
+        finish = Finish(**data["finish"], **arrays)
     return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own, _refused(data))
+                tuple(data["shape"]), own, _refused(data), finish=finish)
 
 
 def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:

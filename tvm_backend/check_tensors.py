@@ -76,7 +76,7 @@ def _of_onnx(
     if reference is not None:
         floats = prepare(reference)
         made = {name for node in floats.graph.node for name in node.output}
-        names = {t: _before(t, makers).removesuffix(PADDED) for t in tensors.values()}
+        names = {t: _activated(_before(t, makers).removesuffix(PADDED), floats, qdq) for t in tensors.values()}
         source = {t: name for t, name in names.items() if name in made}
     real = _values(floats, set(source.values()), batch)
     found = {}
@@ -116,6 +116,16 @@ def _before(tensor: str, makers: Mapping[str, Any]) -> str:
     node = makers.get(tensor)
     if node is not None and node.op_type == "QuantizeLinear":
         return str(node.input[0])
+    return tensor
+
+
+def _activated(tensor: str, floats: "onnx.ModelProto", quantized: "onnx.ModelProto") -> str:
+    """A tensor of the float network, or the result of the activation after it that the quantizer has dropped."""
+    readers = [node for node in floats.graph.node if tensor in node.input]
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+        (result,) = readers[0].output
+        if not any(result in (*node.output, *node.input) for node in quantized.graph.node):
+            return str(result)
     return tensor
 
 

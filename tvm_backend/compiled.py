@@ -17,6 +17,7 @@ from mapper.workload import Workload
 
 if TYPE_CHECKING:
     from mapper.search import Plan
+    from tvm_backend.finish import Finish
 
 __all__ = [
     "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Refused", "Region", "Step",
@@ -87,6 +88,12 @@ class Step:
     """answers of targets that come before the region's own in the order of preference"""
     position: int = 0
     """in the order of the network's operators, the host's included"""
+    finish: "Finish | None" = None
+    """what the host makes of the workload's int32 sums, where the accelerator's store cannot make the result"""
+
+    def finished(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
+        """The result, from what the workload gives for ``arguments``."""
+        return sums if self.finish is None else self.finish.apply(sums, {**arguments, **self.constants})
 
     @property
     def macs(self) -> int:

@@ -6,7 +6,10 @@ activations does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import onnx
@@ -20,14 +23,17 @@ def without_activation_quantization(model: "onnx.ModelProto") -> "onnx.ModelProt
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
-    constants = {t.name for t in graph.initializer}
+    values = {t.name: t for t in graph.initializer}
+    constants = set(values)
     real: set[str] = set()
     nodes = []
     for node in graph.node:
         first = node.input[0] if node.input else ""
         if node.op_type == "QuantizeLinear" and first not in constants:
             real.add(node.output[0])
-            node = helper.make_node("Identity", [first], [node.output[0]], node.name)
+            # quantizers drop a ReLU where the range begins with 0
+            passing = "Relu" if _begins_with_zero(node, values) else "Identity"
+            node = helper.make_node(passing, [first], [node.output[0]], node.name)
         elif node.op_type == "DequantizeLinear" and first in real:
             node = helper.make_node("Identity", [first], [node.output[0]], node.name)
         elif any(name in real for name in node.input):  # operators that pass integers on
@@ -37,6 +43,14 @@ def without_activation_quantization(model: "onnx.ModelProto") -> "onnx.ModelProt
     graph.node.extend(nodes)
     del graph.value_info[:]
     return result
+
+
+def _begins_with_zero(node: "onnx.NodeProto", values: "Mapping[str, onnx.TensorProto]") -> bool:
+    """Whether the least number of a quantization is 0."""
+    from onnx import numpy_helper
+
+    zero = numpy_helper.to_array(values[node.input[2]]) if len(node.input) > 2 and node.input[2] in values else None
+    return zero is not None and bool((zero == np.iinfo(zero.dtype).min).all())
 
 
 def plain_floats(function: Any, names: list[str]) -> Any:

@@ -134,7 +134,8 @@ def _step(
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
     )
     work = replace(lowered.workload, name=name)
-    return Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants), value
+    step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants)
+    return replace(step, finish=lowered.finish), value
 
 
 def operator_of(function: compat.Function, numbers: Numbers = "int8") -> QuantizedOp:

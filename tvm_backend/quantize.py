@@ -53,13 +53,16 @@ class Scheme:
     ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``), of which the last keeps
     ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
     Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
-    weights have zero point 0 either way. ``operators`` are the ONNX operators whose tensors become int8.
+    weights have zero point 0 either way. With ``float_results`` matrix products take int8 and give floats: the
+    accelerator stores int32 sums, which the host scales. ``operators`` are the ONNX operators whose tensors become
+    int8.
     """
 
     calibration: Calibration = "minmax"
     per_channel: bool = False
     symmetric: bool = True
     percentile: float = 99.999
+    float_results: bool = False
     operators: tuple[str, ...] = (
         "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
         "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
@@ -97,7 +100,10 @@ def quantize(
     quantizer = QDQQuantizer(
         prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
         float_additions(prepared), list(scheme.operators),
-        {"ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True, "QDQDisableWeightAdjustForInt32Bias": False},
+        # a ReLU may only be dropped where the range begins with 0, and ranges are shared
+        {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
+         "QDQDisableWeightAdjustForInt32Bias": False,
+         "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
     )
     with _quiet():
         quantizer.quantize_model()
@@ -199,7 +205,7 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
     CalibrationDataReader.register(_Reader)
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"
-        onnx.save(model, path)
+        onnx.save(_without_float_additions(model), path)
         calibrator = create_calibrator(
             path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
             calibrate_method=methods[scheme.calibration],
@@ -216,11 +222,35 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         return calibrator.compute_data()
 
 
+def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A copy that computes additions in floats otherwise: a - (-b). Only what is quantized is then calibrated.
+
+    Histograms cannot hold the masks of attention, whose values are the least that there are.
+    """
+    import onnx
+    from onnx import helper
+
+    excluded = set(float_additions(model))
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    nodes = []
+    for node in result.graph.node:
+        if node.op_type == "Add" and node.name in excluded:
+            a, b = node.input
+            negative = f"{node.output[0]}.negative"
+            nodes.append(helper.make_node("Neg", [b], [negative]))
+            node = helper.make_node("Sub", [a, negative], node.output, node.name)
+        nodes.append(node)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
 def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
     """Give the tensors of every group in :func:`scale_groups` one range, in place."""
     from onnxruntime.quantization.calibrate import TensorData
 
-    for members, shadowed in scale_groups(model):
+    for members, shadowed in scale_groups(model, with_additions=symmetric):
         known = [name for name in members if name in ranges.data]
         leading = [name for name in known if name not in shadowed] or known
         if not leading:
@@ -234,8 +264,10 @@ def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> Non
             ranges.data[name] = TensorData(lowest=np.float32(low), highest=np.float32(high))
 
 
-def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
+def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
     """Groups of tensors that share one scale, each with those members whose own range does not count.
+
+    Operands of additions only need to where an accelerator adds them as integers.
 
     A result that only feeds an activation does not count: what it saturates, the activation would have cut off or the
     activation's range covers.
@@ -260,7 +292,7 @@ def scale_groups(model: "onnx.ModelProto") -> list[tuple[list[str], set[str]]]:
     shadowed: set[str] = set()
     in_floats = set(float_additions(model))
     for node in model.graph.node:
-        if node.op_type == "Add" and node.name not in in_floats:
+        if node.op_type == "Add" and with_additions and node.name not in in_floats:
             parent[find(node.input[0])] = find(node.input[1])
         elif node.op_type in KEEP_SCALE:
             parent[find(node.input[0])] = find(node.output[0])

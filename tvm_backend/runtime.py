@@ -11,9 +11,10 @@ import numpy as np
 from oracle.errors import InputError, suggest
 from tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
 from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from tvm_backend.finish import as_int8
 
 Capture: TypeAlias = Callable[[Step, Mapping[str, np.ndarray], np.ndarray], None]
-"""Called after each step with its input tensors (by argument, in the workload's shapes) and its output."""
+"""Called after each step with its input tensors (by argument, in the workload's shapes) and what its stream gave."""
 
 
 class Executable:
@@ -115,10 +116,11 @@ def run_region(
     }
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
-        arguments = {argument: tensors[value].reshape(shapes[argument]) for argument, value in step.inputs}
+        arguments = {argument: as_int8(tensors[value]).reshape(shapes[argument]) for argument, value in step.inputs}
         result = executor.run(step, arguments)
         if capture is not None:
             capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(result))
+        result = step.finished(result, arguments)
         tensors[step.output] = result.reshape(region.value(step.output).stored_shape)
     return [unstored(tensors[name], region.value(name)) for name in region.outputs]
 

@@ -108,6 +108,6 @@ def split(
     return part, found, model
 
 
-def executable(source: onnx.ModelProto | Model) -> Executable:
+def executable(source: onnx.ModelProto | Model, backend: UMABackend | None = None) -> Executable:
     """A network that can run on an executor that needs no plans."""
-    return Executable(CompiledModel(split(source)[0], {}))
+    return Executable(CompiledModel(split(source, backend)[0], {}))

@@ -158,10 +158,18 @@ def test_grouped_and_dilated_convolutions_are_exact(c: int, o: int, form: dict[s
     np.testing.assert_array_equal(next(iter(found.values())), expected)
 
 
-def test_per_channel_weights_are_refused_by_name() -> None:
+def test_scales_along_another_axis_than_the_channels_are_refused_by_name() -> None:
+    """A store has one factor, and the host's has one for each output channel: neither for each row of a matrix."""
     net = Net()
-    y = net.conv(net.input("x", 1, 4, 6, 6), "conv", 4, 4)
-    assert reasons(net, y, Scheme(per_channel=True))["conv"].startswith("operand 1 has 4 scales, one per channel")
+    model = quantize(net.model(net.node("MatMul", [net.input("x", 3, 4), net.weight("w", 4, 4)], "product")), [
+        {"x": np.ones((3, 4), np.float32)}], Scheme(per_channel=True))
+    assert [s.op for s in split(model)[0].steps()] == ["dense+int32"]
+    node = next(n for n in model.graph.node if n.op_type == "DequantizeLinear" and n.input[0] == "w_quantized")
+    (axis,) = node.attribute
+    axis.i = 0
+    part, _, _ = split(model)
+    assert not list(part.steps())
+    assert {op.name: op.reason for op in part.host.ops}["product"].startswith("operand 1 has 4 scales, one per channel")
 
 
 def test_float_networks_stay_on_the_host_and_say_why() -> None:

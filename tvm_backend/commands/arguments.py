@@ -61,6 +61,8 @@ def add_calibration(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-channel", action="store_true",
                         help="with --calibrate: a scale for each output channel of a weight")
     parser.add_argument("--asymmetric", action="store_true", help="with --calibrate: zero points for activations")
+    parser.add_argument("--float-results", action="store_true",
+                        help="with --calibrate: matrix products give float32, not int8")
 
 
 def add_output(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
@@ -145,14 +147,15 @@ def scheme(args: argparse.Namespace) -> "Scheme":
     from tvm_backend.quantize import Scheme
 
     given = {"--calibration": args.calibration, "--percentile": args.percentile, "--per-channel": args.per_channel,
-             "--asymmetric": args.asymmetric}
+             "--asymmetric": args.asymmetric, "--float-results": args.float_results}
     for flag, value in given.items():
         if value and args.calibrate is None:
             raise InputError(f"{flag}: only with --calibrate, which quantizes the model")
     if args.percentile is not None and args.calibration != "percentile":
         raise InputError("--percentile: only with --calibration percentile")
     percentile = Scheme.percentile if args.percentile is None else args.percentile
-    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile)
+    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile,
+                  args.float_results)
 
 
 def layer_of(where: str, names: list[str], asked: str | None) -> str:

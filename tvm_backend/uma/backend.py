@@ -21,6 +21,7 @@ from tvm_backend.compiled import Layout, OptionValue
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
     from tvm_backend.compat import IRModule
+    from tvm_backend.finish import Finish
     from tvm_backend.patterns import DFPattern
     from tvm_backend.uma.match import Numbers, QuantizedOp
 
@@ -52,7 +53,8 @@ class Lowered:
 
     ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
     workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
-    operands and the result lie in memory; ``op`` names the fused operators.
+    operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
+    workload's int32 sums.
     """
 
     workload: Workload
@@ -60,6 +62,7 @@ class Lowered:
     inputs: tuple[tuple[str, int], ...]
     constants: Mapping[str, np.ndarray]
     layout: Layout
+    finish: "Finish | None" = None
 
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]

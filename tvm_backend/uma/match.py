@@ -25,7 +25,8 @@ class QTensor:
     """An operand: ``real = scale * (value - zero_point)``; a float32 one has scale 1 and zero point 0.
 
     ``var`` is the variable that holds it (None for a constant, whose value is ``array``). ``shape`` is the operand's
-    own; ``permutation`` lists the axes that it takes when the operator reads it transposed.
+    own; ``permutation`` lists the axes that it takes when the operator reads it transposed; ``axis`` is that of its own
+    axes along which scales and zero points go, where there are several.
     """
 
     shape: tuple[int, ...]
@@ -35,6 +36,7 @@ class QTensor:
     var: Any = None
     array: np.ndarray | None = None
     permutation: tuple[int, ...] | None = None
+    axis: int = 0
 
     @property
     def is_constant(self) -> bool:
@@ -69,7 +71,7 @@ class QuantizedOp:
     """An operator on integers with what follows it, up to its requantized result.
 
     ``anchor`` is ``nn.conv2d``, ``matmul`` or ``add``; ``shape`` that of its own result, before the stages;
-    ``bias_shape`` that in which the bias is added to it.
+    ``bias_shape`` that in which the bias is added to it. With ``sums`` the result is int32 as it is added up.
     """
 
     anchor: str
@@ -80,6 +82,7 @@ class QuantizedOp:
     bias: QTensor | None
     stages: tuple[Stage, ...]
     bias_shape: tuple[int, ...] = ()
+    sums: bool = False
 
 
 class NotQuantized(Exception):
@@ -202,6 +205,7 @@ def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
     return QTensor(
         compat.shape_of(data), compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero),
         None if constant else data, compat.const_value(data) if constant else None, permutation,
+        int(compat.attr(call, "axis")),
     )
 
 

@@ -13,14 +13,15 @@ from uma_targets.kit.patterns import (
     conv2d_activation,
     conv2d_plain,
     dequantized,
+    matmul,
     matmul_activation,
     matmul_plain,
     quantized,
 )
 
 __all__ = [
-    "add_activation", "add_plain", "conv2d_activation", "conv2d_plain", "conv2d_pool", "matmul_activation",
-    "matmul_plain",
+    "add_activation", "add_plain", "conv2d_activation", "conv2d_plain", "conv2d_pool", "conv2d_sums",
+    "matmul_activation", "matmul_plain", "matmul_sums",
 ]
 
 
@@ -37,6 +38,16 @@ def add() -> DFPattern:
 def conv2d_pool() -> DFPattern:
     """A convolution with activation and max-pooling."""
     return pooled(activated(conv2d()))
+
+
+def conv2d_sums() -> DFPattern:
+    """A convolution whose result stays float32."""
+    return conv2d()
+
+
+def matmul_sums() -> DFPattern:
+    """A matrix product whose result stays float32."""
+    return matmul()
 
 
 def add_activation() -> DFPattern:

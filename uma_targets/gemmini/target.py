@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tvm_backend.uma.backend import UMABackend
 from uma_targets.gemmini import predicates
 from uma_targets.gemmini.strategies import conv2d
-from uma_targets.kit import strategies
+from uma_targets.kit import strategies, sums
 from uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
@@ -33,7 +33,21 @@ class Gemmini(UMABackend):
         ):
             self._register_pattern(name, lazy_pattern(name, "uma_targets.gemmini.patterns"), predicate)
             self._register_operator_strategy(name, strategy, sized=strategy is conv2d)
+        self._offer_sums()
         self._register_codegen("stream", _accelerator)
+
+    def _offer_sums(self) -> None:
+        """What one factor for all sums and zero points of 0 are not enough for: the host makes the results."""
+        for anchor, own, strategy in (
+            ("conv2d", predicates.all_of("nn.conv2d", sums.SUMS_CONV2D), sums.with_sums(conv2d)),
+            ("matmul", predicates.all_of("matmul", sums.SUMS_MATMUL),
+             sums.with_sums(lambda op, options: strategies.matmul(op))),
+        ):
+            for form, pattern in (("wide_activation", "activation"), ("wide_plain", "plain"), ("sums", "sums")):
+                name = f"{anchor}_{form}"
+                make = lazy_pattern(f"{anchor}_{pattern}", "uma_targets.gemmini.patterns")
+                self._register_pattern(name, make, own)
+                self._register_operator_strategy(name, strategy, sized=True)
 
     @property
     def target_name(self) -> str:

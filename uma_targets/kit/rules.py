@@ -69,10 +69,11 @@ def int32_bias(op: QuantizedOp) -> str | None:
         return f"the bias has zero point {_show(op.bias.zero_point)}"
     if not np.allclose(op.bias.scale, expected, rtol=1e-6, atol=0):
         return f"the bias has scale {_show(op.bias.scale)}, the sums have {float(expected):.6g}"
-    return _along_channels(op)
+    return along_channels(op)
 
 
-def _along_channels(op: QuantizedOp) -> str | None:
+def along_channels(op: QuantizedOp) -> str | None:
+    """The bias has one value for each output channel and is added along them."""
     assert op.bias is not None
     channels = op.operands[1].read_shape[-1] if op.anchor == "matmul" else op.operands[1].shape[0]
     if int(np.prod(op.bias.shape)) != channels:
@@ -174,7 +175,7 @@ def float32_bias(op: QuantizedOp) -> str | None:
     """A bias is float32, one value for each output channel."""
     if op.bias is None:
         return None
-    return _along_channels(op)
+    return along_channels(op)
 
 
 def relu_only(op: QuantizedOp) -> str | None:

@@ -68,6 +68,8 @@ def add(op: QuantizedOp) -> Lowered:
 
 def epilogue(op: QuantizedOp) -> wl.Epilogue:
     """Bias, factor, activation and pooling of the operator; the type of its result."""
+    if op.sums:
+        return wl.Epilogue(op.bias is not None, 1.0, False, "int32")
     if op.operands[0].dtype == "float32":
         return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32")
     return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
