@@ -126,14 +126,15 @@ def explain(
     return explain_model(_loaded(model, load_options, names), names, _options(options))
 
 
-def load_compiled(path: "str | Path") -> "CompiledNetwork":
+def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork":
     """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
 
-    Nothing of the artifact is executed but its TVM host library: open only artifacts whose origin you trust.
+    Nothing of the artifact is executed but its host part and, on a machine alike to the one that saved it, its
+    machine code: open only artifacts whose origin you trust. ``programs=False`` leaves the machine code aside.
     """
     from tvm_backend.executable import open_artifact
 
-    return open_artifact(Path(path))
+    return open_artifact(Path(path), programs=programs)
 
 
 def estimate(

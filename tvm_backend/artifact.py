@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.errors import ArchloomError, ArtifactError
-from tvm_backend import artifact_files, plan_json, workload_json
+from tvm_backend import artifact_files, artifact_host, plan_json, workload_json
 from tvm_backend.compiled import (
     CompiledModel,
     HostOp,
@@ -29,9 +29,10 @@ from tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
     from mapper.search import Plan
+    from tvm_backend.host_plan import HostPlan
+    from tvm_backend.programs import Stored
 
-NETWORK, PLANS, CONSTANTS, HOST, REPORT = (
-    "network.json", "plans.json", "constants.safetensors", "host.json", "report.json")
+NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
 FINISH = "finish."
 """What the names of a step's constants begin with that its host part reads."""
 
@@ -42,10 +43,14 @@ class Loaded:
 
     compiled: CompiledModel
     report: Report
+    programs: "Stored | None"
 
 
-def save(compiled: CompiledModel, report: Report, path: Path) -> None:
-    """Write a compiled network to ``path``: a zip if it ends in ``.zip``, else a directory; whole or not at all."""
+def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored | None" = None) -> None:
+    """Write a compiled network to ``path``: a zip if it ends in ``.zip``, else a directory; whole or not at all.
+
+    ``programs`` are those of XLA that run it, as machine code.
+    """
     from safetensors.numpy import save as tensors
 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
@@ -56,27 +61,30 @@ def save(compiled: CompiledModel, report: Report, path: Path) -> None:
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
         NETWORK: _json(_network(compiled.partition)), PLANS: _json(plans), REPORT: _json(report.to_json()),
-        CONSTANTS: tensors(constants), HOST: compiled.host.module_json.encode(), **streams,
+        CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
+        **(artifact_host.program_files(programs) if programs is not None else {}),
     })
 
 
 def load(path: Path) -> Loaded:
     """Read what :func:`save` wrote. :class:`ArtifactError` names the file that is missing, damaged or of another kind.
 
-    Nothing of the artifact is executed: its host part is only compiled and run when the network is.
+    Nothing of the artifact is executed: its host part and programs are only run when the network is.
     """
     files = artifact_files.read(path)
     with _located(path, CONSTANTS):
         constants = _constants(files[CONSTANTS])
-    with _located(path, HOST):
-        module = files[HOST].decode()
+    with _located(path, artifact_host.HOST):
+        host = artifact_host.read_host(files)
     with _located(path, NETWORK):
-        partition = _partition(json.loads(files[NETWORK]), constants, module)
+        partition = _partition(json.loads(files[NETWORK]), constants, *host)
+    with _located(path, artifact_host.PROGRAMS):
+        programs = artifact_host.read_programs(files)
     with _located(path, PLANS):
         plans = _read_plans(json.loads(files[PLANS]), partition, files)
     with _located(path, REPORT):
         report = Report.from_json(json.loads(files[REPORT]))
-    return Loaded(CompiledModel(partition, plans), report)
+    return Loaded(CompiledModel(partition, plans), report, programs)
 
 
 def load_report(path: Path) -> Report:
@@ -130,9 +138,11 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _partition(data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str) -> Partition:
+def _partition(
+    data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
+) -> Partition:
     host = HostPart(module, tuple(
-        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]))
+        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]), loaded=plan)
     regions = tuple(_read_region(region, constants) for region in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)

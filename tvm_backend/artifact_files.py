@@ -19,7 +19,7 @@ from oracle.errors import ArtifactError
 from tvm_backend.version import VERSION
 
 FORMAT = "archloom.artifact"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

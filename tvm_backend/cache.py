@@ -49,23 +49,37 @@ def key(parts: Iterable[str]) -> str:
 
 def load(kind: str, name: str) -> Any:
     """The JSON value that was stored, or ``None``; a damaged file counts as absent."""
+    data = load_bytes(kind, name)
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:
+        return None
+
+
+def load_bytes(kind: str, name: str) -> bytes | None:
+    """The bytes that were stored, or ``None``; a damaged file counts as absent."""
     file = _file(kind, name)
     try:
         data = file.read_bytes() if file else b""
         digest, packed = data[:_DIGEST], data[_DIGEST:]
         if not packed or hashlib.sha256(packed).digest() != digest:
             return None
-        return json.loads(zlib.decompress(packed))
-    except (OSError, ValueError, zlib.error):
+        return zlib.decompress(packed)
+    except (OSError, zlib.error):
         return None
 
 
 def store(kind: str, name: str, value: Any) -> None:
     """Keep a JSON value, whole or not at all. A cache that cannot be written costs time, never a result."""
+    store_bytes(kind, name, json.dumps(value).encode())
+
+
+def store_bytes(kind: str, name: str, data: bytes) -> None:
+    """Keep bytes, whole or not at all."""
     file = _file(kind, name)
     if file is None:
         return
-    packed = zlib.compress(json.dumps(value).encode(), 1)
+    packed = zlib.compress(data, 1)
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")

@@ -367,6 +367,14 @@ def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) ->
     return call
 
 
+def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
+    """The symbol and arguments of what :func:`call_external` made, else None."""
+    if op_name(expr) != "call_pure_packed":
+        return None
+    function, *arguments = expr.args
+    return str(function.global_symbol), arguments
+
+
 def tuple_get(expr: Expr, index: int) -> Expr:
     """Field ``index`` of a tuple."""
     return relax.TupleGetItem(expr, index)

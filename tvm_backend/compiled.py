@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from mapper.workload import Workload
 if TYPE_CHECKING:
     from mapper.search import Plan
     from tvm_backend.finish import Finish
+    from tvm_backend.host_plan import HostPlan
 
 __all__ = [
     "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Refused", "Region", "Step",
@@ -146,12 +148,22 @@ class HostPart:
     """The host side of a network: a Relax module, as text or as it is in memory, and its operators.
 
     The module has ``main``, in which every region is a call to its symbol, and one function for each piece that XLA
-    runs; :mod:`tvm_backend.host` builds it.
+    runs. Where XLA runs all of it, the ``plan`` takes the module's place. :mod:`tvm_backend.host` builds either.
     """
 
     text: str | None
     ops: tuple[HostOp, ...]
     module: Any = None
+    loaded: "HostPlan | None" = None
+
+    @cached_property
+    def plan(self) -> "HostPlan | None":
+        """The calls in order; None where TVM runs a part of the host."""
+        if self.loaded is not None or self.module is None:
+            return self.loaded
+        from tvm_backend.host_plan import plan_of
+
+        return plan_of(self.module)
 
     @property
     def module_json(self) -> str:

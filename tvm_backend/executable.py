@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oracle.errors import InputError
 from tvm_backend.compiled import CompiledModel
 from tvm_backend.report.data import Report
 from tvm_backend.runtime import Executable
 
 if TYPE_CHECKING:
     from tvm_backend.model import Model
+    from tvm_backend.programs import Stored
 
 Progress = Callable[[str, int, int], None]
 
@@ -20,8 +23,10 @@ Progress = Callable[[str, int, int], None]
 class CompiledNetwork(Executable):
     """A compiled network: ``network(x)`` runs it, :attr:`report` says what it costs, :meth:`save` keeps it."""
 
-    def __init__(self, compiled: CompiledModel, report: Report | None = None) -> None:
-        super().__init__(compiled)
+    def __init__(
+        self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None
+    ) -> None:
+        super().__init__(compiled, programs)
         self._saved_report = report
 
     @cached_property
@@ -33,11 +38,21 @@ class CompiledNetwork(Executable):
 
         return of_compiled(self.compiled)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the artifact to ``path``: a zip if its name ends in ``.zip``, else a directory; whole or not at all."""
-        from tvm_backend import artifact
+    def save(self, path: str | Path, *, programs: bool = True) -> Path:
+        """Write the artifact to ``path``: a zip if its name ends in ``.zip``, else a directory; whole or not at all.
 
-        artifact.save(self.compiled, self.report, Path(path))
+        With ``programs``, everything is compiled first, and the artifact brings XLA's machine code along: on a machine
+        alike it then runs at once. A network that is too large to run here is saved without.
+        """
+        from tvm_backend import artifact, artifact_files
+
+        artifact_files.check_free(Path(path))
+        stored = None
+        if programs:
+            with suppress(InputError):
+                self.prepare()
+                stored = self.programs.stored()
+        artifact.save(self.compiled, self.report, Path(path), stored)
         return Path(path)
 
 
@@ -50,9 +65,12 @@ def build(
     return CompiledNetwork(compile_model(model, target, options, progress=progress))
 
 
-def open_artifact(path: Path) -> CompiledNetwork:
-    """The compiled network that was saved at ``path``; its host part is built at the first call."""
+def open_artifact(path: Path, *, programs: bool = True) -> CompiledNetwork:
+    """The compiled network that was saved at ``path``; its host part is built at the first call.
+
+    Without ``programs``, the artifact's machine code is left aside, and everything is compiled from its streams.
+    """
     from tvm_backend import artifact
 
     loaded = artifact.load(path)
-    return CompiledNetwork(loaded.compiled, loaded.report)
+    return CompiledNetwork(loaded.compiled, loaded.report, loaded.programs if programs else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from oracle.stream import Stream
     from oracle.taidl.isa import Isa
     from oracle.xla import Oracle
+    from tvm_backend.programs import Program, Programs
 
 Progress = Callable[[str, int, int], None]
 COMPILING_AT_A_TIME = 2
@@ -47,48 +49,90 @@ class InterpreterExecutor:
         return np.asarray(results[step.workload.output.name]).reshape(step.workload.output.shape)
 
 
-class XlaExecutor:
-    """The functional oracle: each step's stream is compiled once, and its constants stay on the device."""
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A step's program, with its constants and bit patterns on the device; ``names`` are those of its arguments."""
 
-    def __init__(self, compiled: CompiledModel) -> None:
+    program: "Program"
+    names: tuple[str, ...]
+    constants: Mapping[str, Any]
+    bits: tuple[Any, ...]
+
+
+class XlaExecutor:
+    """The functional oracle: each distinct stream is compiled once, and the steps' constants stay on the device."""
+
+    def __init__(self, compiled: CompiledModel, programs: "Programs | None" = None) -> None:
+        from tvm_backend.programs import Programs
+
         self._compiled = compiled
         self._isas: dict[Any, Isa] = {}
         _make_known(compiled)
-        self._oracles: dict[str, Oracle] = {}
-        self._programs: dict[str, Callable[..., Sequence[Any]]] = {}
-        self._constants: dict[str, Mapping[str, Any]] = {}
+        self._programs = programs if programs is not None else Programs()
+        self._prepared: dict[str, _Prepared] = {}
 
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
-        waiting = [step for step in steps if step.name not in self._programs]
+        from tvm_backend.programs import stream_key
+
+        waiting = [step for step in steps if step.name not in self._prepared]
         with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
-            programs: dict[str, Future[Any]] = {}
+            made: dict[str, tuple[Oracle, Future[Program]]] = {}
             for done, step in enumerate(waiting):
                 if progress is not None:
                     progress(step.name, done, len(waiting))
-                programs[step.name] = pool.submit(self._oracle(step).compile)
-            for name, program in programs.items():
-                self._programs[name] = program.result()
+                stream = self._stream(step)
+                key = stream_key(stream, isa_of(stream, self._isas))
+                found = self._programs.of_stream(key)
+                if found is not None:
+                    self._place(step, *found)
+                elif key not in made:
+                    oracle = self._oracle(step)
+                    made[key] = oracle, pool.submit(oracle.stored)
+            for key, (oracle, program) in made.items():
+                self._programs.keep_stream(key, program.result(), oracle.bits)
+        for step in waiting:
+            if step.name not in self._prepared:
+                stream = self._stream(step)
+                oracle, program = made[stream_key(stream, isa_of(stream, self._isas))]
+                self._place(step, program.result(), oracle.bits)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
-        if step.name not in self._programs:
+        if step.name not in self._prepared:
             self.prepare([step])
-        oracle = self._oracles[step.name]
-        tensors = {**arguments, **self._constants[step.name]}
-        results = self._programs[step.name](*[tensors[a.name] for a in oracle.arguments])
-        return results[0]
+        prepared = self._prepared[step.name]
+        constants = prepared.constants
+        tensors = [constants[n] if n in constants else on_device(arguments[n]) for n in prepared.names]
+        return prepared.program(*tensors, *prepared.bits)[0]
 
-    def _oracle(self, step: Step) -> "Oracle":
-        import jax
-
-        from oracle.xla import compile_stream
-
+    def _stream(self, step: Step) -> "Stream":
         stream = self._compiled.plans[step.name].stream
         check_arguments(step, stream, {**dict.fromkeys(n for n, _ in step.inputs), **step.constants})
-        self._constants[step.name] = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
-        oracle = compile_stream(stream, isa_of(stream, self._isas))
-        self._oracles[step.name] = oracle
-        return oracle
+        return stream
+
+    def _place(self, step: Step, program: "Program", bits: np.ndarray) -> None:
+        import jax
+
+        constants = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
+        patterns = (jax.numpy.asarray(bits),) if bits.size else ()
+        names = tuple(a.name for a in self._stream(step).arguments)
+        self._prepared[step.name] = _Prepared(program, names, constants, patterns)
+
+    def _oracle(self, step: Step) -> "Oracle":
+        from oracle.xla import compile_stream
+
+        stream = self._stream(step)
+        return compile_stream(stream, isa_of(stream, self._isas))
+
+
+def on_device(array: Any) -> Any:
+    """A NumPy array as one of JAX of the same type; others as they are."""
+    if isinstance(array, np.ndarray):
+        import jax
+
+        with jax.enable_x64(True):
+            return jax.numpy.asarray(array)
+    return array
 
 
 def _make_known(compiled: CompiledModel) -> None:

@@ -1,21 +1,104 @@
-"""The host side of a network: TVM's virtual machine runs ``main``, XLA its heavy pieces, and a callback each region."""
+"""The host side of a network. XLA runs the whole of it where all its operators have a translation; else TVM's virtual
+machine runs ``main``, XLA its heavy pieces, and a callback each region."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from oracle.errors import ArtifactError
 from tvm_backend.compiled import HostPart
+from tvm_backend.executors import COMPILING_AT_A_TIME, on_device
+from tvm_backend.host_plan import HostPlan, HostProgram
 
 if TYPE_CHECKING:
     from tvm_backend.compat import IRModule
+    from tvm_backend.programs import Programs
 
 Piece: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Runs a region or a piece of the host: arrays in, arrays out (JAX or NumPy)."""
+
+
+class PlannedHost:
+    """A host part that XLA runs as a whole, call by call, with all constants on the device.
+
+    ``regions`` runs each region by its symbol. Calls from several threads need nothing of each other.
+    """
+
+    def __init__(self, plan: HostPlan, regions: Mapping[str, Piece], programs: "Programs") -> None:
+        import jax
+
+        self._plan = plan
+        self._regions = regions
+        made = _compiled(plan, programs)
+        with jax.enable_x64(True):
+            constants = [jax.numpy.asarray(c) for c in plan.constants]
+        self._fixed = {slot: constants[number] for slot, number in plan.fixed.items()}
+        self._calls = [
+            (made[call.program] if call.program is not None else None, call,
+             [constants[number] for number in call.constants]) for call in plan.calls]
+        self._dead = _last_uses(plan)
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The network's results."""
+        import jax
+
+        with jax.enable_x64(True):
+            slots: dict[int, Any] = {i: jax.numpy.asarray(x) for i, x in enumerate(inputs)}
+        slots.update(self._fixed)
+        for (program, call, constants), dead in zip(self._calls, self._dead, strict=True):
+            arguments = [slots[i] for i in call.inputs]
+            if program is not None:
+                results: Sequence[Any] = program(*constants, *arguments)
+            else:
+                results = [on_device(x) for x in self._regions[call.region](arguments)]
+            slots.update(zip(call.outputs, results, strict=True))
+            for slot in dead:
+                del slots[slot]
+        return [np.array(slots[i]) for i in self._plan.outputs]
+
+
+def _compiled(plan: HostPlan, programs: "Programs") -> list[Any]:
+    """The programs of a plan; those that nobody has compiled yet are compiled, several at a time."""
+    from tvm_backend.programs import host_key
+
+    keys = [host_key(program.key) for program in plan.programs]
+    found = [programs.of_host(key) for key in keys]
+    with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
+        made = [pool.submit(_compile, program) if known is None else None
+                for program, known in zip(plan.programs, found, strict=True)]
+    for number, future in enumerate(made):
+        if future is not None:
+            found[number] = program = future.result()
+            programs.keep_host(keys[number], program)
+    return found
+
+
+def _compile(program: HostProgram) -> Any:
+    import jax
+
+    from oracle.xla.executables import of
+
+    with jax.enable_x64(True):
+        return of(program.jitted().lower(*program.shapes()).compile(), len(program.arguments))
+
+
+def _last_uses(plan: HostPlan) -> list[list[int]]:
+    """The slots that nobody reads after each call."""
+    kept = {*plan.outputs, *plan.fixed}
+    last: dict[int, int] = {}
+    for number, call in enumerate(plan.calls):
+        for slot in (*call.inputs, *call.outputs):
+            last[slot] = number
+    dead: list[list[int]] = [[] for _ in plan.calls]
+    for slot, number in last.items():
+        if slot not in kept:
+            dead[number].append(slot)
+    return dead
 
 
 class Host:
@@ -86,12 +169,12 @@ def jitted(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, with 64-bit integers and floats as they are in the network."""
     import jax
 
-    from tvm_backend.host_ops import translate
+    from tvm_backend.host_functions import translate
 
-    run, constants = translate(function)
+    made = translate(function)
     with jax.enable_x64(True):
-        placed = [jax.numpy.asarray(c) for c in constants]
-    compiled = jax.jit(run)
+        placed = [jax.numpy.asarray(c) for c in made.constants]
+    compiled = jax.jit(made.run)
 
     def piece(inputs: Sequence[Any]) -> Sequence[Any]:
         with jax.enable_x64(True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,10 +24,12 @@ EXACT_IN_FLOAT32 = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class IntegerOp:
-    """A quantized operator as a function of its operands: ``run(*operands)`` gives the requantized result."""
+    """A quantized operator as a function of its operands: ``run(*operands)`` gives the requantized result, and
+    depends on ``content`` besides."""
 
     operands: tuple[Any, ...]
     run: Callable[..., Any]
+    content: tuple[Any, ...]
 
 
 def integer_operator(root: Any, lookup: Callable[[Any], Any]) -> IntegerOp | None:
@@ -46,7 +48,9 @@ def integer_operator(root: Any, lookup: Callable[[Any], Any]) -> IntegerOp | Non
     if sums is None or finish is None:
         return None
     operands = tuple(t.var if t.array is None else t.array for t in op.operands)
-    return IntegerOp(operands, lambda x, w: finish(sums(x, w)))
+    tensors = [replace(t, var=None, array=None) for t in op.operands]
+    return IntegerOp(operands, lambda x, w: finish(sums(x, w)), (
+        op.anchor, op.shape, op.attrs, *tensors, op.bias and replace(op.bias, var=None), op.bias_shape, *op.stages))
 
 
 def _is_plain(op: QuantizedOp) -> bool:

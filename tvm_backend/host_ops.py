@@ -1,7 +1,7 @@
 """Relax operators as JAX functions: how XLA runs the heavy part of the host.
 
 Each entry takes the call (for its attributes) and its arguments as JAX arrays, tuples of integers (shapes) or Python
-numbers, and computes what TVM's own code computes. :func:`translate` turns a Relax function into one JAX function.
+numbers, and computes what TVM's own code computes. :mod:`tvm_backend.host_functions` makes functions of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from oracle.taidl.operators.carriers import uncontracted
 from tvm_backend import compat, host_layers
-from tvm_backend.host_integer import integer_operator
 
 Translation: TypeAlias = Callable[..., Any]
 UNROLLED = 64
@@ -136,6 +135,12 @@ def _quotient(x: Any, y: Any) -> Any:
     return (x.astype(jnp.float64) / y.astype(jnp.float64)).astype(x.dtype)
 
 
+def _product(a: Any, b: Any) -> Any:
+    """``a * b``, rounded before anything is added to it."""
+    product = a * b
+    return uncontracted(product) if jnp.issubdtype(product.dtype, jnp.floating) else product
+
+
 def _adaptive_average(call: Any, x: Any) -> Any:
     layout = compat.attr(call, "layout")
     if all(compat.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
@@ -193,14 +198,25 @@ def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
 
 
 def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
-    """``(x - zero) * scale``; bytes by a table, since XLA would join the product with what follows and round once."""
-    if x.dtype.itemsize == 1 and isinstance(scale, np.ndarray) and isinstance(zero, np.ndarray) and scale.size == 1:
-        limits = np.iinfo(x.dtype)
-        integers = np.arange(limits.min, limits.max + 1, dtype=np.int32) - zero.astype(np.int32).reshape(())
-        table = integers.astype(scale.dtype) * scale.reshape(())
-        return jnp.asarray(table).at[x.astype(jnp.int32) - limits.min].get(mode="promise_in_bounds")
+    """``(x - zero) * scale``; see :func:`byte_table` for bytes of one scale."""
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
-    return (x.astype(jnp.int32) - zero.astype(jnp.int32)).astype(scale.dtype) * scale
+    return uncontracted((x.astype(jnp.int32) - zero.astype(jnp.int32)).astype(scale.dtype) * scale)
+
+
+def byte_table(dtype: str, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """What each byte of ``dtype`` stands for, the smallest first.
+
+    A product would be joined with what follows and rounded once, and would have to be told not to; it takes no longer.
+    """
+    limits = np.iinfo(dtype)
+    integers = np.arange(limits.min, limits.max + 1, dtype=np.int32) - zero.astype(np.int32).reshape(())
+    return np.asarray(integers.astype(scale.dtype) * scale.reshape(()))
+
+
+def looked_up(x: Any, table: Any) -> Any:
+    """Bytes dequantized by their :func:`byte_table`."""
+    lowest = np.iinfo(x.dtype).min
+    return jnp.asarray(table).at[x.astype(jnp.int32) - lowest].get(mode="promise_in_bounds")
 
 
 def _strided_slice(call: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
@@ -249,15 +265,16 @@ OPS: dict[str, Translation] = {
     "log": lambda c, x: jnp.log(x), "sin": lambda c, x: jnp.sin(x), "cos": lambda c, x: jnp.cos(x),
     "tanh": lambda c, x: jnp.tanh(x), "erf": lambda c, x: lax.erf(x), "sigmoid": lambda c, x: jax.nn.sigmoid(x),
     "floor": lambda c, x: jnp.floor(x), "ceil": lambda c, x: jnp.ceil(x), "logical_not": lambda c, x: ~x,
-    "add": lambda c, a, b: a + b, "subtract": lambda c, a, b: a - b, "multiply": lambda c, a, b: a * b,
-    "divide": lambda c, a, b: a / b if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b)),
+    "add": lambda c, a, b: a + b, "subtract": lambda c, a, b: a - b, "multiply": lambda c, a, b: _product(a, b),
+    "divide": lambda c, a, b: (
+        _quotient(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))),
     "floor_divide": lambda c, a, b: a // b, "power": lambda c, a, b: jnp.power(a, b),
     "maximum": lambda c, a, b: jnp.maximum(a, b), "minimum": lambda c, a, b: jnp.minimum(a, b),
     "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b, "less": lambda c, a, b: a < b,
     "less_equal": lambda c, a, b: a <= b, "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
     "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_xor": lambda c, a, b: a ^ b,
     "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, x: ~x,
-    "sign": lambda c, x: jnp.sign(x),
+    "sign": lambda c, x: jnp.sign(x), "isnan": lambda c, x: jnp.isnan(x),
     "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
     "astype": lambda c, x: x.astype(compat.dtype_of(c)),
     "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
@@ -289,72 +306,9 @@ OPS: dict[str, Translation] = {
     "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
     "arange": lambda c, start, end, step: jnp.arange(start, end, step, compat.dtype_of(c)),
     "index_tensor": lambda c, x, indices: x[tuple(indices)],
+    "gather_nd": lambda c, x, i: x[tuple(jnp.moveaxis(i, -1, 0))],
     "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(compat.attr(c, "axis"))),
     "repeat": lambda c, x: jnp.repeat(x, int(compat.attr(c, "repeats")), compat.attr(c, "axis")),
     "tile": lambda c, x: jnp.tile(x, compat.attr_ints(c, "repeats")),
     "tril": lambda c, x, k: jnp.tril(x, int(k)), "triu": lambda c, x, k: jnp.triu(x, int(k)),
 }
-
-
-def _expression(operand: Any) -> Any:
-    return compat.constant(operand) if isinstance(operand, np.ndarray) else operand
-
-
-def translate(function: compat.Function) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """``(f, constants)`` of a Relax function: ``f(constants, *inputs)`` gives the tuple of its results.
-
-    Large constants are arguments of ``f``, since XLA folds literals slowly.
-    """
-    constants: list[np.ndarray] = []
-    slots: dict[Any, int] = {p: i for i, p in enumerate(function.params)}
-    steps: list[tuple[Callable[..., Any] | None, Any, list[Any]]] = []
-
-    def reference(expr: Any) -> Callable[[list[Any], Sequence[Any]], Any]:
-        if compat.is_constant(expr):
-            array = compat.const_value(expr)
-            if array.size <= 16:
-                return lambda env, cs: array
-            constants.append(array)
-            position = len(constants) - 1
-            return lambda env, cs: cs[position]
-        if compat.is_var(expr):
-            slot = slots[expr]
-            return lambda env, cs: env[slot]
-        fields = compat.tuple_fields(expr)
-        if fields is not None:
-            parts = [reference(f) for f in fields]
-            return lambda env, cs: tuple(p(env, cs) for p in parts)
-        access = compat.is_tuple_get(expr)
-        if access is not None:
-            source, index = reference(access[0]), access[1]
-            return lambda env, cs: source(env, cs)[index]
-        shape = compat.shape_values(expr)
-        value = shape if shape is not None else compat.scalar_of(expr)
-        return lambda env, cs: value
-
-    bound = {b.var: b.value for b in compat.bindings(function)}
-    for binding in compat.bindings(function):
-        value = binding.value
-        integer = integer_operator(value, bound.get) if compat.op_name(value) == "quantize" else None
-        if integer is not None:
-            steps.append((integer.run, value, [reference(_expression(o)) for o in integer.operands]))
-            slots[binding.var] = len(slots)
-            continue
-        call = value if compat.op_name(value) is not None else None
-        rule = partial(OPS[str(compat.op_name(call))], call) if call is not None else None
-        steps.append((rule, call, [reference(a) for a in (value.args if call is not None else [value])]))
-        slots[binding.var] = len(slots)
-    results = [reference(r) for r in compat.outputs_of(function)]
-
-    def run(values: Sequence[Any], *inputs: Any) -> tuple[Any, ...]:
-        env = list(inputs)
-        for rule, call, arguments in steps:
-            evaluated = [a(env, values) for a in arguments]
-            if rule is None:
-                env.append(evaluated[0])
-                continue
-            result = rule(*evaluated)
-            env.append(result if isinstance(result, tuple) else result.astype(compat.dtype_of(call)))
-        return tuple(r(env, values) for r in results)
-
-    return run, constants

@@ -69,6 +69,17 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
     return shape if shape is not None else compat.scalar_of(expr)
 
 
+def _strided_slice(call: Any, x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = None) -> np.ndarray:
+    index: list[slice] = [slice(None)] * x.ndim
+    for i, axis in enumerate(axes):
+        step = 1 if strides is None else int(strides[i])
+        stop: int | None = int(end[i])
+        if step < 0 and stop is not None and stop < -x.shape[axis]:
+            stop = None
+        index[axis] = slice(int(begin[i]), stop, step)
+    return x[tuple(index)]
+
+
 def _axes(call: Any) -> tuple[int, ...] | None:
     return None if call.attrs.axes is None else compat.attr_ints(call, "axes")
 
@@ -104,7 +115,7 @@ FOLD: dict[str, Callable[..., Any]] = {
     "gather_elements": lambda c, a, i: np.take_along_axis(a, i, compat.attr(c, "axis")),
     "take": lambda c, a, i: np.take(
         a, i, compat.attr(c, "axis"), mode="wrap" if compat.attr(c, "mode") == "wrap" else "clip"),
-    "shape_to_tensor": lambda c, s: np.array(s, np.int64),
+    "shape_to_tensor": lambda c, s: np.array(s, np.int64), "strided_slice": _strided_slice,
 }
 
 

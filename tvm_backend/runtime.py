@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from oracle.errors import InputError, suggest
 from tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
 from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
 from tvm_backend.finish import as_int8
+
+if TYPE_CHECKING:
+    from tvm_backend.programs import Programs, Stored
 
 Capture: TypeAlias = Callable[[Step, Mapping[str, np.ndarray], np.ndarray], None]
 """Called after each step with its input tensors (by argument, in the workload's shapes) and what its stream gave."""
@@ -23,8 +27,9 @@ class Executable:
     The host part is built at the first call, each stream compiled when it is first run (or by :meth:`prepare`).
     """
 
-    def __init__(self, compiled: CompiledModel) -> None:
+    def __init__(self, compiled: CompiledModel, stored: "Stored | None" = None) -> None:
         self.compiled = compiled
+        self._stored = stored
         self._lock = threading.RLock()
         self._host: Any = None
         self._executors: dict[str, Executor] = {}
@@ -78,11 +83,18 @@ class Executable:
             assert isinstance(executor, XlaExecutor)
             executor.prepare(list(self.compiled.partition.steps()), progress)
 
+    @cached_property
+    def programs(self) -> "Programs":
+        """The programs of XLA that run the network."""
+        from tvm_backend.programs import Programs
+
+        return Programs(self._stored)
+
     def _executor(self, executor: str | Executor) -> Executor:
         if not isinstance(executor, str):
             return executor
         makers: dict[str, Callable[[CompiledModel], Executor]] = {
-            "xla": XlaExecutor, "interpreter": InterpreterExecutor,
+            "xla": lambda compiled: XlaExecutor(compiled, self.programs), "interpreter": InterpreterExecutor,
         }
         if executor not in makers:
             raise InputError(f"unknown executor {executor!r}{suggest(executor, list(makers))}")
@@ -92,10 +104,11 @@ class Executable:
 
     def _built(self) -> Any:
         if self._host is None:
-            from tvm_backend.host import Host
+            from tvm_backend.host import Host, PlannedHost
 
             pieces = {region.symbol: self._piece(region) for region in self.compiled.regions}
-            self._host = Host(self.compiled.host, pieces)
+            plan = self.compiled.host.plan
+            self._host = Host(self.compiled.host, pieces) if plan is None else PlannedHost(plan, pieces, self.programs)
         return self._host
 
     def _piece(self, region: Region) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -116,13 +129,18 @@ def run_region(
     }
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
-        arguments = {argument: as_int8(tensors[value]).reshape(shapes[argument]) for argument, value in step.inputs}
+        arguments = {a: _shaped(as_int8(tensors[value]), shapes[a]) for a, value in step.inputs}
         result = executor.run(step, arguments)
         if capture is not None:
             capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(result))
         result = step.finished(result, arguments)
-        tensors[step.output] = result.reshape(region.value(step.output).stored_shape)
+        tensors[step.output] = _shaped(result, region.value(step.output).stored_shape)
     return [unstored(tensors[name], region.value(name)) for name in region.outputs]
+
+
+def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """``x`` in a shape; asking JAX for the shape that an array has takes as long as a small program."""
+    return x if x.shape == shape else x.reshape(shape)
 
 
 def stored(x: Any, value: Value) -> Any:

@@ -18,6 +18,7 @@ from oracle.resolved import ResolvedStream
 from oracle.stream import HbmTensor, Stream
 from oracle.taidl.isa import Isa
 from oracle.xla import border
+from oracle.xla.executables import Called, Executable, of
 from oracle.xla.expr import is_chained
 from oracle.xla.loops import LoopRunner
 from oracle.xla.lower import Lowering
@@ -92,7 +93,7 @@ class Program:
                 raised = self.raising is not None and not self.raising.left
                 chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
                 options = compiler_options(self.stream, raised=raised, chained=chained)
-                self._outermost = jax.jit(self.function, compiler_options=options)
+                self._outermost = jax.jit(self.function, compiler_options=options, keep_unused=True)
         return self._outermost
 
     def executable(self) -> Any:
@@ -163,6 +164,10 @@ class Oracle:
 
         bits = jnp.asarray(self.bits)
         return lambda *arguments: executable(*arguments, bits)
+
+    def stored(self) -> Executable | Called:
+        """The program compiled ahead of time, in a form that can be stored; it takes :attr:`bits`, too, if any."""
+        return of(self.program.executable(), len(self.program.stream.arguments))
 
     def _bits(self) -> tuple[np.ndarray, ...]:
         return (self.bits,) if self.bits.size else ()

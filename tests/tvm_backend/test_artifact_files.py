@@ -11,7 +11,7 @@ import pytest
 
 from oracle.errors import ArtifactError
 from tvm_backend import artifact_files
-from tvm_backend.artifact_files import MANIFEST, is_artifact, read, write
+from tvm_backend.artifact_files import FORMAT_VERSION, MANIFEST, is_artifact, read, write
 
 FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
 
@@ -131,8 +131,9 @@ def _edit_manifest(path: Path, **changes: object) -> None:
 def test_newer_version(tmp_path: Path) -> None:
     path = tmp_path / "net.loom"
     write(path, FILES)
-    _edit_manifest(path, version=2, archloom="9.0")
-    with pytest.raises(ArtifactError, match=r"artifact version 2 by archloom 9.0; this archloom .* version 1"):
+    _edit_manifest(path, version=FORMAT_VERSION + 1, archloom="9.0")
+    newer, here = FORMAT_VERSION + 1, FORMAT_VERSION
+    with pytest.raises(ArtifactError, match=rf"version {newer} by archloom 9.0; this archloom .* version {here}"):
         read(path)
 
 

@@ -108,6 +108,8 @@ CASES: list[Case] = [
     ("arange", lambda: compat.relax_op("arange")(2, 11, 3, dtype="float32"), []),
     ("index_tensor", lambda x, i, j: compat.relax_op("index_tensor")(x, [i, j]),
      [real(4, 5, 2), whole(3, 1, low=0, high=4, dtype="int64"), whole(2, low=0, high=5, dtype="int64")]),
+    ("gather_nd", op("gather_nd"), [real(3, 5, 2), whole(4, 2, low=0, high=3, dtype="int64")]),
+    ("isnan", op("isnan"), [np.array([[0, np.nan], [np.inf, 1]], np.float32)]),
     ("gather_elements", op("gather_elements", axis=1), [real(3, 5), whole(3, 2, low=0, high=5, dtype="int64")]),
     ("repeat", op("repeat", repeats=2, axis=1), [real(3, 4)]), ("tile", op("tile", repeats=(2, 3)), [real(3, 4)]),
     ("tril", op("tril", k=1), [real(4, 5)]), ("triu", op("triu", k=-1), [real(4, 5)]),

@@ -20,15 +20,15 @@ HEAVY = frozenset({
 TRANSLATABLE = frozenset({
     "abs", "add", "arange", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "broadcast_to", "ceil", "clip",
     "concat", "cos", "cumsum", "dequantize", "divide", "equal", "erf", "exp", "expand_dims", "flatten", "floor",
-    "floor_divide", "gather_elements", "greater", "greater_equal", "image.resize2d", "index_tensor", "less",
-    "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
-    "min", "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention", "nn.attention_bias",
-    "nn.avg_pool2d", "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d",
-    "nn.conv2d_transpose", "nn.dropout", "nn.gelu", "nn.gelu_tanh", "nn.group_norm", "nn.instance_norm",
-    "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu", "nn.rms_norm", "nn.silu",
-    "nn.softmax", "not_equal", "permute_dims", "power", "prod", "quantize", "repeat", "reshape", "rsqrt", "sigmoid",
-    "sign", "sin", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "subtract", "sum", "take", "tanh",
-    "tile", "tril", "triu", "variance", "where",
+    "floor_divide", "gather_elements", "gather_nd", "greater", "greater_equal", "image.resize2d", "index_tensor",
+    "isnan", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention",
+    "nn.attention_bias", "nn.avg_pool2d", "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv1d_transpose",
+    "nn.conv2d", "nn.conv2d_transpose", "nn.dropout", "nn.gelu", "nn.gelu_tanh", "nn.group_norm",
+    "nn.instance_norm", "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu",
+    "nn.rms_norm", "nn.silu", "nn.softmax", "not_equal", "permute_dims", "power", "prod", "quantize", "repeat",
+    "reshape", "rsqrt", "sigmoid", "sign", "sin", "split", "sqrt", "square", "squeeze", "stack", "strided_slice",
+    "subtract", "sum", "take", "tanh", "tile", "tril", "triu", "variance", "where",
 })
 """Operators that :mod:`tvm_backend.host_ops` translates to JAX."""
 
@@ -44,6 +44,8 @@ def translatable(expr: Any) -> bool:
 def _plain_attributes(name: str, call: Any) -> bool:
     if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
         return not compat.attr(call, "ceil_mode")
+    if name == "gather_nd":
+        return int(compat.attr(call, "batch_dims")) == 0
     if name == "nn.adaptive_avg_pool2d":
         return len(compat.attr(call, "layout")) == 4
     if name in ("nn.conv1d_transpose", "nn.conv2d_transpose"):

@@ -128,20 +128,30 @@ def _join_parameters(nodes: list[_Node]) -> None:
 
 
 def _place_host(nodes: list[_Node]) -> None:
-    """XLA takes the host groups that hold a heavy operator, TVM the others and what has no translation."""
+    """XLA takes the whole host where every operator has a translation: then no tensor ever crosses to TVM. Else it
+    takes the groups that hold a heavy operator, and TVM the others and what has no translation."""
     _level(nodes)
     groups: dict[int, list[_Node]] = defaultdict(list)
     for node in nodes:
         if node.place == HOST:
             groups[node.level].append(node)
+    whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
     for group in groups.values():
         heavy = any(compat.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
         for node in group:
-            node.place = XLA if heavy and translatable(node.binding.value) else LLVM
+            node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
     for node in nodes:  # an access to a tuple belongs to what makes the tuple
         if node.place in (LLVM, XLA) and compat.is_tuple_get(node.binding.value) and node.inputs:
             node.place = nodes[node.inputs[0]].place
     _keep_tuples_together(nodes)
+
+
+def _goes_to_xla(binding: Any) -> bool:
+    """Whether XLA can compute a host operator, or there is nothing to compute."""
+    value = binding.value
+    if compat.op_name(value) is None:
+        return compat.is_tuple_get(value) is not None or compat.is_var(value) or compat.is_constant(value)
+    return translatable(value)
 
 
 def _keep_tuples_together(nodes: list[_Node]) -> None:

@@ -1,0 +1,90 @@
+"""Compiled programs of XLA as bytes, and back: machine code for the processor that compiled it.
+
+Uses what JAX's own cache of compilations uses, without pickle. Where a version of JAX has it otherwise, programs are
+not stored, and run as JAX runs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from oracle.xla.bytes_product import processor
+
+
+class Executable:
+    """A program for arrays on JAX's first device, called with exactly its arguments; gives the list of its results.
+
+    The arguments' types and shapes are not looked at: what is no JAX array of the right size is refused by XLA, or
+    gives wrong results.
+    """
+
+    def __init__(self, loaded: Any) -> None:
+        self._execute = loaded.execute_sharded
+        self._loaded = loaded
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        made = self._execute(arguments).disassemble_into_single_device_arrays()
+        return [shards[0] for shards in made]
+
+    def serialize(self) -> bytes:
+        """The program for :func:`load`."""
+        return bytes(self._loaded.serialize())
+
+
+class Called:
+    """A program that only JAX itself can call."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        return list(self._compiled(*arguments))
+
+    def serialize(self) -> None:
+        """Nothing: it cannot be stored."""
+        return None
+
+
+def of(compiled: Any, arguments: int) -> Executable | Called:
+    """The program of a ``jax.stages.Compiled`` of a function of flat ``arguments`` that returns a tuple of arrays."""
+    try:
+        loaded = compiled.runtime_executable()
+        taken = len(loaded.get_parameter_layouts())
+        if taken == arguments and callable(loaded.execute_sharded) and callable(loaded.serialize):
+            return Executable(loaded)
+    except (AttributeError, TypeError, RuntimeError):
+        pass
+    return Called(compiled)
+
+
+def load(data: bytes) -> Executable | None:
+    """The program that :meth:`Executable.serialize` wrote; None if it cannot be used here."""
+    import jax
+
+    try:
+        from jax._src.lib import xla_client
+
+        devices = jax.devices()[:1]
+        loaded = devices[0].client.deserialize_executable(
+            data, executable_devices=xla_client.DeviceList(tuple(devices)))
+        return Executable(loaded)
+    except Exception:  # whatever is wrong with it or with this JAX, the program is compiled anew
+        return None
+
+
+@cache
+def platform() -> str:
+    """Names all that stored programs depend on beside their source: JAX, its backend, the processor, its cores."""
+    import jax
+    import jaxlib
+
+    client = jax.devices()[0].client
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parts: Sequence[object] = (
+        jax.__version__, jaxlib.__version__, client.platform, client.platform_version, sorted(processor()), cores,
+        os.environ.get("XLA_FLAGS", ""))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
