@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return outcome.status
     except ArchloomError as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail(f"{getattr(args, 'model', 'the command')}: needs more memory than there is")
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:

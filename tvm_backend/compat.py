@@ -193,6 +193,11 @@ def bindings(function: Function) -> list[Binding]:
     return [b for block in function.body.blocks for b in block.bindings]
 
 
+def is_branch(expr: Expr) -> bool:
+    """Whether an expression chooses between others by a value that is computed."""
+    return isinstance(expr, relax.If)
+
+
 def outputs_of(function: Function) -> list[Expr]:
     """What the function returns: the fields of a tuple, or the one value."""
     result = function.body.body

@@ -97,10 +97,12 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
     import onnx
 
     from tvm_backend import compat
+    from tvm_backend.onnx_guard import refuse_faults
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
     from tvm_backend.onnx_recurrent import frame_by_frame
 
     proto = asked = with_static_inputs(proto, label, input_shapes)
+    refuse_faults(proto, label)
     if is_in_operator_form(proto):
         asked = onnx.ModelProto()
         asked.CopyFrom(proto)
@@ -125,10 +127,12 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
     Raises :class:`~tvm_backend.plain.Unsupported` for one that only TVM's importer reads.
     """
     from tvm_backend.onnx_convolutions import changes_weights
+    from tvm_backend.onnx_guard import refuse_faults
     from tvm_backend.plain import Unsupported
     from tvm_backend.plain.importer import from_onnx
 
     proto = with_static_inputs(skeleton, label, input_shapes)
+    refuse_faults(proto, label)
     if changes_weights(proto):
         raise Unsupported("its import changes weights")
     try:
@@ -180,9 +184,10 @@ def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shape
             open_dims.append(f"{info.name!r} has no shape")
         else:
             dims = info.type.tensor_type.shape.dim
-            unknown = [d.dim_param or "?" for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
+            unknown = [_open(d) for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
             if unknown:
-                shown = "x".join(str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in dims)
+                shown = "x".join(str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?"
+                                 for d in dims)
                 open_dims.append(f"{info.name!r} is {shown} with open dimension{'s' * (len(unknown) > 1)} "
                                  f"{', '.join(unknown)}")
     if open_dims:
@@ -196,6 +201,10 @@ def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shape
         for output in copy.graph.output:
             output.type.tensor_type.ClearField("shape")
     return copy
+
+
+def _open(dim: Any) -> str:
+    return str(dim.dim_value) if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
 
 
 def _set_shape(info: "onnx.ValueInfoProto", shape: tuple[int, ...], label: str) -> None:
@@ -237,8 +246,14 @@ def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
 def _inferred(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
     import onnx
 
+    from tvm_backend.onnx_guard import grows, refuse_sizes
+
     try:
-        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+        if grows(proto):  # propagated values would be computed before their number is known
+            refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
+        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+        refuse_sizes(inferred, label)
+        return inferred
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"{label}: shapes do not fit: {' '.join(str(error).split())[:400]}") from error
     except (ValueError, RuntimeError):  # over 2 GB, or a domain without inference: the importer infers by itself

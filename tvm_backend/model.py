@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.errors import ModelError
 from tvm_backend.compiled import TensorSpec
@@ -39,16 +39,15 @@ def finish(
 ) -> Model:
     """Fold constants, demand static shapes, and wrap an imported module."""
     from tvm_backend import expressions as compat
+    from tvm_backend.bounds import refuse_impossible, refuse_oversized
     from tvm_backend.passes import fold_constants
 
-    module = fold_constants(compat.ensure_dataflow(module))
+    module = compat.ensure_dataflow(module)
+    _refuse_open(module["main"], name)
+    refuse_oversized(module, name)
+    module = fold_constants(module)
+    refuse_impossible(module, name)
     main = module["main"]
-    for binding in compat.bindings(main):
-        if not compat.has_static_type(binding.var):
-            raise ModelError(
-                f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
-                f"({compat.type_text(binding.var)}); only static shapes can be compiled"
-            )
     names = list(input_names) if input_names is not None else [p.name for p in main.params]
     inputs = tuple(
         TensorSpec(n, compat.shape_of(p), compat.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
@@ -61,3 +60,17 @@ def finish(
         TensorSpec(n, compat.shape_of(r), compat.dtype_of(r)) for n, r in zip(labels, results, strict=True)
     )
     return Model(name, module, inputs, outputs, source, proto)
+
+
+def _refuse_open(main: Any, name: str) -> None:
+    from tvm_backend import expressions as compat
+
+    for binding in compat.bindings(main):
+        if compat.is_branch(binding.value):
+            raise ModelError(f"{name}: {binding.var.name!r} depends on a condition that is computed (If); only "
+                             "networks whose control flow is known can be compiled")
+        if not compat.has_static_type(binding.var):
+            raise ModelError(
+                f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
+                f"({compat.type_text(binding.var)}); only static shapes can be compiled"
+            )

@@ -150,6 +150,10 @@ def bindings(function: Function) -> list[Binding]:
     return list(function.body)
 
 
+def is_branch(_expr: Any) -> bool:
+    return False
+
+
 def outputs_of(function: Function) -> list[Any]:
     for binding in reversed(function.body):
         if binding.var is function.result:

@@ -6,6 +6,7 @@ partition report prints both, and ``archloom describe TARGET`` prints the list.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -58,6 +59,13 @@ def one_requantization(op: QuantizedOp) -> str | None:
     if len(scales) > 1:
         return f"the result is requantized with different scales ({', '.join(f'{s:.6g}' for s in sorted(scales))})"
     return None
+
+
+def finite_factor(op: QuantizedOp) -> str | None:
+    """The factor from sums to the result (scale · scale / scale) is a positive finite float32."""
+    with np.errstate(all="ignore"):
+        factor = requantization_scale(op)
+    return None if 0 < factor < math.inf else f"the factor from sums to the result is {factor:g}"
 
 
 def int32_bias(op: QuantizedOp) -> str | None:
@@ -187,7 +195,7 @@ def relu_only(op: QuantizedOp) -> str | None:
 
 
 QUANTIZATION: tuple[Rule, ...] = (
-    int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates,
+    int8_operands, per_tensor_scales, int8_result, one_requantization, activation_saturates, finite_factor,
 )
 INT8_MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pointwise_convolution)
