@@ -1,0 +1,73 @@
+"""Bad and hostile networks: a message that names file and culprit, exit status 2, no crash, bounded memory and time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import CASES
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+
+def work(*words: str) -> str:
+    path = os.pathsep.join([str(HERE), str(ROOT)])
+    done = subprocess.run([sys.executable, str(HERE / "worker.py"), *words], capture_output=True, text=True,
+                          check=False, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@cache
+def outcomes(*words: str) -> dict[str, Any]:
+    found = [json.loads(line) for line in work(*words).splitlines()]
+    return {item["name"]: item for item in found}
+
+
+def judge(name: str, found: dict[str, Any], message: str | None) -> None:
+    printed = found["printed"]
+    assert "Traceback" not in printed and "unexpected" not in printed, printed
+    if message is None:
+        assert found["status"] == 0, printed
+        return
+    assert found["status"] == 2, printed
+    said = [line for line in printed.splitlines() if line.startswith("archloom: ")]
+    assert len(said) == 1 and name in said[0], printed
+    assert re.search(message, said[0]), said[0]
+
+
+@pytest.mark.parametrize("name", list(CASES)[::3])
+def test_every_third(name: str) -> None:
+    judge(name, outcomes("3", "compile", "--explain")[name], CASES[name][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_all(name: str) -> None:
+    judge(name, outcomes("1", "compile", "--explain")[name], CASES[name][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("compile", "-o", "out.zip"), ("estimate", "--no-cache"), ("compile", "-t", "qkv")])
+@pytest.mark.parametrize("name", CASES)
+def test_other_commands(name: str, words: tuple[str, ...]) -> None:
+    """As above, but estimates do not read weights, and do not see what is wrong with them."""
+    message = CASES[name][1]
+    found = outcomes("1", *words)[name]
+    if words[0] == "estimate" and found["status"] == 0:
+        message = None
+        assert re.search("weight|scale", name)
+    judge(name, found, message)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(300, marks=pytest.mark.slow)])
+def test_mutated_networks(count: int) -> None:
+    work("fuzz", str(count))
