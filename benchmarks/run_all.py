@@ -229,6 +229,17 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
                *at_least(0.99)),
     ),
+    "accuracy.py": (
+        *(Figure(f"{name}: right test digits, int8 on Gemmini less float, share",
+                 lambda r, name=name: r[name]["accelerator"] - r[name]["float"], *at_least(-0.01))
+          for name in ("digits_cnn", "digits_vit")),
+        Figure("… layers that are not bit-exact, both",
+               lambda r: sum(r[n]["layers"] - r[n]["bit_exact"] for n in ("digits_cnn", "digits_vit")), *equals(0)),
+        Figure("MiniLM: rank correlation of similarities, int8 on Gemmini with float",
+               lambda r: r["minilm"]["accelerator"], *at_least(0.98)),
+        Figure("… with int8 results of products (onnxruntime), best", lambda r: max(r["minilm"]["schemes"].values()),
+               *RECORDED),
+    ),
     "resnet50_check.py": (
         Figure("ResNet-50 check on 16 images, seconds", lambda r: r["seconds"], *at_most(180)),
         Figure("… peak memory, GiB", lambda r: r["peak_gib"], *at_most(8)),
