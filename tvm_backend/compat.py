@@ -501,13 +501,13 @@ def float_immediate(value: float | None) -> Any:
 
 
 def torch_decompositions(keep: frozenset[str]) -> Any:
-    """torch's default decompositions without the ATen operators in ``keep`` (by base name)."""
+    """torch's default decompositions without the ATen operators in ``keep`` (by base name, but for padding by name)."""
     import torch
 
     table = torch.export.default_decompositions()
     for key in list(table.keys()):
         parts = str(key).split(".")
-        if parts[0] == "aten" and parts[1] in keep:
+        if parts[0] == "aten" and parts[1] in keep and parts[2] != "padding":
             table.pop(key)
     return table
 

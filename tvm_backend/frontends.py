@@ -145,9 +145,9 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
 def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
     """The network in the form that importers take: what they would scatter over several operators, put together."""
     from tvm_backend.onnx_convolutions import plain_convolutions
-    from tvm_backend.onnx_rewrites import explicit_padding, sums_to_additions
+    from tvm_backend.onnx_rewrites import axes_within, explicit_padding, sums_to_additions
 
-    return explicit_padding(_inferred(plain_convolutions(sums_to_additions(proto)), label))
+    return axes_within(explicit_padding(_inferred(plain_convolutions(sums_to_additions(proto)), label)))
 
 
 def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:

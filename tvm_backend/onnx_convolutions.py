@@ -8,8 +8,9 @@ beside each other. Weights and biases may be initializers or, in a quantized net
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     if not any(node.op_type in ("Conv", "ConvTranspose") for node in model.graph.node):
         return model
     rewriting = _Rewriting.of(model.graph)
+    rewriting.model = model
     for node in model.graph.node:
         rules = {"Conv": _flat, "ConvTranspose": _phases}
         rule = rules.get(node.op_type) if node.domain in ("", "ai.onnx") else None
@@ -39,8 +41,8 @@ def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
 def changes_weights(model: "onnx.ModelProto") -> bool:
     """Whether :func:`plain_convolutions` would need the values of weights."""
     graph = _Rewriting.of(model.graph)
-    axes = {"ConvTranspose": 4, "Conv": 3}
-    return any(len(graph.shape(node.input[1]) or ()) == axes[node.op_type]
+    axes = {"ConvTranspose": (3, 4), "Conv": (3,)}
+    return any(len(graph.shape(node.input[1]) or ()) in axes[node.op_type]
                for node in model.graph.node if node.op_type in axes)
 
 
@@ -52,6 +54,19 @@ class _Rewriting:
     constants: Mapping[str, "onnx.TensorProto"]
     dequantized: Mapping[str, "onnx.NodeProto"]
     nodes: list[Any] = field(default_factory=list)
+    model: "onnx.ModelProto | None" = None
+
+    @cached_property
+    def _tensors(self) -> dict[str, tuple[int, ...]]:
+        import onnx
+
+        from tvm_backend.onnx_rewrites import known_shapes
+
+        return known_shapes(onnx.shape_inference.infer_shapes(self.model)) if self.model is not None else {}
+
+    def tensor_shape(self, name: str) -> tuple[int, ...] | None:
+        """Static shape of any tensor, inferred when it is first asked for."""
+        return self._tensors.get(name)
 
     @staticmethod
     def of(graph: "onnx.GraphProto") -> "_Rewriting":
@@ -121,37 +136,63 @@ def _flat(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
 
 
 def _phases(node: "onnx.NodeProto", graph: _Rewriting) -> list[Any] | None:
-    """A transposed convolution of images, without dilation and with one stride, by the phases of its results."""
+    """A transposed convolution of images or rows, by the phases of its results."""
     from onnx import helper
 
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     shape = graph.shape(node.input[1])
     plain = attributes.get("auto_pad", b"NOTSET") == b"NOTSET" and "output_shape" not in attributes
-    if shape is None or len(shape) != 4 or not plain or any(d != 1 for d in attributes.get("dilations", [])):
+    if shape is None or len(shape) not in (3, 4) or not plain:
         return None
     if not all(graph.one_scale(name) for name in node.input[1:] if name):
         return None
-    kernel, groups = shape[2:], attributes.get("group", 1)
-    strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
-    more = attributes.get("output_padding", [0, 0])
-    axes = [Phases(kernel[i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
-    if strides[0] != strides[1] or any(a.reach < 0 for a in axes):
+    flat, groups, rank = len(shape) == 3, attributes.get("group", 1), len(shape) - 2
+    strides, dilation, more, begins, ends = (
+        [neutral, *values] if flat else list(values) for neutral, values in (
+            (1, attributes.get("strides", [1] * rank)), (1, attributes.get("dilations", [1] * rank)),
+            (0, attributes.get("output_padding", [0] * rank)), (0, attributes.get("pads", [0] * rank * 2)[:rank]),
+            (0, attributes.get("pads", [0] * rank * 2)[rank:])))
+    kernel = [(k - 1) * d + 1 for k, d in zip((1, *shape[2:])[-2:], dilation, strict=True)]
+    axes = [Phases(kernel[i], strides[i], begins[i], ends[i], more[i]) for i in range(2)]
+    given = graph.tensor_shape(node.input[0]) if strides[0] != strides[1] else (0, 0)
+    if given is None or any(a.reach < 0 for a in axes):
         return None
     name, nodes = node.output[0], []  # type: tuple[str, list[Any]]
-    inputs = [node.input[0], graph.changed(
-        node.input[1], f"{name}.kernel", lambda w: by_phases(w, groups, strides[0], strides[1]), nodes)]
+
+    def by_phase(w: np.ndarray) -> np.ndarray:
+        return by_phases(dilated(w[:, :, None] if flat else w, dilation), groups, strides[0], strides[1])
+
+    def reshaped(source: str, result: str, wanted: tuple[int, ...]) -> str:
+        dims = graph.constant(f"{result}.dims", np.array(wanted, np.int64))
+        nodes.append(helper.make_node("Reshape", [source, dims], [result], result))
+        return result
+
+    phases = math.prod(strides)
+    inputs = [reshaped(node.input[0], f"{name}.image", (0, 0, 1, -1)) if flat else node.input[0]]
+    inputs.append(graph.changed(node.input[1], f"{name}.kernel", by_phase, nodes))
     if len(node.input) > 2 and node.input[2]:
-        inputs.append(graph.changed(node.input[2], f"{name}.bias", lambda b: np.repeat(b, strides[0] ** 2), nodes))
-    images, whole = f"{name}.phases", f"{name}.whole"
+        inputs.append(graph.changed(node.input[2], f"{name}.bias", lambda b: np.repeat(b, phases), nodes))
+    images = whole = f"{name}.phases"
     nodes.append(helper.make_node(
         "Conv", inputs, [images], node.name or name, group=groups, kernel_shape=[a.taps for a in axes],
         strides=[1, 1], pads=[a.taps - 1 for a in axes] + [a.after for a in axes]))
-    if strides[0] > 1:
+    if strides[0] != strides[1]:
+        channels, (h, w) = shape[1] * groups, (1, *given[2:])[-2:]
+        rows, columns = h + axes[0].after, w + axes[1].after
+        split = reshaped(images, f"{name}.split", (-1, channels, *strides, rows, columns))
+        nodes.append(helper.make_node(
+            "Transpose", [split], [f"{name}.beside"], f"{name}.beside", perm=[0, 1, 4, 2, 5, 3]))
+        whole = reshaped(f"{name}.beside", f"{name}.whole", (-1, channels, rows * strides[0], columns * strides[1]))
+    elif phases > 1:
+        whole = f"{name}.whole"
         nodes.append(helper.make_node("DepthToSpace", [images], [whole], whole, blocksize=strides[0], mode="CRD"))
     crop = [graph.constant(f"{name}.{key}", np.array(value, np.int64)) for key, value in (
         ("starts", [a.before for a in axes]), ("ends", [-a.surplus if a.surplus else LAST for a in axes]),
         ("axes", [2, 3]))]
-    nodes.append(helper.make_node("Slice", [whole if strides[0] > 1 else images, *crop], [name], f"{name}.crop"))
+    result = f"{name}.cropped" if flat else name
+    nodes.append(helper.make_node("Slice", [whole, *crop], [result], f"{name}.crop"))
+    if flat:
+        reshaped(result, name, (0, 0, -1))
     return nodes
 
 
@@ -184,6 +225,16 @@ class Phases:
     def surplus(self) -> int:
         """Results at the end that are cut off."""
         return (self.after + 1) * self.stride - (self.reach + 1)
+
+
+def dilated(kernel: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
+    """[..., kh, kw] with zeros between its elements, so that it can be moved without dilation."""
+    if set(dilation) <= {1}:
+        return kernel
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel.shape[-2:], dilation, strict=True)]
+    spread = np.zeros((*kernel.shape[:-2], *reach), kernel.dtype)
+    spread[..., :: dilation[0], :: dilation[1]] = kernel
+    return spread
 
 
 def by_phases(kernel: np.ndarray, groups: int, sh: int, sw: int) -> np.ndarray:

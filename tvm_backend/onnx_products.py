@@ -45,6 +45,41 @@ def constants_second(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return model
 
 
+def products_of_matrices(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Replace ``MatMul`` of a vector by one of a matrix of one row or column, in place, where shapes are known."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    shapes = known_shapes(model)
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    if not all(len(shapes.get(name, ())) > 1 for node in products for name in node.input):
+        shapes = known_shapes(onnx.shape_inference.infer_shapes(model))
+    nodes: list[Any] = []
+
+    def reshaped(source: str, result: str, shape: tuple[int, ...]) -> str:
+        dims = f"{result}.dims"
+        model.graph.initializer.append(numpy_helper.from_array(np.array(shape, np.int64), dims))
+        nodes.append(helper.make_node("Reshape", [source, dims], [result], result))
+        return result
+
+    for node in model.graph.node:
+        a, b = (shapes.get(name, ()) for name in node.input[:2]) if node.op_type == "MatMul" else ((), ())
+        name = node.output[0]
+        if not a or not b or min(len(a), len(b)) > 1:
+            nodes.append(node)
+            continue
+        rows, columns = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+        left, right = (source if shape == wanted else reshaped(source, f"{name}.{side}", wanted)
+                       for source, shape, wanted, side in zip(
+                           node.input, (a, b), (rows, columns), ("rows", "columns"), strict=True))
+        nodes.append(helper.make_node("MatMul", [left, right], [f"{name}.matrix"], node.name or name))
+        leading = rows[:-2] if len(rows) >= len(columns) else columns[:-2]
+        reshaped(f"{name}.matrix", name, (*leading, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
 def plain_gemms(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Give every ``Gemm`` the form ``A B + row`` with ``alpha`` and ``beta`` of 1, in place, where B is a constant.
 

@@ -37,6 +37,22 @@ def explicit_padding(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return model
 
 
+def axes_within(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Let ``QuantizeLinear`` and ``DequantizeLinear`` of vectors name axis 0, in place; their default is axis 1.
+
+    With one scale the axis means nothing, but TVM refuses one that is not there.
+    """
+    from onnx import helper
+
+    shapes = None
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and not any(a.name == "axis" for a in node.attribute):
+            shapes = known_shapes(model) if shapes is None else shapes
+            if len(shapes.get(node.input[0], (0, 0))) < 2:
+                node.attribute.append(helper.make_attribute("axis", 0))
+    return model
+
+
 def sums_to_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Replace ``Sum`` by additions, in place: old networks write residuals so, and TVM would stack the operands."""
     from onnx import helper

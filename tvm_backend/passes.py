@@ -84,12 +84,22 @@ def _axes(call: Any) -> tuple[int, ...] | None:
     return None if call.attrs.axes is None else compat.attr_ints(call, "axes")
 
 
+def _axis(call: Any) -> tuple[int, ...] | None:
+    return None if call.attrs.axis is None else compat.attr_ints(call, "axis")
+
+
 FOLD: dict[str, Callable[..., Any]] = {
     "add": lambda c, a, b: a + b,
     "subtract": lambda c, a, b: a - b,
     "multiply": lambda c, a, b: a * b,
     "negative": lambda c, a: -a,
+    "divide": lambda c, a, b: a / b,
     "sqrt": lambda c, a: np.sqrt(a),
+    "square": lambda c, a: np.square(a),
+    "abs": lambda c, a: np.abs(a),
+    "exp": lambda c, a: np.exp(a),
+    "power": lambda c, a, b: np.power(a, b),
+    "sum": lambda c, a: np.sum(a, _axis(c), keepdims=bool(compat.attr(c, "keepdims"))),
     "reshape": lambda c, a, s: a.reshape(s),
     "broadcast_to": lambda c, a, s: np.broadcast_to(a, s),
     "permute_dims": lambda c, a: np.transpose(a, _axes(c)),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tvm_backend import compat, expressions
-from tvm_backend.onnx_convolutions import Phases, by_phases
+from tvm_backend.onnx_convolutions import Phases, by_phases, dilated
 from tvm_backend.plain.nodes import Unsupported, is_plain
 
 HEADS_FIRST = [0, 2, 1, 3]
@@ -39,12 +39,13 @@ def as_products(module: compat.IRModule) -> compat.IRModule:
 def _is_rewritten(value: Any) -> bool:
     """Whether a plain expression is rewritten: a convolution of windows, or a product whose constant comes first."""
     if expressions.op_name(value) == "matmul":
-        return expressions.is_constant(value.args[0]) and len(expressions.shape_of(value.args[1])) > 1
+        ranks = [len(expressions.shape_of(a)) for a in value.args]
+        return min(ranks) == 1 or expressions.is_constant(value.args[0])
     if expressions.op_name(value) != "nn.conv2d":
         return False
     ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
     kernel = expressions.shape_of(value.args[1])[2:]
-    return not _Form(kernel, **ints, groups=int(expressions.attr(value, "groups"))).is_pointwise
+    return not Form(kernel, **ints, groups=int(expressions.attr(value, "groups"))).is_pointwise
 
 
 def _uses(main: compat.Function) -> dict[Any, int]:
@@ -89,9 +90,9 @@ class _Rewriting:
             self._settle(read)
         if name in ("nn.conv2d", "nn.conv1d") and self._convolution(var, value):
             return
-        if name == "nn.conv2d_transpose" and self._transposed(var, value):
+        if name in ("nn.conv2d_transpose", "nn.conv1d_transpose") and self._transposed(var, value):
             return
-        if name == "matmul" and self._constant_first(var, value):
+        if name == "matmul" and (self._constant_first(var, value) or self._vector(var, value)):
             return
         if name in ("nn.attention", "nn.attention_bias"):
             self.replaced[var] = self._attention(value, var.name)
@@ -118,7 +119,7 @@ class _Rewriting:
             return False
         if compat.dtype_of(call) != "float32":
             return False
-        form = _Form.of(call)
+        form = Form.of(call)
         if form.is_pointwise and len(compat.shape_of(call)) == 4:
             return False
         x = compat.substitute(data, self.replaced)
@@ -130,7 +131,7 @@ class _Rewriting:
         self._defer(var, _Pending(sums, shape, form.groups > 1))
         return True
 
-    def _product(self, x: Any, weights: np.ndarray, form: "_Form", label: str) -> Any:
+    def _product(self, x: Any, weights: np.ndarray, form: "Form", label: str) -> Any:
         """[n, c, h, w] by OIHW → [n, places, o], or [n · groups, places, o / groups] of several groups."""
         n, c, *_ = compat.shape_of(x)
         top, left, bottom, right = form.padding
@@ -152,18 +153,26 @@ class _Rewriting:
     def _transposed(self, var: Any, call: Any) -> bool:
         """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
         layouts = [compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
-        strides, dilation = compat.attr_ints(call, "strides"), compat.attr_ints(call, "dilation")
-        if not compat.is_constant(call.args[1]) or layouts != ["NCHW", "IOHW", "NCHW"] or set(dilation) != {1}:
+        if not compat.is_constant(call.args[1]) or layouts not in (["NCHW", "IOHW", "NCHW"], ["NCW", "IOW", "NCW"]):
             return False
-        kernel, groups = compat.const_value(call.args[1]), int(compat.attr(call, "groups"))
-        pads, more = compat.attr_ints(call, "padding"), compat.attr_ints(call, "output_padding")
+        ints = {name: compat.attr_ints(call, name) for name in ("strides", "dilation", "padding", "output_padding")}
+        flat, kernel = len(ints["strides"]) == 1, compat.const_value(call.args[1])
+        if flat:  # along images of height 1
+            kernel = kernel[:, :, None]
+            neutral = {"strides": 1, "dilation": 1, "output_padding": 0}
+            before, after = ints["padding"]
+            ints = {**{name: (one, *ints[name]) for name, one in neutral.items()}, "padding": (0, before, 0, after)}
+        strides, pads, more = ints["strides"], ints["padding"], ints["output_padding"]
+        kernel, groups = dilated(kernel, ints["dilation"]), int(compat.attr(call, "groups"))
         axes = [Phases(kernel.shape[2 + i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
         if any(a.reach < 0 for a in axes) or compat.dtype_of(call) != "float32":
             return False
         x = compat.substitute(call.args[0], self.replaced)
-        weights = by_phases(kernel, groups, *strides)
+        if flat:
+            x = self.emit("expand_dims", x, axis=2)
+        weights = by_phases(kernel, groups, strides[0], strides[1])
         padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
-        form = _Form((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
+        form = Form((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
         n, _, h, w = compat.shape_of(x)
         rows, columns = h + axes[0].after, w + axes[1].after
         o = kernel.shape[1] * groups
@@ -173,8 +182,10 @@ class _Rewriting:
         beside = self.emit("permute_dims", split, axes=[0, 1, 4, 2, 5, 3])
         whole = self.emit("reshape", beside, (n, o, rows * strides[0], columns * strides[1]))
         begin = [a.before for a in axes]
-        end = [b + e for b, e in zip(begin, compat.shape_of(call)[2:], strict=True)]
-        self.replaced[var] = self.emit("strided_slice", whole, axes=[2, 3], begin=begin, end=end)
+        extents = (1, *compat.shape_of(call)[2:])[-2:]
+        end = [b + e for b, e in zip(begin, extents, strict=True)]
+        result = self.emit("strided_slice", whole, axes=[2, 3], begin=begin, end=end)
+        self.replaced[var] = self.emit("squeeze", result, axis=[2]) if flat else result
         return True
 
     def _constant_first(self, var: Any, call: Any) -> bool:
@@ -188,6 +199,22 @@ class _Rewriting:
         transposed = compat.constant(np.ascontiguousarray(compat.const_value(matrix).T))
         rows = self.emit("matmul", columns, transposed, label=var.name)
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
+        return True
+
+    def _vector(self, var: Any, call: Any) -> bool:
+        """A product of which one side is a vector, as one of matrices."""
+        sides = [compat.substitute(a, self.replaced) for a in call.args]
+        shapes = [compat.shape_of(x) for x in sides]
+        if min(map(len, shapes)) != 1 or any(0 in shape for shape in shapes):
+            return False
+        for side, axis in ((0, 0), (1, 1)):
+            if len(shapes[side]) == 1:
+                matrix = (1, *shapes[side]) if axis == 0 else (*shapes[side], 1)
+                constant = compat.is_constant(sides[side])
+                sides[side] = compat.constant(compat.const_value(sides[side]).reshape(matrix)) if constant else (
+                    self.emit("reshape", sides[side], matrix))
+        sums = self.emit("matmul", *sides, label=var.name)
+        self.replaced[var] = self.emit("reshape", sums, compat.shape_of(var))
         return True
 
     # what follows a product
@@ -263,7 +290,7 @@ class _Rewriting:
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """Kernel, strides, padding (top, left, bottom, right), dilation and groups of a convolution of images."""
 
     kernel: tuple[int, int]
@@ -273,7 +300,7 @@ class _Form:
     groups: int
 
     @staticmethod
-    def of(call: Any) -> "_Form":
+    def of(call: Any) -> "Form":
         """That of a 2-D convolution, or of a 1-D one as one of height 1."""
         ints = {name: compat.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
         kernel = compat.shape_of(call.args[1])[2:]
@@ -283,7 +310,7 @@ class _Form:
             kernel, strides, dilation = (1, *kernel), (1, *ints["strides"]), (1, *ints["dilation"])
         else:
             padding, strides, dilation = ints["padding"], ints["strides"], ints["dilation"]  # type: ignore[assignment]
-        return _Form(kernel, strides, padding, dilation, int(compat.attr(call, "groups")))  # type: ignore[arg-type]
+        return Form(kernel, strides, padding, dilation, int(compat.attr(call, "groups")))  # type: ignore[arg-type]
 
     @property
     def reach(self) -> tuple[int, int]:

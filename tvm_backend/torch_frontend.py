@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEEP = frozenset({
     "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
-    "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout",
+    "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
 })
 PROMOTING = frozenset({
     "add", "atan", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "pow", "reciprocal", "rsqrt", "rsub",
@@ -217,6 +217,56 @@ def _concatenate(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(compat.relax_op("concat")(parts, axis=axis))
 
 
+def _extreme(name: str) -> Callable[[Any, Any], Any]:
+    """The largest or least along axes; TVM 0.27 knows it of one axis, with its place."""
+    def convert(node: Any, importer: Any) -> Any:
+        from tvm_backend import compat
+
+        axes = [int(axis) for axis in _argument(node, importer, 1, "dim", [])] or None
+        keep = bool(_argument(node, importer, 2, "keepdim", False))
+        return importer.block_builder.emit(compat.relax_op(name)(_argument(node, importer, 0, "self"), axes, keep))
+
+    return convert
+
+
+def _linear(node: Any, importer: Any) -> Any:
+    """TVM 0.27 gives float32, whatever the operands are."""
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    x, weight, bias = (_argument(node, importer, i, name) for i, name in enumerate(("input", "weight", "bias")))
+    product = emit(compat.relax_op("matmul")(x, emit(compat.relax_op("permute_dims")(weight))))
+    return product if bias is None else emit(compat.relax_op("add")(product, bias))
+
+
+def _matmul(node: Any, importer: Any) -> Any:
+    """As :func:`_linear`, of any two tensors."""
+    from tvm_backend import compat
+
+    a, b = (_argument(node, importer, i, "") for i in range(2))
+    return importer.block_builder.emit(compat.relax_op("matmul")(a, b))
+
+
+def _windows(node: Any, importer: Any) -> Any:
+    """``unfold`` of images: [n, c, h, w] → [n, c · taps, places]."""
+    from tvm_backend import compat
+    from tvm_backend.products import Form
+
+    emit = importer.block_builder.emit
+    x = _argument(node, importer, 0, "self")
+    kernel, dilation, padding, strides = ([int(v) for v in _argument(node, importer, i, "")] for i in range(1, 5))
+    n, c = compat.shape_of(x)[:2]
+    pads = [pad for axis in range(2) for pad in (padding[axis], padding[axis])]
+    if any(pads):
+        x = emit(compat.relax_op("nn.pad")(x, pad_width=[0, 0, 0, 0, *pads]))
+    height, width = compat.shape_of(x)[2:]
+    form = Form((kernel[0], kernel[1]), (strides[0], strides[1]), (0, 0, 0, 0), (dilation[0], dilation[1]), 1)
+    index = form.windows(height, width)
+    pixels = emit(compat.relax_op("reshape")(x, (n, c, height * width)))
+    found = emit(compat.relax_op("take")(pixels, compat.constant(index.reshape(-1)), axis=2, mode="clip"))
+    return emit(compat.relax_op("reshape")(found, (n, c * index.shape[0], index.shape[1])))
+
+
 def _nearest(node: Any, importer: Any) -> Any:
     """torch takes pixel ⌊i · scale⌋ in float32; TVM 0.27 imports it as rounding at the pixels' centres."""
     from tvm_backend import compat
@@ -289,6 +339,13 @@ CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "upsample_nearest2d.vec": _nearest,
     "eq.Tensor": _equal,
     "select.int": _select,
+    "amax.default": _extreme("max"),
+    "amin.default": _extreme("min"),
+    "linear.default": _linear,
+    "matmul.default": _matmul,
+    "mm.default": _matmul,
+    "bmm.default": _matmul,
+    "im2col.default": _windows,
     "quantize_per_tensor.default": _quantize,
     "dequantize_per_tensor.default": _dequantize,
     "dequantize_per_channel.default": _dequantize_channels,

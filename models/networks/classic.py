@@ -83,8 +83,14 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.layers(x)], 1)
 
 
-def densenet(blocks: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, classes: int = 1000) -> nn.Module:
-    """DenseNet-121 by default: [n, 3, h, w] → [n, classes] (Huang et al. 2017)."""
+def densenet(
+    blocks: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, share: float = 1, classes: int = 1000,
+) -> nn.Module:
+    """DenseNet-121 by default: [n, 3, h, w] → [n, classes] (Huang et al. 2017).
+
+    Blocks have ``share`` of their layers, and at least one.
+    """
+    blocks = tuple(max(1, round(count * share)) for count in blocks)
     channels = 2 * growth
     layers: list[nn.Module] = [Conv(3, channels, 7, 2), nn.MaxPool2d(3, 2, 1)]
     for number, count in enumerate(blocks):

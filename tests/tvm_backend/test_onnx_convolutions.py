@@ -36,24 +36,27 @@ def test_transposed_convolution_by_phases(data: st.DataObject) -> None:
     def pick(*values: int) -> int:
         return data.draw(st.sampled_from(values))
 
-    stride, groups = pick(1, 2, 3), pick(1, 1, 2)
-    kernel = (2 * groups, pick(1, 3), pick(1, 2, 3, 4, 5), pick(1, 2, 3))
-    pads = [pick(0, 0, 1, 2) for _ in range(4)]
-    more = [data.draw(st.integers(0, stride - 1)) for _ in range(2)]
-    shape = (1, kernel[0], pick(1, 2, 5), pick(1, 4))
-    sizes = [(shape[2 + i] - 1) * stride + more[i] + kernel[2 + i] - pads[i] - pads[2 + i] for i in range(2)]
+    groups, rank = pick(1, 1, 2), pick(1, 2)
+    strides, dilations = ([pick(*values) for _ in range(rank)] for values in ((1, 2, 3), (1, 1, 2)))
+    kernel = (2 * groups, pick(1, 3), *(pick(1, 2, 3, 4, 5) for _ in range(rank)))
+    pads = [pick(0, 0, 1, 2) for _ in range(2 * rank)]
+    more = [data.draw(st.integers(0, stride - 1)) for stride in strides]
+    shape = (1, kernel[0], *(pick(1, 2, 5) for _ in range(rank)))
+    reach = [(k - 1) * d for k, d in zip(kernel[2:], dilations, strict=True)]
+    sizes = [(shape[2 + i] - 1) * strides[i] + more[i] + reach[i] + 1 - pads[i] - pads[rank + i] for i in range(rank)]
     assume(min(sizes) > 0)
-    model = transposed(shape, kernel, strides=[stride] * 2, pads=pads, output_padding=more, group=groups)
+    model = transposed(
+        shape, kernel, strides=strides, pads=pads, output_padding=more, group=groups, dilations=dilations)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     expected = evaluated(model, x)
     plain = plain_convolutions(model)
     kinds = {node.op_type for node in plain.graph.node}
-    assert "ConvTranspose" not in kinds or any(kernel[2 + i] - 1 - pads[2 + i] + more[i] < 0 for i in range(2))
+    assert "ConvTranspose" not in kinds or any(reach[i] - pads[rank + i] + more[i] < 0 for i in range(rank))
     onnx.checker.check_model(plain)
     np.testing.assert_allclose(evaluated(plain, x), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", [{"dilations": [2, 2]}, {"strides": [1, 2]}, {"auto_pad": "SAME_UPPER"}])
+@pytest.mark.parametrize("form", [{"output_shape": [8, 8]}, {"auto_pad": "SAME_UPPER"}])
 def test_what_has_no_plain_form_stays(form: dict[str, Any]) -> None:
     model = transposed((1, 2, 4, 4), (2, 3, 2, 2), **form)
     assert [node.op_type for node in plain_convolutions(model).graph.node] == ["ConvTranspose"]
@@ -72,6 +75,11 @@ def offloaded(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:
 
 def test_transposed_convolution_on_gemmini() -> None:
     offloaded(transposed((1, 4, 5, 6), (4, 3, 2, 2), strides=[2, 2]), (1, 4, 5, 6))
+
+
+def test_transposed_convolution_of_unequal_strides_and_of_a_row_on_gemmini() -> None:
+    offloaded(transposed((1, 4, 5, 6), (4, 3, 2, 3), strides=[1, 3]), (1, 4, 5, 6))
+    offloaded(transposed((1, 4, 6), (4, 3, 4), strides=[2], pads=[1, 1]), (1, 4, 6))
 
 
 def test_convolution_of_a_row_on_gemmini() -> None:

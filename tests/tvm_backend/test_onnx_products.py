@@ -11,7 +11,7 @@ import pytest
 import torch
 from networks import Net, quantized, samples, split
 
-from tvm_backend.onnx_products import constants_second, plain_gemms
+from tvm_backend.onnx_products import constants_second, plain_gemms, products_of_matrices
 from tvm_backend.torch_frontend import load_module
 from tvm_backend.uma import registry
 
@@ -51,6 +51,14 @@ def test_a_constant_that_comes_first_in_a_float_network() -> None:
 
     model = load_module(Mixing(), torch.ones(2, 4, 5), "mixing")
     assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
+
+
+@pytest.mark.parametrize(("x", "w"), [((3, 6), (6,)), ((2, 3, 6), (6,)), ((6,), (6, 4)), ((6,), (6,)), ((6,), (2, 6, 4))])
+def test_products_of_vectors(x: tuple[int, ...], w: tuple[int, ...]) -> None:
+    net = Net()
+    model = net.model(net.node("MatMul", [net.node("Relu", [net.input("x", *x)], "relu"), net.weight("w", *w)], "product"))
+    same(model, products_of_matrices(copied(model)))
+    assert split(quantized(model))[0].offloaded_macs_share == (1 if len(w) < 3 else 0)
 
 
 @pytest.mark.parametrize("added", [(), (7,), (1, 7), (4, 7), (1,)])

@@ -29,12 +29,16 @@ class Convolutions(nn.Module):
         self.row = nn.Conv1d(4, 5, 3, stride=2, padding=1)
         self.grow = nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1, output_padding=1)
         self.grow_groups = nn.ConvTranspose2d(4, 6, (2, 4), stride=(2, 3), groups=2)
+        self.grow_row = nn.ConvTranspose1d(4, 2, 3, stride=2, dilation=2)
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 6))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         first = self.plain(x)
         y = self.grouped(torch.relu(self.strided(torch.relu(first))))
         row = torch.relu(self.row(x.flatten(2)))
-        return first, y, self.depthwise(x), row, self.grow(x), self.grow_groups(x)
+        grown = torch.relu(self.grow_row(x.flatten(2)))
+        return first, y, self.depthwise(x), row, self.grow(x), self.grow_groups(x), grown, (
+            first.transpose(1, 3) @ self.weight)
 
 
 class Attention(nn.Module):
@@ -52,7 +56,8 @@ def same(model: Model, *inputs: torch.Tensor) -> None:
     arrays = [x.numpy() for x in inputs]
     rewritten = as_products(model.module)["main"]
     names = {compat.op_name(b.value) for b in compat.bindings(rewritten)}
-    assert not names & {"nn.conv2d", "nn.conv1d", "nn.conv2d_transpose", "nn.attention", "nn.attention_bias"}
+    assert not names & {"nn.conv2d", "nn.conv1d", "nn.conv2d_transpose", "nn.conv1d_transpose", "nn.attention",
+                        "nn.attention_bias"}
     for found, expected in zip(jitted(rewritten)(arrays), jitted(model.module["main"])(arrays), strict=True):
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-4, atol=1e-5)
 
@@ -66,7 +71,7 @@ def test_convolutions(batch: int) -> None:
     part, _, _ = split(model, registry.get("qkv"))
     assert part.offloaded_macs_share == 1.0
     fused = sorted(step.op for step in part.steps())
-    assert fused == ["batch_matmul"] * 3 + ["dense"] + ["dense+bias"] + ["dense+bias+relu"] + ["dense+relu"]
+    assert fused == ["batch_matmul"] * 3 + ["dense"] * 2 + ["dense+bias"] + ["dense+bias+relu"] * 2 + ["dense+relu"]
 
 
 def test_attention() -> None:

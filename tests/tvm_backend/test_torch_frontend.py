@@ -80,6 +80,40 @@ class Places(nn.Module):
         return x[:, -1], x[..., -2], x[:, -3:-1], (places / 2).cos() + x[..., 0], angles.sin(), places / 2 * x[..., 1]
 
 
+class Gaps(nn.Module):
+    """What TVM 0.27 has no converter for: extremes along axes, "same" padding, windows, a weight computed of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.same = nn.Conv2d(4, 4, (3, 2), padding="same", dilation=2)
+        self.scaled = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 3, 3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        windows = nn.functional.unfold(x, (3, 2), dilation=(1, 2), padding=1, stride=2)
+        return x.amax((1, 2)), x.amin(-1, keepdim=True), self.same(x), windows, self.scaled(x.flatten(2))
+
+
+def test_operators_without_a_converter() -> None:
+    torch.manual_seed(0)
+    x, module = torch.randn(1, 4, 6, 5), Gaps().eval()
+    model = load(module, example_inputs=x)
+    assert split(model, only("qkv"))[0].offloaded_macs_share == 1
+    with torch.no_grad():
+        for found, expected in zip(jitted(model.module["main"])([x.numpy()]), module(x), strict=True):
+            np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_element_types_stay(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).to(dtype)
+    x = torch.randn(2, 3, dtype=dtype)
+    model = load(module, example_inputs=x)
+    (found,) = jitted(model.module["main"])([x.numpy()])
+    with torch.no_grad():
+        np.testing.assert_allclose(np.asarray(found), module(x).numpy(), rtol=1e-2 if dtype == torch.float16 else 1e-9)
+
+
 def test_places_from_the_end_and_integers_that_become_floats() -> None:
     x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     model = load(Places(), example_inputs=x)
