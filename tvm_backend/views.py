@@ -58,6 +58,9 @@ class _Sinking:
             return
         if name in ELEMENTWISE and _uniform(value) and compat.is_var(source):
             view = self.views.get(source)
+            if view is not None and not _has_axis(value, view):
+                self._emit(var, self._substituted(value))
+                return
             result = self._elementwise(var, value, view if view is not None else source)
             if view is not None:
                 self.views[var] = result
@@ -126,6 +129,13 @@ def _uniform(call: Any) -> bool:
     if compat.op_name(call) in ("quantize", "dequantize"):
         return all(compat.is_constant(a) and compat.const_value(a).size == 1 for a in call.args[1:])
     return True
+
+
+def _has_axis(call: Any, tensor: Any) -> bool:
+    """Whether a tensor has the axis that ``quantize`` and ``dequantize`` name, even of one scale."""
+    if compat.op_name(call) not in ("quantize", "dequantize"):
+        return True
+    return int(compat.attr(call, "axis")) < len(compat.shape_of(tensor))
 
 
 def _inverse(quantize: Any, dequantize: Any) -> bool:

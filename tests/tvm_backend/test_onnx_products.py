@@ -53,10 +53,12 @@ def test_a_constant_that_comes_first_in_a_float_network() -> None:
     assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
 
 
-@pytest.mark.parametrize(("x", "w"), [((3, 6), (6,)), ((2, 3, 6), (6,)), ((6,), (6, 4)), ((6,), (6,)), ((6,), (2, 6, 4))])
+@pytest.mark.parametrize(
+    ("x", "w"), [((3, 6), (6,)), ((2, 3, 6), (6,)), ((6,), (6, 4)), ((6,), (6,)), ((6,), (2, 6, 4))])
 def test_products_of_vectors(x: tuple[int, ...], w: tuple[int, ...]) -> None:
     net = Net()
-    model = net.model(net.node("MatMul", [net.node("Relu", [net.input("x", *x)], "relu"), net.weight("w", *w)], "product"))
+    relu = net.node("Relu", [net.input("x", *x)], "relu")
+    model = net.model(net.node("MatMul", [relu, net.weight("w", *w)], "product"))
     same(model, products_of_matrices(copied(model)))
     assert split(quantized(model))[0].offloaded_macs_share == (1 if len(w) < 3 else 0)
 
