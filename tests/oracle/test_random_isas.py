@@ -227,3 +227,21 @@ def test_updates_of_tensors_without_axes() -> None:
           %d -> $hbm[16 + i : 17 + i]; }""")
     found = agree(BYTES + "loop i in 0..4 { go i=i }\n", isa, {"X": np.arange(-3, 13, dtype=np.int8)})["Y"]
     assert found[:4].tolist() == [-3, -2, -1, 0]
+
+
+@pytest.mark.parametrize("then", ["sort(%y, dim=0)", "subtract(%n, %r)"])
+def test_updates_that_read_what_they_are_put_into(then: str) -> None:
+    """Windows that overlap are put where XLA, in place, would overwrite them while it reads them."""
+    isa = isa_of(f"""
+[go](i) {{ %x:3x4x4xi8 <- $hbm[{{3 : 16, 4 : 4, 4 : 1}}]; %u:3x2x3xi8 <- $hbm[24 + {{3 : 4, 2 : 1, 3 : 1}}];
+           %i:i8 = constant(1); %b:1xi8 <- $hbm[0 : 1]; %j:i8 = reshape(%b);
+           %y:3x4x4xi8 = dynamic_update_slice(%x, %u, %i, %j, %i);
+           %n:3x4x4xi8 = negate(%y); %r:3x4x4xi8 = reverse(%y, dim={{0, 1}});
+           %z:3x4x4xi8 = {then}; %z -> $hbm[48 + {{3 : 16, 4 : 4, 4 : 1}}]; }}""")
+    x = np.arange(48, dtype=np.int8)
+    windows = np.lib.stride_tricks.sliding_window_view(x, 3)
+    made = x.reshape(3, 4, 4).copy()
+    made[:, :2, 1:] = np.stack([windows[24 + 4 * k:26 + 4 * k] for k in range(3)])
+    want = np.sort(made, axis=0) if then[:2] == "so" else -made - made[::-1, ::-1]
+    text = ".isa t\n.hbm 96\n.arg X int8[48] @0\n.result Y int8[48] @48\ngo i=0\n"
+    assert agree(text, isa, {"X": x})["Y"].tolist() == want.ravel().tolist()

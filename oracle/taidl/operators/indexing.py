@@ -114,12 +114,27 @@ def _dynamic_update(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Val
 
 
 def _dynamic_update_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    """Of each element the old one or the update's.
+
+    XLA has an operation for that, but where the update reads what the tensor is a reshape of, it fuses the two and
+    overwrites in place what it is still to read.
+    """
     import jax.numpy as jnp
     from jax import lax
 
-    # computed before: XLA could write x[0] in place while the update is still read from it (see oracle.xla.loops)
-    update = lax.optimization_barrier(x[1])
-    return lax.dynamic_update_slice(x[0], update, _box(jnp, x[0].shape, x[2:], x[1].shape))
+    tensor, update = x[:2]
+    if not tensor.ndim:
+        return update
+    room = [n - k for n, k in zip(tensor.shape, update.shape, strict=True)]
+    starts = _box(jnp, tensor.shape, x[2:], update.shape)
+    wide = lax.pad(update, np.zeros((), update.dtype), [(n, n, 0) for n in room])
+    moved = lax.dynamic_slice(wide, [np.int32(n) - s for n, s in zip(room, starts, strict=True)], tensor.shape)
+    inside: Any = True
+    for axis, (start, count) in enumerate(zip(starts, update.shape, strict=True)):
+        if room[axis]:
+            place = lax.broadcasted_iota(np.int32, tensor.shape, axis) - start
+            inside = inside & (place >= 0) & (place < count)
+    return jnp.where(inside, moved, tensor)
 
 
 # --- gather -------------------------------------------------------------------------------------------------------
