@@ -124,6 +124,13 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
         Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
     ),
+    "tl_attention.py": (
+        Figure("FlashAttention on Wormhole over keys loaded again for every 32 queries, mean", lambda r: r["speedup"],
+               *at_least(1.9)),
+        Figure("… over the library's default of 32 queries and 32 keys", lambda r: r["over_library"], *RECORDED),
+        Figure("… over the best blocks without sharing", lambda r: r["over_best_reload"], *RECORDED),
+        Figure("… oracle's largest difference from float32", lambda r: r["max_abs_error"], *at_most(2e-3)),
+    ),
     "mapper.py": (
         Figure("mapper of products over cores: candidates/s, processor time", lambda r: r["candidates_per_second"],
                *at_least(1e6), shown="{:,.0f}"),

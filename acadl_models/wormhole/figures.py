@@ -34,6 +34,14 @@ L1_PORT_BYTES_PER_CYCLE = 60
 PRODUCT_CYCLES = 98
 """Of a 32 x 32 x 32 product."""
 
+VECTOR_CYCLES = 3
+"""Of an operation of the vector unit on 32 numbers (listing 8: ``throughput = 3``, read as the matrix unit's)."""
+
+STATS = 256
+"""Statistics of 32 rows, of 32 bits each, in a core's L1: an assumption, a fiftieth of it."""
+
+STAT_BYTES = 128
+
 DRAM_LATENCY_CYCLES = 500
 """From a core to memory and back: an assumption, of little weight beside transfers of thousands of cycles."""
 

@@ -35,9 +35,11 @@ def wormhole(
     rows: int = 8,
     columns: int = 8,
     sums: int = figures.SUMS,
+    stats: int = figures.STATS,
     l1_bytes: int = figures.L1_BYTES,
     product_cycles: int = figures.PRODUCT_CYCLES,
     block_cycles: int = figures.BLOCK_CYCLES,
+    vector_cycles: int = figures.VECTOR_CYCLES,
     noc_bytes_per_cycle: int = figures.NOC_BYTES_PER_CYCLE,
     dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
@@ -47,11 +49,12 @@ def wormhole(
 ) -> ArchitectureGraph:
     """A socket of Wormhole, or as many of its rows and columns as are used.
 
-    ``sums``: tiles of partial sums in each core; the rest of ``l1_bytes`` holds operands. Raises TargetError that lists
-    every option out of range.
+    ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
+    operands. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
-    sizes = Sizes(l1_bytes // figures.TILE_BYTES - 2 * sums, sums, noc_bytes_per_cycle, product_cycles, block_cycles)
+    sizes = Sizes(
+        _tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, product_cycles, block_cycles, vector_cycles)
 
     @generate
     def build() -> None:
@@ -70,9 +73,10 @@ def wormhole(
         cores = [core for row in mesh for core in row]
         architecture(
             "wormhole", clock_hz=clock_hz,
-            parameters={"cores": rows * columns, "tiles": sizes.tiles, "sums": sums},
+            parameters={"cores": rows * columns, "tiles": sizes.tiles, "sums": sums, "stats": stats},
             dims={"rows": rows, "columns": columns},
-            buffers={"hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores]},
+            buffers={"hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores],
+                     "stat": [c.stat for c in cores]},
         )
 
     return create_ag(build())
@@ -118,14 +122,20 @@ def _networks(fetch: Fetch, memory: DRAM, mesh: list[list[Tensix]], bytes_per_cy
     Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
 
 
+def _tiles(l1_bytes: int, sums: int, stats: int) -> int:
+    """Tiles of operands that sums and statistics leave room for."""
+    return (l1_bytes - stats * figures.STAT_BYTES) // figures.TILE_BYTES - 2 * sums
+
+
 def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``wormhole.taidl``: all of them belong to the graph."""
     return dict(graph.parameters)
 
 
 RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 16), "columns": (1, 16), "sums": (1, 1 << 14), "l1_bytes": (1 << 14, 1 << 27),
-    "product_cycles": (1, 1 << 16), "block_cycles": (0, 1 << 20), "noc_bytes_per_cycle": (1, 4096),
+    "rows": (1, 16), "columns": (1, 16), "sums": (1, 1 << 14), "stats": (1, 1 << 14), "l1_bytes": (1 << 14, 1 << 27),
+    "product_cycles": (1, 1 << 16), "block_cycles": (0, 1 << 20), "vector_cycles": (1, 1 << 10),
+    "noc_bytes_per_cycle": (1, 4096),
     "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000), "dram_bytes": (1 << 20, 1 << 40),
     "launch_cycles": (1, 10_000_000),
 }
@@ -137,12 +147,12 @@ _LEAST_TILES = 4
 def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
     problems = out_of_range(options, RANGES)
-    sums, l1_bytes = options["sums"], options["l1_bytes"]
-    if isinstance(sums, int) and isinstance(l1_bytes, int):
-        tiles = l1_bytes // figures.TILE_BYTES - 2 * sums
+    sums, stats, l1_bytes = options["sums"], options["stats"], options["l1_bytes"]
+    if isinstance(sums, int) and isinstance(stats, int) and isinstance(l1_bytes, int):
+        tiles = _tiles(l1_bytes, sums, stats)
         if tiles < _LEAST_TILES:
             problems.append(
-                f"sums={sums} takes {4 * sums * 1024} of l1_bytes={l1_bytes}: {max(tiles, 0)} tiles are left for "
-                f"operands, at least {_LEAST_TILES} are needed"
+                f"sums={sums} and stats={stats} take {2 * sums * figures.TILE_BYTES + stats * figures.STAT_BYTES} of "
+                f"l1_bytes={l1_bytes}: {max(tiles, 0)} tiles are left for operands, at least {_LEAST_TILES} are needed"
             )
     refuse("wormhole", problems)

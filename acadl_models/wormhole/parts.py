@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
 from acadl_models.parts import Fetch, QueuedUnit
-from acadl_models.wormhole.figures import TILE_BYTES
+from acadl_models.wormhole.figures import STAT_BYTES, TILE_BYTES
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""
@@ -18,13 +18,16 @@ _PORT_WORDS = 1 << 12
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is equal in all cores: tiles of operands and of sums, bytes a cycle of a link, cycles of a product."""
+    """What is equal in all cores: tiles of operands and of sums, statistics, bytes a cycle of a link, cycles of a
+    product of tiles, of one of blocks beside those, and of an operation on 32 numbers."""
 
     tiles: int
     sums: int
+    stats: int
     noc_bytes_per_cycle: int
     product_cycles: int
     block_cycles: int
+    vector_cycles: int
 
 
 class Tensix(Template):
@@ -42,10 +45,16 @@ class Tensix(Template):
         )
         self.inward = Link("noc_in", bytes_per_cycle)
         self.outward = Link("noc_out", bytes_per_cycle)
-        work = {"matmul": f"m * n * k * {sizes.product_cycles} + {sizes.block_cycles}", "clear": "count"}
+        self.stat = SRAM(
+            "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
+            address_ranges=[(number * sizes.stats, (number + 1) * sizes.stats)],
+        )
+        product = f"m * n * k * {sizes.product_cycles} + {sizes.block_cycles}"
+        work = {"clear": "count", "*": product}
         self.reader = QueuedUnit("reader", fetch, {"load"}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
-        products = {"matmul", "clear"}
+        products = {"matmul", "weigh", "score", "clear"}
         self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=work, interval=work, in_flight=2)
+        self.vector = _vector(fetch, sizes.vector_cycles)
         self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
         self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
         ACADLEdge(memory, self.reader.unit, READ_DATA, link=self.inward)
@@ -54,6 +63,10 @@ class Tensix(Template):
         ACADLEdge(self.acc, self.matrix.unit, READ_DATA)
         ACADLEdge(self.matrix.unit, self.acc, WRITE_DATA)
         ACADLEdge(self.adder.unit, self.acc, WRITE_DATA)
+        for place in (self.acc, self.stat):
+            ACADLEdge(place, self.vector.unit, READ_DATA)
+            ACADLEdge(self.vector.unit, place, WRITE_DATA)
+        ACADLEdge(self.vector.unit, self.l1, WRITE_DATA)
         ACADLEdge(self.acc, self.writer.unit, READ_DATA)
         ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
         ACADLEdge(self.writer.unit, memory, WRITE_DATA, link=self.outward)
@@ -98,6 +111,17 @@ class Tree(Template):
             for core in cores:
                 link = branch.link if core is head else None
                 ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=link)
+
+
+def _vector(fetch: Fetch, cycles: int) -> QueuedUnit:
+    """The vector unit: passes over tiles, each of as many operations as a tile has rows."""
+    of_tile = 32 * cycles
+    work = {
+        "begin": f"m * d * {of_tile}", "rescale": f"m * d * {of_tile}", "finish": f"2 * m * d * {of_tile}",
+        # largest score, power of the difference, sum of the weights
+        "soften": f"3 * m * n * {of_tile}",
+    }
+    return QueuedUnit("vector", fetch, set(work), depth=2, latency=work, interval=work, in_flight=1)
 
 
 def _sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:

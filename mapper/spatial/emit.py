@@ -23,9 +23,8 @@ def emit(gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, na
     check(gemm, plan, machine)
     a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
     body = _Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
-    parameters = (("cores", machine.cores), ("sums", machine.sums), ("tiles", machine.tiles))
     end = c.address + gemm.m * gemm.n * TILE_BYTES
-    return Stream(ISA, parameters, (a, b), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT, tuple(body), name)
+    return Stream(ISA, machine.isa_parameters, (a, b), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT, tuple(body), name)
 
 
 def placed(tensors: tuple[tuple[str, tuple[int, int]], ...]) -> list[HbmTensor]:

@@ -28,11 +28,18 @@ from oracle.resolve import resolve
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
 
+QUICK = {
+    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
+    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
+}
+"""Times that are short for the step-by-step simulator."""
+
 
 @cache
 def mesh(rows: int, columns: int, sums: int = 8, tiles: int = 40) -> ArchitectureGraph:
     """Few and small cores, so that everything is cut into pieces."""
-    return wormhole(rows=rows, columns=columns, sums=sums, l1_bytes=2048 * (2 * sums + tiles), launch_cycles=10)
+    l1_bytes = 2048 * (2 * sums + tiles + 1)
+    return wormhole(rows=rows, columns=columns, sums=sums, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
 
 
 def factors(extent: int) -> list[tuple[int, int, int]]:
@@ -148,7 +155,7 @@ def test_a_plan_that_needs_too_much_names_what() -> None:
 def test_a_graph_without_a_mesh_is_refused() -> None:
     from acadl_models.qkv import qkv
 
-    with pytest.raises(TargetError, match="is no mesh of cores: it does not state rows, columns, tiles, sums"):
+    with pytest.raises(TargetError, match="is no mesh of cores: it does not state rows, columns, tiles, sums, stats"):
         Machine.of(qkv())
 
 

@@ -1,0 +1,280 @@
+"""From plans of attention to streams: scores, online softmax and weighted values, one step of keys after the other.
+
+The matrix unit works ahead: the scores of the next block of keys come before the weighted values of the present one, so
+that it has work while the vector unit turns scores into weights.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
+from mapper.spatial.emit import ISA, Nodes, _peeled, repeat
+from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.zones import Wave, Zone, waves
+from oracle.affine import Affine
+from oracle.stream import HbmTensor, Instr, Stream
+
+_ALIGNMENT = 64
+
+
+def emit_attention(
+    attention: Attention, plan: AttentionPlan, machine: Machine, *, name: str = "attention"
+) -> Stream:
+    """The stream; Q, K, V and the result O lie in tiles, problem by problem. MappingError if the plan does not fit."""
+    check(attention, plan, machine)
+    queries, keys, width = attention.tiles
+    address, tensors = _ALIGNMENT, []
+    for label, rows in (("Q", queries), ("K", keys), ("V", keys), ("O", queries)):
+        tensors.append(HbmTensor(label, address, (attention.problems, rows, width, SIDE, SIDE), "float16"))
+        address += attention.problems * rows * width * TILE_BYTES
+    q, k, v, o = tensors
+    body = _Emitter(attention, plan, machine, (q.address, k.address, v.address, o.address)).nodes()
+    return Stream(ISA, machine.isa_parameters, (q, k, v), (o,), address, tuple(body), name)
+
+
+Cores = Callable[[Affine, Affine, Affine], Nodes]
+"""What to do on a core, given its number and its numbers along problems and queries."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step of keys: its number, its first tile, how many tiles, and how many keys are in them."""
+
+    number: Affine
+    first: Affine
+    tiles: int
+    valid: int
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Where a wave of blocks stands: the waves' numbers, their zones, and which blocks it is in all."""
+
+    at: tuple[Affine, Affine]
+    these: tuple[Wave, Wave]
+    turn: Affine
+    loads_keys: bool
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    attention: Attention
+    plan: AttentionPlan
+    machine: Machine
+    places: tuple[int, int, int, int]
+
+    @cached_property
+    def tiles(self) -> tuple[int, int, int]:
+        return self.attention.tiles
+
+    @property
+    def depth(self) -> int:
+        """Tiles of a whole step of keys."""
+        return min(self.plan.block[1], self.tiles[1])
+
+    @cached_property
+    def waves(self) -> tuple[tuple[Wave, ...], tuple[Wave, ...]]:
+        """Waves of problems and of blocks of queries."""
+        blocks = ((self.attention.problems, 1), (self.tiles[0], self.plan.block[0]))
+        rows, columns = self.plan.rows, self.plan.columns
+        problems, queries = (waves(*blocks[i], rows[i], columns[i]) for i in (0, 1))
+        return problems, queries
+
+    def nodes(self) -> Nodes:
+        found: Nodes = [Instr.make("launch")]
+        kept = self.plan.keys[1] == "keep"
+        last = self.waves[1][-1]
+        for problem in self.waves[0]:
+            def over(p: Affine, problem: Wave = problem) -> Nodes:
+                nodes: Nodes = []
+                for query, first in _peeled(self.waves[1], kept):
+                    def one(q: Affine, query: Wave = query, first: bool = first) -> Nodes:
+                        turn = p * (last.first + last.count) + q
+                        return self.wave(_Block((p, q), (problem, query), turn, first or not kept))
+
+                    nodes += repeat("wq", range(query.first, query.first + query.count), one)
+                return nodes
+
+            found += repeat("wp", range(problem.first, problem.first + problem.count), over)
+        return found
+
+    # --- cores ---------------------------------------------------------------------------------------------------
+    def each(self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False)) -> Nodes:
+        """Loops over the cores of a zone; ``alone``: only the first along the rows / columns that share a problem."""
+        rows = range(self.plan.rows[1]) if query is None else query.slow
+        columns = range(self.plan.columns[1]) if query is None else query.fast
+        rows, columns = range(1) if alone[0] else rows, range(1) if alone[1] else columns
+
+        def core(rp: Affine, cp: Affine, rq: Affine, cq: Affine) -> Nodes:
+            row, column = rp * self.plan.rows[1] + rq, cp * self.plan.columns[1] + cq
+            places = rp * self.plan.columns[0] + cp, rq * self.plan.columns[1] + cq
+            return body(row * self.machine.columns + column, *places)
+
+        return repeat("rp", problem.slow, lambda rp: repeat("cp", problem.fast, lambda cp: repeat(
+            "rq", rows, lambda rq: repeat("cq", columns, lambda cq: core(rp, cp, rq, cq)))))
+
+    def both(self, block: _Block, body: Callable[[Affine, Affine, Affine, int], Nodes]) -> Nodes:
+        """``body`` on every core that has a block in a wave, with the tiles of its queries."""
+        found: Nodes = []
+        for problem in block.these[0].zones:
+            for query in block.these[1].zones:
+                found += self.each(problem, query, lambda n, p, q, size=query.size: body(n, p, q, size))  # type: ignore[misc]
+        return found
+
+    # --- places --------------------------------------------------------------------------------------------------
+    def _query(self, turn: Affine) -> Affine:
+        return turn % STREAM_SLOTS * (self.plan.block[0] * self.tiles[2])
+
+    def _weights(self, step: _Step) -> Affine:
+        base = STREAM_SLOTS * self.plan.block[0] * self.tiles[2]
+        return step.number % SCORE_SLOTS * (self.plan.block[0] * self.depth) + base
+
+    def _keys(self, step: _Step, which: int) -> Affine:
+        """Where keys (0) or values (1) of a step lie in L1."""
+        bq, width = self.plan.block[0], self.tiles[2]
+        base = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * self.depth
+        if self.plan.keys[1] == "keep":
+            return step.first * width + (base + which * self.tiles[1] * width)
+        return step.number % STREAM_SLOTS * (self.depth * width) + (base + which * STREAM_SLOTS * self.depth * width)
+
+    def _scores(self, step: _Step) -> Affine:
+        return step.number % SCORE_SLOTS * (self.plan.block[0] * self.depth)
+
+    def _out(self, turn: Affine) -> Affine:
+        bq, width = self.plan.block[0], self.tiles[2]
+        return turn % OUT_SLOTS * (bq * width) + SCORE_SLOTS * bq * self.depth
+
+    def _stat(self, turn: Affine) -> Affine:
+        return turn % OUT_SLOTS * (2 * self.plan.block[0])
+
+    def _factor(self, step: _Step) -> Affine:
+        return step.number % SCORE_SLOTS * self.plan.block[0] + OUT_SLOTS * 2 * self.plan.block[0]
+
+    # --- a wave --------------------------------------------------------------------------------------------------
+    def wave(self, block: _Block) -> Nodes:
+        """Blocks of queries against all keys."""
+        found = self._begin(block)
+        runs = list(self._steps())
+        total = sum(count for _, count, _, _ in runs)
+        base = block.turn * total
+
+        def step(run: tuple[int, int, int, int], i: Affine) -> _Step:
+            first, _, tiles, valid = run
+            number = first // self.depth
+            return _Step(base + i + number, i * self.depth + first, tiles, valid)
+
+        found += self._ahead(block, step(runs[0], Affine(0)))
+        for number, run in enumerate(runs):
+            found += repeat("k", range(run[1] - 1), lambda i, run=run: [  # type: ignore[misc]
+                *self._ahead(block, step(run, i + 1)), *self._behind(block, step(run, i))])
+            if number + 1 < len(runs):
+                found += self._ahead(block, step(runs[number + 1], Affine(0)))
+            found += self._behind(block, step(run, Affine(run[1] - 1)))
+        return found + self._end(block)
+
+    def _steps(self) -> Iterator[tuple[int, int, int, int]]:
+        """Runs of steps: first tile, how many, tiles and keys of each."""
+        keys, depth = self.tiles[1], self.depth
+        whole = self.attention.keys // (depth * SIDE)
+        if whole:
+            yield 0, whole, depth, depth * SIDE
+        if keys > whole * depth:
+            yield whole * depth, 1, keys - whole * depth, self.attention.keys - whole * depth * SIDE
+
+    def _begin(self, block: _Block) -> Nodes:
+        width = self.tiles[2]
+
+        def load(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
+            return [Instr.make(
+                "load", dram=row * (width * TILE_BYTES) + self.places[0],
+                l1=n * self.machine.tiles + self._query(block.turn), rows=1, cols=size * width, h0=0)]
+
+        def begin(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+            return [Instr.make("begin", out=n * self.machine.sums + self._out(block.turn),
+                               stat=n * self.machine.stats + self._stat(block.turn), m=size, d=width)]
+
+        return self.both(block, load) + self.both(block, begin)
+
+    def _problem(self, block: _Block, p: Affine) -> Affine:
+        return block.at[0] * self.plan.spread(0) + p
+
+    def _first_query(self, block: _Block, q: Affine) -> Affine:
+        return (block.at[1] * self.plan.spread(1) + q) * self.plan.block[0]
+
+    def _ahead(self, block: _Block, step: _Step) -> Nodes:
+        """Keys and values of a step, and its scores."""
+        found = [n for which in (0, 1) for n in self._load(block, step, which)] if block.loads_keys else []
+        width = self.tiles[2]
+
+        def score(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+            l1 = n * self.machine.tiles
+            return [Instr.make("score", a=l1 + self._query(block.turn), b=l1 + self._keys(step, 0),
+                               c=n * self.machine.sums + self._scores(step), m=size, n=step.tiles, k=width)]
+
+        return found + self.both(block, score)
+
+    def _behind(self, block: _Block, step: _Step) -> Nodes:
+        """Weights of a step from its scores, and its values weighted by them."""
+        width = self.tiles[2]
+        scale = struct.unpack("<I", struct.pack("<f", self.attention.scale))[0]
+
+        def work(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+            sums, stats, l1 = n * self.machine.sums, n * self.machine.stats, n * self.machine.tiles
+            out, factor, weights = sums + self._out(block.turn), stats + self._factor(step), l1 + self._weights(step)
+            return [
+                Instr.make("soften", scores=sums + self._scores(step), weights=weights,
+                           stat=stats + self._stat(block.turn), factor=factor, m=size, n=step.tiles, scale=scale,
+                           valid=step.valid),
+                Instr.make("rescale", out=out, factor=factor, m=size, d=width),
+                Instr.make("weigh", a=weights, b=l1 + self._keys(step, 1), c=out, m=size, n=width, k=step.tiles),
+            ]
+
+        return self.both(block, work)
+
+    def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
+        pattern, width = self.plan.keys[0], self.tiles[2]
+        tiles = self.machine.tiles
+        sent: dict[str, Affine | int] = {}
+        if pattern in ("row", "across"):
+            sent = {"n0": self.plan.columns[1], "s0": tiles}
+        elif pattern in ("column", "down"):
+            sent = {"n0": self.plan.rows[1], "s0": self.machine.columns * tiles}
+        if pattern == "down":
+            sent |= {"n1": self.machine.columns, "s1": tiles}
+        elif pattern == "across":
+            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
+        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+
+        def one(n: Affine, p: Affine, q: Affine) -> Nodes:
+            row = self._problem(block, p) * self.tiles[1] + step.first
+            what: dict[str, Affine | int] = {
+                "dram": row * (width * TILE_BYTES) + self.places[1 + which],
+                "l1": n * tiles + self._keys(step, which), "rows": 1, "cols": step.tiles * width, "h0": 0,
+            }
+            return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **what, **sent)]
+
+        found: Nodes = []
+        for problem in block.these[0].zones:
+            for query in block.these[1].zones if pattern == "none" else (None,):
+                found += self.each(problem, query, one, alone)
+        return found
+
+    def _end(self, block: _Block) -> Nodes:
+        width = self.tiles[2]
+
+        def finish(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+            out = n * self.machine.sums + self._out(block.turn)
+            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
+            stat = n * self.machine.stats + self._stat(block.turn)
+            return [
+                Instr.make("finish", out=out, stat=stat, m=size, d=width),
+                Instr.make("store", acc=out, dram=row * (width * TILE_BYTES) + self.places[3], rows=1,
+                           cols=size * width, h0=0, relu=0),
+            ]
+
+        return self.both(block, finish)
