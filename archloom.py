@@ -72,8 +72,8 @@ def load(
 ) -> "Model":
     """Import a network.
 
-    ``source``: path of an ``.onnx`` file, name of a network of the catalogue (``"mobilenet_v2"``), one operator as
-    text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
+    ``source``: path of an ``.onnx`` file or of an exported program of torch's (``.pt2``), name of a network of the
+    catalogue (``"mobilenet_v2"``), one operator as text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
     ``torch.nn.Module`` (with ``example_inputs``),
     ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
     leaves open. Raises :class:`ModelError` naming the file and the node.

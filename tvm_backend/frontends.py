@@ -25,9 +25,9 @@ def load(
 ) -> Model:
     """Import a network.
 
-    ``source`` is the path of an ONNX file, the name of a network of :mod:`models.catalogue` (``"mobilenet_v2"``), one
-    operator as text (``"gemm(m=4,n=4,k=4)"``), an ``onnx.ModelProto``, a
-    ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors),
+    ``source`` is the path of an ONNX file or of an exported program (``.pt2``), the name of a network of
+    :mod:`models.catalogue` (``"mobilenet_v2"``), one operator as text (``"gemm(m=4,n=4,k=4)"``), an
+    ``onnx.ModelProto``, a ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of tensors),
     a ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` gives
     inputs of dynamic shape a static one; ``numbers`` says what an operator or a name becomes a network of. Raises
     :class:`~oracle.errors.ModelError` with the file and the node.
@@ -45,6 +45,13 @@ def load(
         from tvm_backend.onnx_files import read_onnx
 
         path = Path(source)
+        if path.suffix == ".pt2":
+            from tvm_backend.pt2_files import read_program
+            from tvm_backend.torch_frontend import load_program
+
+            if input_shapes or example_inputs is not None:
+                raise InputError(f"{path}: input_shapes and example_inputs are not taken with an exported program")
+            return load_program(read_program(path), name or path.stem)
         return _load_onnx(read_onnx(path), str(path), name or path.stem, input_shapes)
     kind = f"{type(source).__module__}.{type(source).__name__}"
     if kind.startswith("onnx.") and kind.endswith("ModelProto"):

@@ -31,6 +31,9 @@ PROMOTING = frozenset({
 })
 """Element-wise operators of ATen that may give floats of integers."""
 
+EXACT_TERMS = 512
+"""Sums of so many products of a uint8 and an int8 stay below 2**24."""
+
 
 def load_module(
     module: "torch.nn.Module", example_inputs: Any, name: str, input_names: Sequence[str] | None = None
@@ -332,12 +335,68 @@ def _parameter(value: Any, dtype: str) -> Any:
     return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
 
 
+def _extreme(name: str) -> Callable[[Any, Any], Any]:
+    """``amin`` and ``amax``."""
+    def convert(node: Any, importer: Any) -> Any:
+        from tvm_backend import compat
+
+        axes = _argument(node, importer, 1, "dim", []) or None
+        keep = bool(_argument(node, importer, 2, "keepdim", False))
+        x = _argument(node, importer, 0, "self")
+        return importer.block_builder.emit(compat.relax_op(name)(x, axes, keep))
+
+    return convert
+
+
+def _sum(node: Any, importer: Any) -> Any:
+    """TVM adds bytes as bytes, whatever type is asked for; torch adds integers as int64 by default."""
+    from tvm_backend import compat
+
+    emit, x = importer.block_builder.emit, _argument(node, importer, 0, "self")
+    dtype = _argument(node, importer, 3, "dtype")
+    integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
+    name = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
+    if name != compat.dtype_of(x):
+        x = emit(compat.relax_op("astype")(x, name))
+    axes = _argument(node, importer, 1, "dim", None) or None
+    return emit(compat.relax_op("sum")(x, axes, bool(_argument(node, importer, 2, "keepdim", False))))
+
+
+def _integer_product(node: Any, importer: Any) -> Any:
+    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes.
+
+    That form is of floats: the sums of :data:`EXACT_TERMS` products are float32 numbers.
+    """
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    a, b = (_argument(node, importer, i, "") for i in range(2))
+
+    def part(x: Any, axis: int, begin: int, end: int) -> Any:
+        if (begin, end) != (0, compat.shape_of(x)[axis]):
+            x = emit(compat.relax_op("strided_slice")(x, [axis], [begin], [end]))
+        one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
+        return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
+
+    terms, total = compat.shape_of(a)[1], None
+    for begin in range(0, terms, EXACT_TERMS):
+        end = min(begin + EXACT_TERMS, terms)
+        product = emit(compat.relax_op("matmul")(part(a, 1, begin, end), part(b, 0, begin, end)))
+        product = emit(compat.relax_op("astype")(product, "int32"))
+        total = product if total is None else emit(compat.relax_op("add")(total, product))
+    return total
+
+
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "scaled_dot_product_attention.default": _attention,
     "cat.default": _concatenate,
     "cumsum.default": _cumsum,
     "upsample_nearest2d.vec": _nearest,
     "eq.Tensor": _equal,
+    "amin.default": _extreme("min"),
+    "amax.default": _extreme("max"),
+    "sum.dim_IntList": _sum,
+    "_int_mm.default": _integer_product,
     "select.int": _select,
     "amax.default": _extreme("max"),
     "amin.default": _extreme("min"),

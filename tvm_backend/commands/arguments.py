@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tvm_backend.quantize import Scheme
 
 Command = Callable[[argparse.Namespace], Any]
-MODEL_HELP = 'an .onnx file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
+MODEL_HELP = 'an .onnx or .pt2 file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
 
 
 def command(subparsers: Any, name: str, run: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
