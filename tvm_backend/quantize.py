@@ -25,6 +25,7 @@ import numpy as np
 
 from oracle.errors import InputError, ModelError
 from tvm_backend.onnx_convolutions import plain_convolutions
+from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
 from tvm_backend.onnx_products import constants_second, plain_gemms, products_of_matrices
 from tvm_backend.onnx_recurrent import frame_by_frame
 from tvm_backend.onnx_rewrites import biased_products, known_shapes, sums_to_additions
@@ -141,17 +142,28 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             copy = onnx.ModelProto()
             copy.CopyFrom(proto)
+            copy = without_functions(copy, HIDING_PRODUCTS)
             plain = plain_convolutions(sums_to_additions(frame_by_frame(copy)))
             onnx.save(constants_second(products_of_matrices(plain)), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
             prepared = biased_products(plain_gemms(onnx.load(path)))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
                 node.name = node.name.removesuffix("/MatMulAddFusion")
+            _name_nodes(prepared)
             return prepared
     except ModelError:
         raise
     except Exception as error:  # onnxruntime raises its own unrelated types for a network it cannot run
         raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
+
+
+def _name_nodes(model: "onnx.ModelProto") -> None:
+    """Give each node a name of its own, in place: what is left in floats is told to onnxruntime by names."""
+    taken: set[str] = set()
+    for node in model.graph.node:
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}:{node.output[0]}"
+        taken.add(node.name)
 
 
 def _read(path: Path) -> "onnx.ModelProto":

@@ -120,7 +120,7 @@ def gpt2_decode(width: int = 768, layers: int = 12, vocabulary: int = 50257) -> 
 
 
 def llama(
-    width: int = 2048, layers: int = 16, vocabulary: int = 32000, heads: int = 32, groups: int = 8, inner: int = 8192
+    width: int = 576, layers: int = 30, vocabulary: int = 49152, heads: int = 9, groups: int = 3, inner: int = 1536
 ) -> nn.Module:
     """A decoder with RMS normalization, rotary embedding, grouped-query attention and SwiGLU, over a prompt."""
     t = _transformers()

@@ -129,9 +129,9 @@ NETWORKS = (
             {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
             {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
                 "language.gpt2_decode", "width", "layers", "vocabulary"), _cached, {"token": "vocabulary"}),
-    Network("llama", "a Llama-style decoder over a prompt",
-            {"batch": 1, "length": 64, "width": 2048, "layers": 16, "heads": 32, "groups": 8, "inner": 8192,
-             "vocabulary": 32000},
+    Network("llama", "a Llama-style decoder over a prompt, of SmolLM-135M's sizes",
+            {"batch": 1, "length": 64, "width": 576, "layers": 30, "heads": 9, "groups": 3, "inner": 1536,
+             "vocabulary": 49152},
             {"length": 6, "width": 32, "layers": 2, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}, _make(
                 "language.llama", "width", "layers", "vocabulary", "heads", "groups", "inner"), _tokens, TOKENS),
     Network("whisper_encoder", "the encoder of Whisper-tiny",

@@ -49,6 +49,16 @@ def test_masks_and_sums_that_are_normalized_stay_in_floats() -> None:
     np.testing.assert_allclose(found, expected, atol=2e-2)
 
 
+def test_nodes_without_names_are_told_apart() -> None:
+    model = attention()
+    for node in model.graph.node:
+        node.name = ""
+    kinds = [sorted(node.op_type for node in q.graph.node) for q in (quantized(attention()), quantized(model))]
+    assert kinds[0] == kinds[1]
+    model.graph.node[0].name = model.graph.node[1].name = "twice"
+    assert len({node.name for node in prepare(model).graph.node}) == len(prepare(model).graph.node)
+
+
 def test_residual_sums_of_convolutions_are_integers() -> None:
     assert float_additions(prepare(residual_cnn())) == []
 

@@ -1,0 +1,97 @@
+"""Operators of ONNX networks that stand for several: a network's own functions, and those that TVM 0.27 does not know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tvm_backend.onnx_rewrites import known_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+MOST_FOLDED = 1 << 16
+"""Elements of the largest constant that is computed."""
+HIDING_PRODUCTS = frozenset({"Attention"})
+"""Operators that hide matrix products from onnxruntime's quantizer; TVM 0.27 takes them for those of another domain."""
+
+
+def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "onnx.ModelProto":
+    """The network with its own functions written out, and operators that TVM lacks or that are in ``also``, where ONNX
+    defines them by others (``Swish``, ``Celu``, ``RotaryEmbedding``); itself, if there are none."""
+    import onnx.inliner
+
+    from tvm_backend import compat
+
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
+    unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
+    defined = sorted(key for key in unknown if key[0] in ("", "ai.onnx") and _is_function(key[1], version))
+    if not defined:
+        return model
+    return _with_known_shapes(onnx.inliner.inline_selected_functions(model, defined, inline_schema_functions=True))
+
+
+def _with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Compute what depends on shapes and constants alone: bodies of functions are written for any shape."""
+    import onnx
+    from onnx import numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    while True:
+        model = onnx.shape_inference.infer_shapes(model)
+        shapes = known_shapes(model)
+        values = {t.name: t for t in model.graph.initializer if math.prod(t.dims) <= MOST_FOLDED}
+        kept: list[onnx.NodeProto] = []
+        for node in model.graph.node:
+            found: list[np.ndarray] | None = None
+            if node.op_type == "Shape" and node.input[0] in shapes:
+                asked = {a.name: a.i for a in node.attribute}
+                found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
+            elif len(node.output) and all(name in values for name in node.input if name) and not any(
+                    a.HasField("g") for a in node.attribute):
+                given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
+                found = ReferenceEvaluator(_alone(node, model)).run(None, given)
+            if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
+                kept.append(node)
+                continue
+            for name, x in zip(node.output, found, strict=True):
+                values[name] = numpy_helper.from_array(np.asarray(x), name)
+                model.graph.initializer.append(values[name])
+        if len(kept) == len(model.graph.node):
+            return _without_unread(model)
+        del model.graph.node[:]
+        model.graph.node.extend(kept)
+
+
+def _without_unread(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    read = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
+    tensors = [t for t in model.graph.initializer if t.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(tensors)
+    return model
+
+
+def _alone(node: "onnx.NodeProto", model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A network of one node on tensors of any type."""
+    from onnx import helper
+
+    names = list(dict.fromkeys(name for name in node.input if name))
+    graph = helper.make_graph([node], "node", [helper.make_empty_tensor_value_info(n) for n in names],
+                              [helper.make_empty_tensor_value_info(n) for n in node.output])
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+def _is_function(name: str, version: int) -> bool:
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(name, version)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
