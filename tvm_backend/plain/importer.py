@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 UNNAMED = "lv"
 """The name of what a converter binds on its way, and of tuples: TVM numbers these, which nothing depends on."""
-RAW: Mapping[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 6: np.dtype("<i4"), 7: np.dtype("<i8")}
+RAW: Mapping[int, np.dtype[Any]] = {
+    number: np.dtype(name) for number, name in ((1, "<f4"), (2, "u1"), (3, "i1"), (6, "<i4"), (7, "<i8"))}
 """Types by their numbers in ``onnx.TensorProto`` whose bytes are those of NumPy."""
 TAKES_SHAPES = frozenset({"Reshape", "Gather", "Slice", "Concat", "Cast", "Unsqueeze", "Squeeze"})
 """Operators whose converters here know what to do with the result of ``Shape``."""
