@@ -99,7 +99,7 @@ def load(key: str) -> Entry | None:
         body = fields["entry"]
         if fields["format"] != FORMAT or fields["key"] != key or fields["checksum"] != _checksum(body):
             return None
-        return _entry(body)
+        return from_json(body)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, MappingError):
         return None
 
@@ -109,11 +109,7 @@ def store(key: str, entry: Entry) -> None:
     root = directory()
     if root is None:
         return
-    body = {
-        "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
-        "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,
-        "simulated": entry.simulated,
-    }
+    body = to_json(entry)
     text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -172,7 +168,17 @@ def _checksum(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _entry(body: MappingABC[str, Any]) -> Entry:
+def to_json(entry: Entry) -> dict[str, Any]:
+    """The entry as JSON."""
+    return {
+        "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
+        "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,
+        "simulated": entry.simulated,
+    }
+
+
+def from_json(body: MappingABC[str, Any]) -> Entry:
+    """The entry that :func:`to_json` wrote; KeyError, TypeError, ValueError or MappingError for anything else."""
     return Entry(
         Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]),
         float(body["estimated_cycles"]), int(body["considered"]), int(body["fitting"]), int(body["simulated"]),

@@ -76,9 +76,8 @@ def search(
     if objective != "cycles":
         raise InputError(f"objective: expected 'cycles', found {objective!r}")
     configuration = accelerator.configure(options)
-    key = _key(workload, configuration, top_k)
     if use_cache:
-        entry = _recall(key) or _found_once(key, workload, configuration, top_k)
+        _, entry = found(workload, configuration, top_k)
     else:
         entry = _search(workload, configuration, top_k)
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
@@ -88,13 +87,29 @@ def search(
     )
 
 
+def found(
+    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K
+) -> tuple[str, cache.Entry]:
+    """What is known of a workload, or else found by a search, after its key."""
+    key = key_of(workload, configuration, top_k)
+    return key, recall(key) or _found_once(key, workload, configuration, top_k)
+
+
+def warm(configuration: "Configuration") -> None:
+    """Load all that a search needs, before processes are forked that will need it too."""
+    from acadl_models.timing.engine import warmup
+
+    _ = configuration.isa, configuration.hardware, configuration.emitter
+    warmup()
+
+
 def _found_once(key: str, workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
     """The entry of ``key``, searched for by one process at a time: others wait and read what it has found."""
     with cache.claim(key):
-        entry = _recall(key)
+        entry = recall(key)
         if entry is None:
             entry = _search(workload, configuration, top_k)
-            _remember(key, entry)
+            remember(key, entry)
             cache.store(key, entry)
     return entry
 
@@ -202,7 +217,8 @@ def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult
     return simulate(configuration.graph, resolve(stream, configuration.isa))
 
 
-def _key(workload: Workload, configuration: "Configuration", top_k: int) -> str:
+def key_of(workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K) -> str:
+    """By what the plan of a workload is known: everything that it depends on."""
     epilogue = workload.epilogue
     scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
     plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
@@ -217,16 +233,18 @@ def _text(workload: Workload) -> str:
     return repr(workload)
 
 
-def _recall(key: str) -> cache.Entry | None:
+def recall(key: str) -> cache.Entry | None:
+    """What this process remembers, or the disk holds."""
     entry = _kept.get(key)
     if entry is None:
         entry = cache.load(key)
         if entry is not None:
-            _remember(key, entry)
+            remember(key, entry)
     return entry
 
 
-def _remember(key: str, entry: cache.Entry) -> None:
+def remember(key: str, entry: cache.Entry) -> None:
+    """Keep an entry in this process."""
     if len(_kept) >= _KEPT:
         _kept.pop(next(iter(_kept)))
     _kept[key] = entry

@@ -56,10 +56,17 @@ def plan_steps(
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
     """
     from mapper.search import search
+    from mapper.together import look_ahead
 
     targets = {c.name: (c.backend.accelerator, c.accelerator_options) for c in chosen}
     plans: dict[str, Plan] = {}
     steps = [(step, region.target) for region in partition.regions for step in region.steps]
+
+    def searching(position: int) -> None:
+        if progress is not None:
+            progress(steps[position][0].name, 0, len(steps))
+
+    look_ahead([(step.workload, *targets[target]) for step, target in steps], searching)
     for done, (step, target) in enumerate(steps):
         if progress is not None:
             progress(step.name, done, len(steps))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from mapper.cache import ENVIRONMENT, directory
+from mapper.together import ENVIRONMENT as PROCESSES
 from oracle import errors as known_errors
 from oracle.errors import ArchloomError, InputError
 from tvm_backend import estimate, onnx_skeleton
@@ -208,7 +209,7 @@ class _Worker:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         return subprocess.Popen(
             [sys.executable, "-m", "tvm_backend.estimate_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, **threads, "PYTHONPATH": path, ENVIRONMENT: str(self.folder)},
+            env={**os.environ, **threads, "PYTHONPATH": path, ENVIRONMENT: str(self.folder), PROCESSES: "1"},
         )
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, lower_builtin, models, register_model
+_scipy = sys.modules.get("scipy")
+if _scipy is None:  # Numba loads SciPy's linear algebra to see whether it is there: half of its own time of import
+    sys.modules["scipy"] = None  # type: ignore[assignment]
+try:
+    import numba
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic, lower_builtin, models, register_model
+finally:
+    if _scipy is None:
+        del sys.modules["scipy"]
+        _arrays = sys.modules.get("numba.np.arraymath")  # whoever compiles linear algebra with Numba still finds it
+        if hasattr(_arrays, "_HAVE_BLAS"):
+            _arrays._HAVE_BLAS = importlib.util.find_spec("scipy") is not None  # type: ignore[union-attr]
 
 NUMBA = (0, 68)
 """The series of Numba for which :mod:`.linking` is written: it uses internals that others may not have."""
