@@ -252,7 +252,8 @@ class Lowering:
         if core is None or any(not free(core).isdisjoint(form.variables()) for form in named.values()):
             return self._masked(e, ranges)
         found = self.spread(core, inner)
-        names = tuple(n for n in inner if n in found.names or (inner[n] != full[n]))
+        # in the order in which the elements lie: channels stay the last axis of an image
+        names = (*(n for n in inner if n not in found.names and inner[n] != full[n]), *found.names)
         array = jnp.broadcast_to(found.expand(names), tuple(extent(inner[n]) for n in names))
         pads = [(inner[n][0] - full[n][0], full[n][1] - inner[n][1]) for n in names]
         array = jnp.pad(array, pads, constant_values=constant(e.fill, e.dtype))
@@ -340,7 +341,7 @@ class Lowering:
         both = set(sides[0].names) & set(sides[1].names)
         batch = tuple(sorted(both - bound, key=order.__getitem__))
         alone = [tuple(sorted(set(s.names) - both, key=order.__getitem__)) for s in sides]
-        if min((order[n] for n in alone[1]), default=0) < min((order[n] for n in alone[0]), default=len(order)):
+        if _exchanged(sides, alone, order):
             sides.reverse()
             alone.reverse()
             a, b = b, a
@@ -420,6 +421,16 @@ def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) 
     if left.dtype == right.dtype:
         made = made + jnp.asarray(left.shape[-1] << 14 & 0xFFFFFFFF, jnp.uint32).astype(jnp.int32)
     return made
+
+
+def _exchanged(sides: list[Spread], alone: list[tuple[str, ...]], order: Mapping[str, int]) -> bool:
+    """Whether the second side is to be the left one: by the order of the result's axes, or, of a matrix and a vector,
+    by how the matrix lies."""
+    if bool(alone[0]) != bool(alone[1]):
+        matrix = 0 if alone[0] else 1
+        on_the_right = sides[matrix].names[-1] in alone[matrix]
+        return on_the_right != bool(matrix)
+    return min((order[n] for n in alone[1]), default=0) < min((order[n] for n in alone[0]), default=len(order))
 
 
 def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:

@@ -60,8 +60,13 @@ def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
     return total
 
 
-def view(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
-    """The elements ``array[forms]``; an index out of range yields some element."""
+def view(
+    array: Any, forms: tuple[Affine, ...], ranges: Ranges, unrolled: frozenset[str] = frozenset()
+) -> Spread:
+    """The elements ``array[forms]``; an index out of range yields some element.
+
+    ``unrolled`` variables have been made axes of the array already: others that are go before them.
+    """
     forms = tuple(form.simplify(ranges) for form in forms)
     if not _inside(array, forms, ranges):
         return gather(array, forms, ranges)
@@ -74,10 +79,11 @@ def view(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
         if not names.isdisjoint(seen) or any(c < 0 for _, c in form.terms):
             return gather(array, forms, ranges)
         seen |= names
-    for form in forms:
-        short = overlapping(form, ranges)
+    for axis in reversed(range(len(forms))):
+        short = overlapping(forms[axis], ranges)
         if short is not None:
-            return _shifted(array, forms, form, short, ranges) or _unroll(array, forms, short, ranges)
+            return (_shifted(array, forms, forms[axis], short, ranges)
+                    or _unroll(array, forms, axis, short, ranges, unrolled))
     names_in_order: list[str] = []
     axis = 0
     for form in forms:
@@ -179,17 +185,33 @@ def _shifted(array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ran
     return Spread(made, (*found.names[:at], name, other, *found.names[at + 1:]))
 
 
-def _unroll(array: Any, forms: tuple[Affine, ...], name: str, ranges: Ranges) -> Spread:
-    """One view for each value of a variable, stacked before the last axis, so that rows stay contiguous."""
+def _unroll(
+    array: Any, forms: tuple[Affine, ...], axis: int, name: str, ranges: Ranges, unrolled: frozenset[str]
+) -> Spread:
+    """One view of an axis for each value of a variable, stacked before the last axis, so that rows stay contiguous.
+
+    The other axes stay as they are until then: with several such axes, each part of the last one is made once. What
+    they become goes before what the last one became, as the windows of a convolution lie in its weights.
+    """
     import jax.numpy as jnp
 
     low, high = ranges[name]
+    others = {i: fresh() for i in range(len(forms)) if i != axis}
+    inner = {**ranges, **{n: (0, array.shape[i] - 1) for i, n in others.items() if array.shape[i] > 1}}
+    own = {i: Affine.variable(n) if array.shape[i] > 1 else Affine(0) for i, n in others.items()}
     parts = []
     for x in range(low, high + 1):
-        parts.append(view(array, tuple(form.substitute({name: x}) for form in forms), {**ranges, name: (x, x)}))
-    at = max(len(parts[0].names) - 1, 0)
-    names = (*parts[0].names[:at], name, *parts[0].names[at:])
-    return Spread(jnp.stack([p.order(parts[0].names).array for p in parts], at), names)
+        form = forms[axis].substitute({name: x})
+        parts.append(view(array, tuple(own.get(i, form) for i in range(len(forms))), {**inner, name: (x, x)}))
+    before = {n: forms[i] for i, n in others.items()}
+    made = parts[0].names
+    at = max(len(made) - 1, 0)
+    while at and made[at - 1] in before and not before[made[at - 1]].variables().isdisjoint(unrolled):
+        at -= 1
+    stacked = jnp.stack([p.order(made).array for p in parts], at)
+    rest = tuple(before[n] if n in before else Affine.variable(n) - ranges[n][0] for n in made)
+    rest = (*rest[:at], Affine.variable(name) - low, *rest[at:])
+    return view(stacked, rest, ranges, unrolled | {name})
 
 
 def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges: Ranges) -> Spread:

@@ -50,6 +50,37 @@ def indexings(draw: st.DrawFn):
     return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
 
 
+@st.composite
+def windows(draw: st.DrawFn):
+    """An array and forms of overlapping windows along some of its axes."""
+    ranges, forms = {}, []
+    for axis in range(draw(st.integers(1, 3))):
+        stride, size, count = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+        low = draw(st.integers(0, 2))
+        ranges |= {f"p{axis}": (low, low + count - 1), f"k{axis}": (0, size - 1)}
+        forms.append(v(f"p{axis}") * stride + v(f"k{axis}") + draw(st.integers(0, 1)))
+    ranges["c"] = (0, draw(st.integers(0, 4)))
+    forms.insert(draw(st.integers(0, len(forms))), v("c"))
+    shape = tuple(f.range(ranges)[1] + 1 + draw(st.integers(0, 2)) for f in forms)
+    return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
+
+
+@settings(max_examples=40, deadline=None)
+@given(windows())
+def test_view_of_windows_is_indexing(case):
+    test_view_is_indexing.hypothesis.inner_test(case)
+
+
+def test_windows_lie_as_the_weights_of_a_convolution():
+    """Rows and columns of the kernel, then channels: a product needs no transpose."""
+    forms = (v("i") + v("kh"), v("j") * 2 + v("kw"), v("c"))
+    ranges = {"c": (0, 4), "i": (0, 5), "j": (0, 3), "kh": (0, 2), "kw": (0, 2)}
+    image = np.arange(8 * 9 * 5, dtype=np.int32).reshape(8, 9, 5)
+    found = view(jnp.asarray(image), forms, ranges)
+    assert found.names == ("i", "j", "kh", "kw", "c")
+    assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
+
+
 @settings(max_examples=60, deadline=None)
 @given(indexings())
 def test_view_is_indexing(case):
