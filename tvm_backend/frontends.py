@@ -104,8 +104,8 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
     import onnx
 
     from tvm_backend import compat
-    from tvm_backend.onnx_guard import refuse_faults
     from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
+    from tvm_backend.onnx_guard import refuse_faults
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
     from tvm_backend.onnx_recurrent import frame_by_frame
 

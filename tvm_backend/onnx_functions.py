@@ -1,4 +1,4 @@
-"""Operators of ONNX networks that stand for several: a network's own functions, and those that TVM 0.27 does not know."""
+"""Operators of ONNX networks that stand for several: their own functions, and those that TVM 0.27 does not know."""
 
 from __future__ import annotations
 

@@ -1,0 +1,257 @@
+"""Converters of ATen operators that TVM's importer lacks or gets wrong, for TVM 0.27.
+
+``importer`` is TVM's, ``node`` the fx node; what a converter gives is bound to a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+EXACT_TERMS = 512
+"""Sums of so many products of a uint8 and an int8 stay below 2**24."""
+
+
+def _argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
+    value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+    return importer.env[value] if type(value).__name__ == "Node" else value
+
+
+def _attention(node: Any, importer: Any) -> Any:
+    """[batch, heads, length, depth] to one attention operator, with boolean masks, grouped heads and a scale."""
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    query, key, value = (_argument(node, importer, i, n) for i, n in enumerate(("query", "key", "value")))
+    if node.kwargs.get("enable_gqa", False):
+        groups = compat.shape_of(query)[1] // compat.shape_of(key)[1]
+        key, value = (emit(compat.relax_op("repeat")(x, groups, 1)) for x in (key, value))
+    mask = _argument(node, importer, 3, "attn_mask")
+    if mask is not None and compat.dtype_of(mask) == "bool":
+        dtype = compat.dtype_of(query)
+        low, zero = (compat.constant(np.asarray(v, dtype)) for v in (np.finfo(dtype).min, 0))
+        mask = emit(compat.relax_op("where")(mask, zero, low))
+    if mask is not None:  # TVM's operator takes no broadcast
+        full = (*compat.shape_of(query)[:3], compat.shape_of(key)[2])
+        mask = emit(compat.relax_op("broadcast_to")(mask, full)) if compat.shape_of(mask) != full else mask
+    causal = "TopLeft" if _argument(node, importer, 5, "is_causal", False) else None
+    heads_last = [emit(compat.relax_op("permute_dims")(x, [0, 2, 1, 3])) for x in (query, key, value)]
+    scale = compat.float_immediate(node.kwargs.get("scale"))
+    result = emit(compat.relax_op("nn.attention")(*heads_last, bias=mask, scale=scale, causal_mask=causal))
+    return emit(compat.relax_op("permute_dims")(result, [0, 2, 1, 3]))
+
+
+def _cumsum(node: Any, importer: Any) -> Any:
+    """TVM cannot sum booleans."""
+    from tvm_backend import compat
+
+    x = _argument(node, importer, 0, "self")
+    if compat.dtype_of(x) == "bool":
+        x = importer.block_builder.emit(compat.relax_op("astype")(x, "int64"))
+    return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(_argument(node, importer, 1, "dim"))))
+
+
+def _equal(node: Any, importer: Any) -> Any:
+    """TVM cannot compare booleans."""
+    from tvm_backend import compat
+
+    def as_integer(x: Any) -> Any:
+        if hasattr(x, "ty") and compat.dtype_of(x) == "bool":
+            return importer.block_builder.emit(compat.relax_op("astype")(x, "int8"))
+        return x
+
+    a, b = (as_integer(_argument(node, importer, i, n)) for i, n in enumerate(("self", "other")))
+    if not hasattr(b, "ty"):
+        b = compat.constant(np.asarray(b, compat.dtype_of(a)))
+    return importer.block_builder.emit(compat.relax_op("equal")(a, b))
+
+
+def _concatenate(node: Any, importer: Any) -> Any:
+    """torch leaves out tensors of shape [0], with which caches of keys and values begin; TVM 0.27 refuses them."""
+    from tvm_backend import compat
+
+    parts = [importer.env[part] for part in node.args[0]]
+    parts = [part for part in parts if compat.shape_of(part) != (0,)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    axis = int(_argument(node, importer, 1, "dim", 0))
+    return importer.block_builder.emit(compat.relax_op("concat")(parts, axis=axis))
+
+
+def _linear(node: Any, importer: Any) -> Any:
+    """TVM 0.27 gives float32, whatever the operands are."""
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    x, weight, bias = (_argument(node, importer, i, name) for i, name in enumerate(("input", "weight", "bias")))
+    product = emit(compat.relax_op("matmul")(x, emit(compat.relax_op("permute_dims")(weight))))
+    return product if bias is None else emit(compat.relax_op("add")(product, bias))
+
+
+def _matmul(node: Any, importer: Any) -> Any:
+    """As :func:`_linear`, of any two tensors."""
+    from tvm_backend import compat
+
+    a, b = (_argument(node, importer, i, "") for i in range(2))
+    return importer.block_builder.emit(compat.relax_op("matmul")(a, b))
+
+
+def _windows(node: Any, importer: Any) -> Any:
+    """``unfold`` of images: [n, c, h, w] → [n, c · taps, places]."""
+    from tvm_backend import compat
+    from tvm_backend.products import Form
+
+    emit = importer.block_builder.emit
+    x = _argument(node, importer, 0, "self")
+    kernel, dilation, padding, strides = ([int(v) for v in _argument(node, importer, i, "")] for i in range(1, 5))
+    n, c = compat.shape_of(x)[:2]
+    pads = [pad for axis in range(2) for pad in (padding[axis], padding[axis])]
+    if any(pads):
+        x = emit(compat.relax_op("nn.pad")(x, pad_width=[0, 0, 0, 0, *pads]))
+    height, width = compat.shape_of(x)[2:]
+    form = Form((kernel[0], kernel[1]), (strides[0], strides[1]), (0, 0, 0, 0), (dilation[0], dilation[1]), 1)
+    index = form.windows(height, width)
+    pixels = emit(compat.relax_op("reshape")(x, (n, c, height * width)))
+    found = emit(compat.relax_op("take")(pixels, compat.constant(index.reshape(-1)), axis=2, mode="clip"))
+    return emit(compat.relax_op("reshape")(found, (n, c * index.shape[0], index.shape[1])))
+
+
+def _nearest(node: Any, importer: Any) -> Any:
+    """torch takes pixel ⌊i · scale⌋ in float32; TVM 0.27 imports it as rounding at the pixels' centres."""
+    from tvm_backend import compat
+
+    names = ("input", "output_size", "scale_factors")
+    x, size, factors = (_argument(node, importer, i, name) for i, name in enumerate(names))
+    for axis in (2, 3):
+        old = compat.shape_of(x)[axis]
+        new = int(size[axis - 2]) if size is not None else int(old * factors[axis - 2])
+        scale = np.float32(1 / factors[axis - 2] if factors is not None else old / new)
+        index = np.minimum(np.floor(np.arange(new, dtype=np.float32) * scale), old - 1).astype(np.int32)
+        x = importer.block_builder.emit(compat.relax_op("take")(x, compat.constant(index), axis=axis, mode="clip"))
+    return x
+
+
+def _select(node: Any, importer: Any) -> Any:
+    """torch counts negative indices from the end; TVM 0.27 takes what lies before the tensor."""
+    from tvm_backend import compat
+
+    x, axis, index = (_argument(node, importer, i, name) for i, name in enumerate(("self", "dim", "index")))
+    place = compat.constant(np.asarray(int(index) % compat.shape_of(x)[int(axis)], np.int64))
+    return importer.block_builder.emit(compat.relax_op("take")(x, place, axis=int(axis), mode="clip"))
+
+
+def _quantize(node: Any, importer: Any) -> Any:
+    """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
+    from tvm_backend import compat
+
+    x, scale, zero, low, high, dtype = (_argument(node, importer, i, "") for i in range(6))
+    name = str(dtype).removeprefix("torch.")
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
+    result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
+    limits = np.iinfo(name)
+    if (low, high) != (limits.min, limits.max):
+        result = importer.block_builder.emit(compat.relax_op("clip")(result, low, high))
+    return result
+
+
+def _dequantize(node: Any, importer: Any) -> Any:
+    from tvm_backend import compat
+
+    x, scale, zero, _, _, dtype = (_argument(node, importer, i, "") for i in range(6))
+    name = str(dtype).removeprefix("torch.")
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
+    return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
+
+
+def _dequantize_channels(node: Any, importer: Any) -> Any:
+    from tvm_backend import compat
+
+    x, scale, zero, axis, _, _, dtype = (_argument(node, importer, i, "") for i in range(7))
+    name = str(dtype).removeprefix("torch.")
+    if hasattr(zero, "ty"):
+        zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
+    return importer.block_builder.emit(
+        compat.relax_op("dequantize")(x, scale, _parameter(zero, name), axis=int(axis), out_dtype="float32")
+    )
+
+
+def _parameter(value: Any, dtype: str) -> Any:
+    from tvm_backend import compat
+
+    return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
+
+
+def _extreme(name: str) -> Callable[[Any, Any], Any]:
+    """``amin`` and ``amax``."""
+    def convert(node: Any, importer: Any) -> Any:
+        from tvm_backend import compat
+
+        axes = _argument(node, importer, 1, "dim", []) or None
+        keep = bool(_argument(node, importer, 2, "keepdim", False))
+        x = _argument(node, importer, 0, "self")
+        return importer.block_builder.emit(compat.relax_op(name)(x, axes, keep))
+
+    return convert
+
+
+def _sum(node: Any, importer: Any) -> Any:
+    """TVM adds bytes as bytes, whatever type is asked for; torch adds integers as int64 by default."""
+    from tvm_backend import compat
+
+    emit, x = importer.block_builder.emit, _argument(node, importer, 0, "self")
+    dtype = _argument(node, importer, 3, "dtype")
+    integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
+    name = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
+    if name != compat.dtype_of(x):
+        x = emit(compat.relax_op("astype")(x, name))
+    axes = _argument(node, importer, 1, "dim", None) or None
+    return emit(compat.relax_op("sum")(x, axes, bool(_argument(node, importer, 2, "keepdim", False))))
+
+
+def _integer_product(node: Any, importer: Any) -> Any:
+    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes.
+
+    That form is of floats: the sums of :data:`EXACT_TERMS` products are float32 numbers.
+    """
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    a, b = (_argument(node, importer, i, "") for i in range(2))
+
+    def part(x: Any, axis: int, begin: int, end: int) -> Any:
+        if (begin, end) != (0, compat.shape_of(x)[axis]):
+            x = emit(compat.relax_op("strided_slice")(x, [axis], [begin], [end]))
+        one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
+        return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
+
+    terms, total = compat.shape_of(a)[1], None
+    for begin in range(0, terms, EXACT_TERMS):
+        end = min(begin + EXACT_TERMS, terms)
+        product = emit(compat.relax_op("matmul")(part(a, 1, begin, end), part(b, 0, begin, end)))
+        product = emit(compat.relax_op("astype")(product, "int32"))
+        total = product if total is None else emit(compat.relax_op("add")(total, product))
+    return total
+
+
+CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "scaled_dot_product_attention.default": _attention,
+    "cat.default": _concatenate,
+    "cumsum.default": _cumsum,
+    "upsample_nearest2d.vec": _nearest,
+    "eq.Tensor": _equal,
+    "amin.default": _extreme("min"),
+    "amax.default": _extreme("max"),
+    "sum.dim_IntList": _sum,
+    "_int_mm.default": _integer_product,
+    "select.int": _select,
+    "linear.default": _linear,
+    "matmul.default": _matmul,
+    "mm.default": _matmul,
+    "bmm.default": _matmul,
+    "im2col.default": _windows,
+    "quantize_per_tensor.default": _quantize,
+    "dequantize_per_tensor.default": _dequantize,
+    "dequantize_per_channel.default": _dequantize_channels,
+}
