@@ -16,15 +16,15 @@ if _scipy is None:  # Numba loads SciPy's linear algebra to see whether it is th
     sys.modules["scipy"] = None  # type: ignore[assignment]
 try:
     import numba
+    import numba.np.arraymath as _arrays  # loaded in any case when something is compiled; here, without SciPy
     from numba import types
     from numba.core import cgutils
     from numba.extending import intrinsic, lower_builtin, models, register_model
 finally:
     if _scipy is None:
         del sys.modules["scipy"]
-        _arrays = sys.modules.get("numba.np.arraymath")  # whoever compiles linear algebra with Numba still finds it
-        if hasattr(_arrays, "_HAVE_BLAS"):
-            _arrays._HAVE_BLAS = importlib.util.find_spec("scipy") is not None  # type: ignore[union-attr]
+if hasattr(_arrays, "_HAVE_BLAS"):  # whoever compiles linear algebra with Numba still finds it
+    _arrays._HAVE_BLAS = importlib.util.find_spec("scipy") is not None
 
 NUMBA = (0, 68)
 """The series of Numba for which :mod:`.linking` is written: it uses internals that others may not have."""
