@@ -28,9 +28,9 @@ class Finish:
     ``scale`` (float32) has one value, or one for each channel, the last axis of the workload's output. ``border``
     (int32, of the shape of one image's output) is added to the sums of a convolution: what the zeros of the padding
     would be as zero points. ``first_zero`` and ``second_zero`` are zero points of A and B of a product for which
-    sums over B's rows or A's are still to be subtracted. A float32 result is ``sums * scale``. Bytes (``dtype`` int8 or
-    uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a ``table`` of 256 results by the byte's
-    place in its range, if there is one.
+    sums over B's rows or A's are still to be subtracted. A float32 result is ``sums * scale``, an int32 one
+    the sums. Bytes (``dtype`` int8 or uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a
+    ``table`` of 256 results by the byte's place in its range, if there is one.
     """
 
     scale: np.ndarray
@@ -68,6 +68,8 @@ class Finish:
                 sums = sums - self.first_zero * wide_b.sum(-2, keepdims=True, dtype=jnp.int32)
             if self.second_zero:
                 sums = sums - self.second_zero * wide_a.sum(-1, keepdims=True, dtype=jnp.int32)
+        if self.dtype == "int32":
+            return sums
         real = sums.astype(jnp.float32) * self.scale
         if self.dtype == "float32":
             return real

@@ -106,6 +106,7 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
     from tvm_backend import compat
     from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
     from tvm_backend.onnx_guard import refuse_faults
+    from tvm_backend.onnx_integers import has_integer_products, integer_products
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
     from tvm_backend.onnx_recurrent import frame_by_frame
 
@@ -116,6 +117,11 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
         asked.CopyFrom(proto)
         proto = to_qdq(proto)
     proto = frame_by_frame(without_functions(proto, HIDING_PRODUCTS))
+    if has_integer_products(proto):
+        if asked is proto:
+            asked = onnx.ModelProto()
+            asked.CopyFrom(proto)
+        proto = integer_products(_inferred(proto, label))
     _refuse_unsupported(proto, label)
     proto = rewritten(proto, label)
     try:

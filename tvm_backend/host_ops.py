@@ -191,10 +191,11 @@ def _along(call: Any, parameter: Any, ndim: int) -> Any:
 
 
 def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
-    """``saturate(round_half_even(x / scale) + zero)``"""
+    """``saturate(round_half_even(x / scale) + zero)``; NaN is the least number, as with onnxruntime."""
     limits = np.iinfo(compat.dtype_of(call))
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
-    return jnp.clip(jnp.round(_quotient(x, scale)) + zero.astype(x.dtype), limits.min, limits.max)
+    moved = jnp.round(_quotient(x, scale)) + zero.astype(x.dtype)
+    return jnp.where(moved >= limits.min, jnp.minimum(moved, limits.max), limits.min)
 
 
 def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:

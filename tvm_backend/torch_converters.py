@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-EXACT_TERMS = 512
-"""Sums of so many products of a uint8 and an int8 stay below 2**24."""
-
 
 def _argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
     value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
@@ -211,28 +208,17 @@ def _sum(node: Any, importer: Any) -> Any:
 
 
 def _integer_product(node: Any, importer: Any) -> Any:
-    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes.
-
-    That form is of floats: the sums of :data:`EXACT_TERMS` products are float32 numbers.
-    """
+    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes."""
     from tvm_backend import compat
 
     emit = importer.block_builder.emit
-    a, b = (_argument(node, importer, i, "") for i in range(2))
 
-    def part(x: Any, axis: int, begin: int, end: int) -> Any:
-        if (begin, end) != (0, compat.shape_of(x)[axis]):
-            x = emit(compat.relax_op("strided_slice")(x, [axis], [begin], [end]))
+    def real(x: Any) -> Any:
         one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
         return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
 
-    terms, total = compat.shape_of(a)[1], None
-    for begin in range(0, terms, EXACT_TERMS):
-        end = min(begin + EXACT_TERMS, terms)
-        product = emit(compat.relax_op("matmul")(part(a, 1, begin, end), part(b, 0, begin, end)))
-        product = emit(compat.relax_op("astype")(product, "int32"))
-        total = product if total is None else emit(compat.relax_op("add")(total, product))
-    return total
+    product = emit(compat.relax_op("matmul")(*(real(_argument(node, importer, i, "")) for i in range(2))))
+    return emit(compat.relax_op("astype")(product, "int32"))
 
 
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {

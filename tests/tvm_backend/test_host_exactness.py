@@ -46,6 +46,20 @@ def test_quantization_divides_as_ieee_does() -> None:
     np.testing.assert_array_equal(executable(model)(data), run(integer_session(model), data)["d.out"])
 
 
+@pytest.mark.parametrize(("kind", "zero"), [(np.int8, 0), (np.int8, 5), (np.uint8, 128)])
+def test_what_is_no_number_becomes_the_least(kind: type, zero: int) -> None:
+    """As onnxruntime's kernels have it; infinities saturate."""
+    net = Net()
+    s, z = net.constant("s", 0.1), net.constant("z", zero, kind)
+    q = net.node("QuantizeLinear", [net.node("Softmax", [net.input("x", 2, 21)], "softmax", axis=-1), s, z], "q")
+    p = net.node("QuantizeLinear", ["x", s, z], "p")
+    model = net.model(net.node("DequantizeLinear", [q, s, z], "d"), net.node("DequantizeLinear", [p, s, z], "e"))
+    x = np.linspace(-30, 30, 42, dtype=np.float32).reshape(2, 21)
+    x[0, 3], x[0, 5], x[1, 7] = np.nan, np.inf, -np.inf
+    for name, expected in run(integer_session(model), {"x": x}).items():
+        np.testing.assert_array_equal(executable(model).run({"x": x})[name], expected)
+
+
 def test_sums_are_additions() -> None:
     net = Net()
     a, b, c = (net.input(n, 1, 4, 5, 5) for n in "abc")

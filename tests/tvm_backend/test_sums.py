@@ -131,3 +131,36 @@ def test_unsigned_bytes_become_signed() -> None:
     assert as_int8(x).dtype == np.int8
     np.testing.assert_array_equal(as_int8(x), np.arange(-128, 128))
     np.testing.assert_array_equal(np.asarray(as_int8(jax.numpy.asarray(x))), np.arange(-128, 128))
+
+
+def exact(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[str]:
+    """Demand onnxruntime's results; gives the layers."""
+    part, _, _ = split(model)
+    assert part.offloaded_macs_share == 1
+    found = executable(model).run(given, executor=ReferenceExecutor())
+    for name, expected in run(integer_session(model), given).items():
+        np.testing.assert_array_equal(found[name], expected)
+    return [step.op for step in part.steps()]
+
+
+@pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger"])
+@pytest.mark.parametrize("zeros", ["none", "constant", "computed"])
+def test_integer_operators(op: str, zeros: str) -> None:
+    """Sums of up to 2048 products of bytes, beyond what float32 holds exactly."""
+    net, rng = Net(), np.random.default_rng(2)
+    conv = op == "ConvInteger"
+    shape, weights = ((1, 230, 5, 4), (6, 230, 3, 3)) if conv else ((7, 2048), (2048, 9))
+    dynamic = zeros == "computed"
+    x = net.input("x", *shape, dtype=onnx.TensorProto.FLOAT if dynamic else onnx.TensorProto.UINT8)
+    inputs = [x, net.constant("w", rng.integers(-128, 128, weights), np.int8)]
+    if zeros == "constant":
+        inputs += [net.constant("xz", 131, np.uint8), net.constant("wz", 0, np.int8)]
+    if dynamic:
+        net.nodes.append(onnx.helper.make_node("DynamicQuantizeLinear", [x], ["q", "scale", "zero"], "dynamic"))
+        inputs = ["q", inputs[1], "zero"]
+    attributes = {"pads": [1, 0, 1, 2], "strides": [2, 1]} if conv else {}
+    model = net.model(net.node(op, inputs, "product", **attributes))
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    given = rng.standard_normal(shape).astype(np.float32) if dynamic else rng.integers(0, 256, shape, np.uint8)
+    (layer,) = exact(model, {"x": given})
+    assert layer.startswith("conv2d" if conv else "dense") and layer.endswith("+int32")

@@ -50,7 +50,8 @@ class QTensor:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``.
+    """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``,
+    ``convert`` (to ``dtype``).
 
     ``scale``, ``zero_point`` and ``dtype`` belong to the first two, ``low`` and ``high`` to ``clip``, ``attrs`` to the
     pooling; ``shape`` is that of the result.
@@ -169,6 +170,8 @@ def _stage(call: Any, name: str | None) -> Stage:
         return Stage(
             name, shape, compat.const_value(call.args[1]), compat.const_value(call.args[2]), compat.dtype_of(call)
         )
+    if name == "astype":
+        return Stage("convert", shape, dtype=compat.dtype_of(call))
     if name == "nn.relu":
         return Stage("relu", shape)
     if name == "clip":

@@ -20,8 +20,8 @@ from uma_targets.kit.patterns import (
 )
 
 __all__ = [
-    "add_activation", "add_plain", "conv2d_activation", "conv2d_plain", "conv2d_pool", "conv2d_sums",
-    "matmul_activation", "matmul_plain", "matmul_sums",
+    "add_activation", "add_plain", "conv2d_activation", "conv2d_plain", "conv2d_pool", "conv2d_int32", "conv2d_sums",
+    "matmul_activation", "matmul_int32", "matmul_plain", "matmul_sums",
 ]
 
 
@@ -48,6 +48,16 @@ def conv2d_sums() -> DFPattern:
 def matmul_sums() -> DFPattern:
     """A matrix product whose result stays float32."""
     return matmul()
+
+
+def conv2d_int32() -> DFPattern:
+    """A convolution of integers as int32."""
+    return is_op("relax.astype")(conv2d())
+
+
+def matmul_int32() -> DFPattern:
+    """A product of matrices of integers as int32."""
+    return is_op("relax.astype")(matmul())
 
 
 def add_activation() -> DFPattern:

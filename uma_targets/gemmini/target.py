@@ -13,6 +13,9 @@ from uma_targets.kit.target import lazy_pattern
 if TYPE_CHECKING:
     from mapper.accelerator import Accelerator
 
+WIDE = {"wide_activation": "activation", "wide_plain": "plain", "int32": "int32", "sums": "sums"}
+"""Patterns whose results the host makes, each with the form that it matches."""
+
 
 class Gemmini(UMABackend):
     """Gemmini: a systolic array for int8 with weight- and output-stationary dataflow, scratchpad and accumulator."""
@@ -43,7 +46,7 @@ class Gemmini(UMABackend):
             ("matmul", predicates.all_of("matmul", sums.SUMS_MATMUL),
              sums.with_sums(lambda op, options: strategies.matmul(op))),
         ):
-            for form, pattern in (("wide_activation", "activation"), ("wide_plain", "plain"), ("sums", "sums")):
+            for form, pattern in WIDE.items():
                 name = f"{anchor}_{form}"
                 make = lazy_pattern(f"{anchor}_{pattern}", "uma_targets.gemmini.patterns")
                 self._register_pattern(name, make, own)

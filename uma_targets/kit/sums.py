@@ -19,7 +19,8 @@ from uma_targets.kit.rules import Rule, along_channels, constant_kernel, plain_m
 
 BYTES = ("int8", "uint8")
 FINISHED: tuple[list[str], ...] = (
-    [], ["quantize"], ["activation", "quantize"], ["quantize", "dequantize", "activation", "quantize"])
+    [], ["quantize"], ["activation", "quantize"], ["quantize", "dequantize", "activation", "quantize"],
+    ["convert"])
 """What may happen to a result, in the order of its stages."""
 Strategy = Callable[[QuantizedOp, Mapping[str, OptionValue]], Lowered]
 
@@ -67,13 +68,15 @@ def bias_of_sums(op: QuantizedOp) -> str | None:
 
 
 def finished_by_host(op: QuantizedOp) -> str | None:
-    """The result is float32, or quantized to bytes with one scale, before or after a ReLU or clip."""
+    """The result is float32, int32 as it is, or quantized to bytes with one scale before or after a ReLU or clip."""
     kinds = [("activation" if s.kind in ("relu", "clip") else s.kind) for s in op.stages]
     if kinds not in FINISHED:
         return f"{', '.join(s.kind for s in op.stages)} follow it"
     for stage in op.stages:
         if stage.scale is not None and stage.scale.size != 1:
             return "the result has one scale per channel"
+        if stage.kind == "convert" and (stage.dtype != "int32" or np.any(unit(op) != 1)):
+            return f"the result is converted to {stage.dtype} from numbers that are not whole"
         if stage.kind == "quantize" and stage.dtype not in BYTES:
             return f"the result is quantized to {stage.dtype}"
     return None
@@ -165,6 +168,8 @@ def finish(op: QuantizedOp) -> Finish:
         zeros = {"second_zero": second}  # type: ignore[dict-item]
     else:
         zeros = {"first_zero": first, "second_zero": second}  # type: ignore[dict-item]
+    if op.stages and op.stages[0].kind == "convert":
+        return Finish(unit(op), "int32", **zeros)  # type: ignore[arg-type]
     if not op.stages:
         return Finish(unit(op), "float32", **zeros)  # type: ignore[arg-type]
     position = next(i for i, stage in enumerate(op.stages) if stage.kind == "quantize")
