@@ -13,6 +13,8 @@ loads of all cores and their last stores only the longer ones count.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mapper.spatial.machine import TILE_BYTES, Machine
@@ -22,6 +24,22 @@ from mapper.spatial.space import Column, Space
 _NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
 
 
+@dataclass(frozen=True, eq=False)
+class _Waves:
+    """Waves over a loop: how many; of a whole block, what the largest block of a mean wave has; of all whole blocks of
+    the cores, what they have."""
+
+    count: Column
+    largest: np.ndarray
+    filled: np.ndarray
+
+    @staticmethod
+    def of(extent: int, block: Column, cores: Column) -> "_Waves":
+        count = -(-extent // (block * cores))
+        last = np.minimum(extent - (count - 1) * block * cores, block)
+        return _Waves(count, (count - 1 + last / block) / count, extent / (count * block * cores))
+
+
 def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, np.ndarray]:
     """Estimated cycles of every candidate, and those for which it keeps the memory busy."""
     c = found.columns
@@ -29,56 +47,69 @@ def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, 
     s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
     depth = gemm.k // (s["rk"] * s["ck"])
     bk = np.minimum(c["bk"], depth)
-    waves_m, part_m = _waves(gemm.m, c["bm"], s["rm"] * s["cm"])
-    waves_n, part_n = _waves(gemm.n, c["bn"], s["rn"] * s["cn"])
-    steps = depth / bk
-    block = c["bm"] * c["bn"]
-    compute = (block * bk * machine.product_cycles + machine.block_cycles * np.ceil(steps) / steps) * part_m * part_n
+    m = _Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
+    n = _Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
+    steps, block = depth / bk, c["bm"] * c["bn"]
+    part = m.largest * n.largest
+    overhead = machine.block_cycles * np.ceil(steps) / steps
+    compute = block * bk * machine.product_cycles * part + overhead
 
-    beats_a = _beats(machine, c["bm"], bk, gemm.k)
-    beats_b = _beats(machine, bk, c["bn"], gemm.n)
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
-    load_a = _Traffic(machine, c["way_a"], beats_a, size_a, s["rn"], s["cn"])
-    load_b = _Traffic(machine, c["way_b"], beats_b, size_b, s["rm"], s["cm"])
-    every_a = np.where(c["keep_a"] == 1, 1, waves_n)
-    every_b = np.where(c["keep_b"] == 1, 1, waves_m)
-    both = every_a * every_b
-    only_a, only_b = (waves_m - every_b) * every_a, (waves_n - every_a) * every_b
-    neither = waves_m * waves_n - both - only_a - only_b
-    with_both = load_a.beside(load_b)
-    time = both * np.maximum(compute, with_both) + neither * compute
-    time = time + only_a * np.maximum(compute, load_a.alone()) + only_b * np.maximum(compute, load_b.alone())
+    a = _Traffic(machine, c["way_a"], _beats(machine, c["bm"], bk, gemm.k), size_a, s["rn"], s["cn"], m, n)
+    b = _Traffic(machine, c["way_b"], _beats(machine, bk, c["bn"], gemm.n), size_b, s["rm"], s["cm"], n, m)
+    with_both = a.beside(b)
+    # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
+    times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
+    waits = times_a * times_b * _above(with_both, compute)
+    waits = waits + (m.count - times_b) * times_a * _above(a.alone(), compute)
+    waits = steps * (waits + (n.count - times_a) * times_b * _above(b.alone(), compute))
+    waits = _above(waits, _above(with_both, compute))  # the first loads are counted by themselves
 
+    waves, storing = m.count * n.count, machine.cores // (s["rk"] * s["ck"])
     own = _beats(machine, c["bm"], c["bn"], gemm.n)
-    storing = machine.cores // (s["rk"] * s["ck"])
-    store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part_m * part_n + 2 * machine.dram_latency
+    store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    reducing = rounds * block * part_m * part_n * (2 * TILE_BYTES / machine.core_bytes)
-    waves = waves_m * waves_n
-    moved = steps * (every_b * waves_n * load_b.memory + every_a * waves_m * load_a.memory) * part_m * part_n
-    moved = moved + waves * storing * own * part_m * part_n
+    between = (waves - 1) * store + waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
+    # loads of a wave's first steps come while the sums of the wave before are added up and stored
+    waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
+
+    moved = steps * (times_b * n.count * b.memory + times_a * m.count * a.memory)
+    moved = moved + waves * storing * own * m.filled * n.filled
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
     one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
-    one = one + np.maximum(load_a.hops, load_b.hops)
-    ends = 2 * machine.dram_latency + one + np.maximum(with_both, storing * own)
-    busy = np.maximum(steps * time + (waves - 1) * store + waves * reducing, moved)
+    ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(with_both, storing * own)
+    # a strip that is kept lies where the one before lay: its first tiles come when that is used for the last time
+    anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1))
+    inner = np.where(c["nm"] == 1, c["keep_a"], c["keep_b"]) == 1
+    again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), with_both)
+    late = _above(2 * machine.dram_latency + again, (np.ceil(steps) - 1) * compute + between / waves)
+    late = anew * np.minimum(late, compute)
+    busy = np.maximum(waves * steps * compute + waits + between, moved - a.memory - b.memory) + late
     return machine.launch_cycles + ends + busy, moved
+
+
+def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    return np.maximum(0, time - hidden)
 
 
 class _Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
 
     def __init__(
-        self, machine: Machine, way: Column, beats: Column, size: Column, rows: Column, columns: Column
+        self, machine: Machine, way: Column, beats: Column, size: Column, rows: Column, columns: Column, mine: _Waves,
+        theirs: _Waves,
     ) -> None:
-        """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles."""
+        """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine`` and
+        ``theirs``: waves over the loop that indexes it and over the other one."""
+        size = size * mine.largest
         ring = size / machine.ring_bytes
         tree = (way == _DOWN) | (way == _ACROSS)
         on_row, on_column = way == _ROW, way == _COLUMN
         wave, sharing = way == _WAVE, rows * columns
         copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
         copies = np.where(wave, machine.cores // sharing, copies)
-        self.memory = beats * np.where(tree, 1, copies)
+        # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
+        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, theirs.filled, 1)
         self.row = np.where(on_row, machine.columns // columns * ring, np.where(tree, ring, 0))
         self.column = np.where(on_column, machine.rows // rows * ring, np.where(tree, ring, 0))
         self.core = np.where((way == _NONE) | wave, size / machine.core_bytes, 0)
@@ -98,11 +129,4 @@ def _beats(machine: Machine, rows: Column, columns: Column, width: int) -> np.nd
     """Beats of memory for rows x columns tiles of a tensor ``width`` tiles wide."""
     alone = rows * -(-columns * TILE_BYTES // machine.dram_bytes)
     return np.where(columns == width, -(-rows * columns * TILE_BYTES // machine.dram_bytes), alone)
-
-
-def _waves(extent: int, block: Column, cores: Column) -> tuple[Column, np.ndarray]:
-    """Number of waves, and the share of a whole block that the largest block of a mean wave has."""
-    waves = -(-extent // (block * cores))
-    last = np.minimum(extent - (waves - 1) * block * cores, block)
-    return waves, (waves - 1 + last / block) / waves
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
 
+ALIKE = 3
+"""Of these so many at most that spread m, n and k over as many cores: the model's errors are alike, too."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -88,15 +91,18 @@ def search(
 
 
 def _best(estimated: np.ndarray, found: Space, count: int) -> Iterator[int]:
-    """The ``count`` candidates with the lowest estimates; of those that differ only in the order in which a loop is
-    dealt out over both dimensions of the mesh the first."""
-    few = min(len(estimated), 16 * count)
+    """The ``count`` candidates with the lowest estimates, but of each spread at most ``ALIKE``, and of those that
+    differ only in the order in which a loop is dealt out over both dimensions of the mesh the first."""
+    few = min(len(estimated), 800 * count)
     first = np.argpartition(estimated, few - 1)[:few]
     seen = set()
+    alike: dict[tuple[int, ...], int] = {}
     for i in first[np.lexsort((first, estimated[first]))].tolist():
-        kind = replace(found.plan(i), outer="rows")
-        if kind not in seen:
-            seen.add(kind)
+        plan = replace(found.plan(i), outer="rows")
+        spread = tuple(plan.spread(loop) for loop in range(3))
+        if plan not in seen and alike.get(spread, 0) < ALIKE:
+            seen.add(plan)
+            alike[spread] = alike.get(spread, 0) + 1
             yield i
             if len(seen) == count:
                 return
