@@ -31,7 +31,7 @@ class Mapping:
     ``dataflow``: ``ws`` keeps weights in the array, ``os`` keeps sums, ``is`` keeps inputs there; other accelerators
     have words of their own (letters and digits), such as how tiles are spread; empty where there is no choice.
     ``tile``: extents of a tile in elements, by dimension (``gemm``: m, n, k; ``conv2d``: oh, ow, o, c, where oh and ow
-    count pooled rows and columns if the epilogue pools; ``add``: rows).
+    count pooled rows and columns if the epilogue pools; ``add``: rows; ``attention``: q, k).
     ``order``: the loops over tiles, outermost first; without the reduction where that is always innermost.
     ``loads``: for each operand its :data:`Level`.
     ``buffers``: for each operand and the result how many tiles are held at a time (2 is double buffering).
@@ -40,7 +40,7 @@ class Mapping:
     ``kernel_row`` of pixels × channels.
     """
 
-    kind: Literal["gemm", "conv2d", "add"]
+    kind: Literal["gemm", "conv2d", "add", "attention"]
     dataflow: str
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError(f"fields {sorted(fields)} instead of {sorted(known)}")
     if not re.fullmatch(r"[A-Za-z0-9]*", fields["dataflow"]):
         raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
-    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add")}
+    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add", "attention")}
     for name, valid in choices.items():
         if fields[name] not in valid:
             raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")

@@ -68,9 +68,11 @@ class Workload:
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
                of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
+    ``attention`` Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
+               O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V
     """
 
-    kind: Literal["gemm", "conv2d", "add"]
+    kind: Literal["gemm", "conv2d", "add", "attention"]
     name: str
     dims: tuple[Dim, ...]
     inputs: tuple[Tensor, ...]
@@ -97,6 +99,8 @@ class Workload:
         total = 1
         for dim in self.dims:
             total *= dim.extent
+        if self.kind == "attention":  # every score meets depth, and then values
+            return total // (self.extent("d") * self.extent("e")) * (self.extent("d") + self.extent("e"))
         return total // self.blocks
 
     def extent(self, name: str) -> int:
@@ -169,3 +173,21 @@ def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:
         (Tensor("A", (size,), "int8", i), Tensor("B", (size,), "int8", i)),
         Tensor("C", (size,), epilogue.out_dtype, i), epilogue,
     )
+
+
+def attention(
+    batch: int, heads: int, queries: int, keys: int, depth: int, values: int, *, epilogue: Epilogue,
+    name: str = "attention",
+) -> Workload:
+    """Attention of float32; ``epilogue`` has the scale of the scores and says whether a bias is added before it."""
+    sizes = {"b": batch, "h": heads, "q": queries, "k": keys, "d": depth, "e": values}
+    v = {s: Affine.variable(s) for s in sizes}
+    dims = tuple(Dim(d, n, "reduction" if d in "kd" else "parallel") for d, n in sizes.items())
+
+    def tensor(name: str, axes: str) -> Tensor:
+        return Tensor(name, tuple(sizes[a] for a in axes), "float32", tuple(v[a] for a in axes))
+
+    inputs = [tensor("Q", "bqhd"), tensor("K", "bkhd"), tensor("V", "bkhe")]
+    if epilogue.bias:
+        inputs.append(tensor("bias", "bhqk"))
+    return Workload("attention", name, dims, tuple(inputs), tensor("O", "bqhe"), epilogue)

@@ -61,7 +61,8 @@ class _Before:
         for variable in (name, *(v.name for v in inside)):
             for answer in self.refused.get(variable, ()):
                 known.setdefault(answer.target, answer)
-        anchor = next((v for v in inside.values() if compat.op_name(v) in ANCHORS), None)
+        calls = [v for v in inside.values() if compat.op_name(v) is not None]
+        anchor = next((v for v in calls if compat.op_name(v) in ANCHORS), calls[0] if calls else None)
         return tuple(known.get(b.target_name) or _reason(str(compat.op_name(anchor)), anchor, inside, b)
                      for b in self.backends)
 

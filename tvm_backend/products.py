@@ -9,26 +9,33 @@ softmax between them. What has another form stays as it is.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tvm_backend import compat, expressions
+from tvm_backend.attention import AttentionShape, attention_shape
 from tvm_backend.onnx_convolutions import Phases, by_phases, dilated
 from tvm_backend.plain.nodes import Unsupported, is_plain
 
 HEADS_FIRST = [0, 2, 1, 3]
 
 
-def as_products(module: compat.IRModule) -> compat.IRModule:
-    """Rewrite ``main`` (see above); Unsupported for a plain module in which there is something to rewrite."""
+def as_products(
+    module: compat.IRModule, whole: Callable[[AttentionShape], bool] = lambda shape: False
+) -> compat.IRModule:
+    """Rewrite ``main`` (see above), but for attention that is taken as a ``whole``.
+
+    Unsupported for a plain module in which there is something to rewrite.
+    """
     if is_plain(module):
         if any(_is_rewritten(b.value) for b in expressions.bindings(module["main"])):
             raise Unsupported("convolutions as products of plain expressions")
         return module
     main = module["main"]
-    rewriting = _Rewriting(_uses(main))
+    rewriting = _Rewriting(_uses(main), whole)
     for binding in compat.bindings(main):
         rewriting.visit(binding.var, binding.value)
     rewriting.finish()
@@ -76,6 +83,7 @@ class _Rewriting:
     """
 
     uses: dict[Any, int]
+    whole: Callable[[AttentionShape], bool]
     body: list[Any] = field(default_factory=list)
     replaced: dict[Any, Any] = field(default_factory=dict)
     bound: dict[Any, Any] = field(default_factory=dict)
@@ -94,7 +102,7 @@ class _Rewriting:
             return
         if name == "matmul" and (self._constant_first(var, value) or self._vector(var, value)):
             return
-        if name in ("nn.attention", "nn.attention_bias"):
+        if name in ("nn.attention", "nn.attention_bias") and not self.whole(attention_shape(value)):
             self.replaced[var] = self._attention(value, var.name)
             return
         new = compat.substitute(value, self.replaced)
@@ -276,7 +284,7 @@ class _Rewriting:
             seen = np.tril(np.ones((rows, columns), bool), columns - rows if causal == "BottomRight" else 0)
             barred = np.where(seen, np.float32(0), np.float32(-np.inf)).astype(np.float32)
             scores = self.emit("add", scores, compat.constant(barred))
-        weights = self.emit("nn.softmax", scores, axis=-1)
+        weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
         mixed = self.emit("matmul", weights, value, label=label)
         return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from mapper.workload import Epilogue, Pool, Workload, add, attention, conv2d, gemm
 from oracle.errors import ArtifactError
 
 
@@ -35,7 +35,12 @@ def _add(w: Workload) -> dict[str, Any]:
     return {"size": w.extent("i")}
 
 
-_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add}
+def _attention(w: Workload) -> dict[str, Any]:
+    names = {"batch": "b", "heads": "h", "queries": "q", "keys": "k", "depth": "d", "values": "e"}
+    return {name: w.extent(dim) for name, dim in names.items()}
+
+
+_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention}
 
 
 def from_json(data: Mapping[str, Any]) -> Workload:
@@ -49,7 +54,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         for name in ("stride", "padding", "dilation"):
             if name in rest:
                 rest[name] = tuple(rest[name])
-        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add}[kind]
+        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention}[kind]
         made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)
         return made
     except (KeyError, TypeError, ValueError) as error:

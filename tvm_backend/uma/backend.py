@@ -70,6 +70,10 @@ Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
 SizedStrategy: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
 """A strategy that depends on the target's options."""
 RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
+Refuse: TypeAlias = Callable[[str, str, str], None]
+"""Notes for the partition report what a pass left alone: the variable, what was seen, what the target takes."""
+SizedPass: TypeAlias = Callable[["IRModule", Mapping[str, OptionValue], Refuse], "IRModule"]
+"""A pass that depends on the target's options."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +91,7 @@ class UMABackend(ABC):
     def __init__(self) -> None:
         self._attributes: dict[str, OptionValue] = {}
         self._patterns: dict[str, Pattern] = {}
-        self._passes: list[tuple[UMAPhase, RelaxPass]] = []
+        self._passes: list[tuple[UMAPhase, SizedPass]] = []
         self._strategies: dict[str, Any] = {}
         self._sized: set[str] = set()
         self._codegens: dict[str, Callable[[], Accelerator]] = {}
@@ -130,14 +134,20 @@ class UMABackend(ABC):
         make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
         self._patterns[name] = Pattern(name, make or (lambda: pattern), predicate)  # type: ignore[return-value,arg-type]
 
-    def _register_relax_pass(self, phase: UMAPhase, relax_pass: RelaxPass) -> None:
-        """Run a pass over the module at ``phase``; passes of a phase run in the order of registration."""
+    def _register_relax_pass(
+        self, phase: UMAPhase, relax_pass: "RelaxPass | SizedPass", *, sized: bool = False
+    ) -> None:
+        """Run a pass over the module at ``phase``; passes of a phase run in the order of registration.
+
+        With ``sized`` it gets the target's options, too, and a function to note what it left alone.
+        """
         if not isinstance(phase, UMAPhase):
             raise TargetError(
                 f"target {self.target_name!r}: expected a phase of UMAPhase "
                 f"({', '.join(p.name for p in UMAPhase)}), found {phase!r}"
             )
-        self._passes.append((phase, relax_pass))
+        run: Any = relax_pass
+        self._passes.append((phase, run if sized else lambda module, options, refuse: run(module)))
 
     def _register_operator_strategy(
         self, op: str, strategy: "Strategy | SizedStrategy", *, sized: bool = False
@@ -208,11 +218,14 @@ class UMABackend(ABC):
         values = dict(options or {})
         return lambda found: strategy(found, values)
 
-    def run_passes(self, phase: UMAPhase, module: "IRModule") -> "IRModule":
-        """Apply the passes registered for ``phase``."""
+    def run_passes(
+        self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue] | None = None,
+        refuse: Refuse | None = None,
+    ) -> "IRModule":
+        """Apply the passes registered for ``phase``; ``refuse`` hears what those that depend on options left alone."""
         for when, relax_pass in self._passes:
             if when is phase:
-                module = relax_pass(module)
+                module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
         return module
 
     def partition(

@@ -71,15 +71,16 @@ class Stage:
 class QuantizedOp:
     """An operator on integers with what follows it, up to its requantized result.
 
-    ``anchor`` is ``nn.conv2d``, ``matmul`` or ``add``; ``shape`` that of its own result, before the stages;
-    ``bias_shape`` that in which the bias is added to it. With ``sums`` the result is int32 as it is added up.
+    ``anchor`` is ``nn.conv2d``, ``matmul``, ``add`` or ``nn.attention``; ``shape`` that of its own result, before the
+    stages; ``bias_shape`` that in which the bias is added to it. With ``sums`` the result is int32 as it is added up.
+    Attention has three operands or, with what is added to its scores, four.
     """
 
     anchor: str
     name: str
     shape: tuple[int, ...]
     attrs: Mapping[str, Any]
-    operands: tuple[QTensor, QTensor]
+    operands: tuple[QTensor, ...]
     bias: QTensor | None
     stages: tuple[Stage, ...]
     bias_shape: tuple[int, ...] = ()
@@ -112,6 +113,8 @@ def read(
         name = compat.op_name(expr)
         if name in ("nn.conv2d", "matmul"):
             return _anchored(name, expr, None, stages, lookup, label, numbers)
+        if name in ("nn.attention", "nn.attention_bias"):
+            return _attention(expr, stages, lookup, label, numbers)
         if name == "add":
             for side, other in ((1, 0), (0, 1)):
                 bias, added = _bias(expr.args[side], lookup, numbers), expr.args[side]
@@ -144,6 +147,20 @@ def _anchored(
     return QuantizedOp(
         name, pick_name(label, name), compat.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
     )
+
+
+def _attention(
+    call: Any, stages: list[Stage], lookup: Lookup, label: list[str], numbers: Numbers
+) -> QuantizedOp:
+    if numbers != "float32":
+        raise NotQuantized("it is attention of float32")
+    if compat.attr(call, "causal_mask") is not None:
+        raise NotQuantized("its causal mask is not written out")
+    operands = tuple(_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
+    scale = compat.attr(call, "scale")
+    factor = operands[0].shape[-1] ** -0.5 if scale is None else float(getattr(scale, "value", scale))
+    return QuantizedOp("nn.attention", pick_name(label, "nn.attention"), compat.shape_of(call), {"scale": factor},
+                       operands, None, tuple(reversed(stages)))
 
 
 def pick_name(candidates: list[str], default: str) -> str:

@@ -21,7 +21,7 @@ from tvm_backend.uma.match import NotQuantized, Numbers, read
 from tvm_backend.uma.regions import HostFunction, Positions, form_regions
 from tvm_backend.views import sink_reshapes
 
-EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d"})
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
 """Operators of a match to which a refusal is noted."""
 
 
@@ -73,7 +73,11 @@ def partition(
     taken: list[tuple[str, str]] = []
     for target in chosen:
         backend = target.backend
-        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module)
+
+        def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
+            refusals.append(Refusal(variable, "", reason, name, needs))
+
+        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
         module = duplicate_dequantize(sink_reshapes(module))
         module = compat.fuse_by_pattern(module, [
             (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])

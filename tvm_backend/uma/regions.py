@@ -100,7 +100,9 @@ def _images(function: compat.Function) -> bool:
     names = [compat.op_name(b.value) for b in compat.bindings(function)]
     if "nn.conv2d" in names:
         return True
-    return "matmul" not in names and len(compat.shape_of(compat.outputs_of(function)[0])) == 4
+    if {"matmul", "nn.attention", "nn.attention_bias"} & set(names):
+        return False
+    return len(compat.shape_of(compat.outputs_of(function)[0])) == 4
 
 
 def _level(nodes: list[_Node]) -> None:

@@ -14,6 +14,7 @@ from mapper.workload import Workload
 from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import Stream
+from uma_targets.kit.attention import AttentionKernel, emit_heads
 from uma_targets.kit.nest import Nodes, align, place, repeat
 
 
@@ -90,9 +91,12 @@ class GemmEmitter:
     isa_parameters: tuple[tuple[str, int], ...]
     write: EmitGemm
     workspace_bytes: WorkspaceBytes | None = None
+    attention: AttentionKernel | None = None
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
+        if workload.kind == "attention" and self.attention is not None:
+            return self._emit_attention(workload, mapping, self.attention)
         batch, m, n, k = sizes_of(workload)
         tensors = (*workload.inputs, workload.output)
         memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
@@ -103,6 +107,16 @@ class GemmEmitter:
             gemm_of(workload, addresses, end, b), mapping, parameters))
         if self.workspace_bytes is not None:
             end = align(end + self.workspace_bytes(m, n, k, mapping))
+        return Stream(
+            self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
+        )
+
+
+    def _emit_attention(self, workload: Workload, mapping: TileMapping, kernel: AttentionKernel) -> Stream:
+        tensors = (*workload.inputs, workload.output)
+        memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
+        end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
+        body = emit_heads(workload, kernel, mapping, dict(self.isa_parameters), {t.name: t.address for t in memory})
         return Stream(
             self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
         )

@@ -94,6 +94,12 @@ def _float_activated(value: DFPattern) -> DFPattern:
     return is_op("relax.nn.relu")(value) | is_op("relax.clip")(value, wildcard(), wildcard())
 
 
+def attention() -> DFPattern:
+    """Attention as one operator, with or without what is added to its scores."""
+    three = [wildcard() for _ in range(3)]
+    return is_op("relax.nn.attention")(*three) | is_op("relax.nn.attention_bias")(*[wildcard() for _ in range(4)])
+
+
 def float_matmul_activation() -> DFPattern:
     """A float matrix product with activation."""
     return _float_activated(float_matmul())

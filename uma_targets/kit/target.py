@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mapper.accelerator import Accelerator
 from mapper.options import Option
-from tvm_backend.uma.backend import Strategy, UMABackend, UMAPhase
-from uma_targets.kit import rules, strategies
+from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
+from uma_targets.kit import attention, rules, strategies
+from uma_targets.kit.attention import AttentionKernel
 from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 from uma_targets.kit.space import square_tiles
 
@@ -40,7 +41,8 @@ class GemmKit:
     each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
-    networks as they are. ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
+    networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is.
+    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
     """
 
     name: str
@@ -58,6 +60,7 @@ class GemmKit:
     bias: bool = True
     relu: bool = True
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
+    attention: AttentionKernel | None = field(default=None, repr=False)
 
     @cached_property
     def isa_name(self) -> str:
@@ -74,11 +77,13 @@ class GemmKit:
         isa = self.isa_name
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
 
         def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
             from uma_targets.kit.space import Shape, space_of
 
+            if workload.kind == "attention" and self.attention is not None:
+                return self.attention.space(workload, hardware, options)
             shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
             return space_of(workload, shape, self.tiling(shape, hardware, options), hardware, peak)
 
@@ -101,13 +106,33 @@ class KitTarget(UMABackend):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", f"{prefix}{anchor}_{form}", predicate, strategy)
+        if self.kit.attention is not None:
+            self._register_pattern("attention", lazy_pattern("attention"), attention.predicate(
+                self.kit.attention, self._defaults))
+            self._register_operator_strategy("attention", attention.strategy)
         if self.kit.numbers == "float32":
-            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, _as_products)
+            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
         self._register_pattern(name, lazy_pattern(pattern), predicate)
         self._register_operator_strategy(name, strategy)
+
+    @property
+    def _defaults(self) -> dict[str, Any]:
+        return {o.name: o.default for o in self.kit.options}
+
+    def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
+        """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
+        from tvm_backend.attention import as_attention
+        from tvm_backend.products import as_products
+
+        kernel = self.kit.attention
+        if kernel is None:
+            return as_products(module)
+        values = {**self._defaults, **options}
+        module = as_attention(module, lambda shape: kernel.fits(shape, values), refuse)
+        return as_products(module, lambda shape: kernel.fits(shape, values) is None)
 
     @property
     def target_name(self) -> str:
@@ -120,13 +145,6 @@ class KitTarget(UMABackend):
     @property
     def numbers(self) -> "Numbers":
         return self.kit.numbers
-
-
-def _as_products(module: "IRModule") -> "IRModule":
-    """Convolutions and attention as products of matrices."""
-    from tvm_backend.products import as_products
-
-    return as_products(module)
 
 
 def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:

@@ -1,4 +1,4 @@
-"""The UMA target ``qkv``: float32 products, with bias and ReLU."""
+"""The UMA target ``qkv``: float32 products, with bias and ReLU, and attention as one operator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from acadl_models.qkv import RANGES, qkv
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.qkv.attention import ATTENTION
 from uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ QKV = GemmKit(
     tiling=_tiling,
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
     numbers="float32",
+    attention=ATTENTION,
 )
 
 

@@ -1,0 +1,123 @@
+"""Attention on QKV as one program: a tile of queries meets all keys; softmax makes operands of its scores.
+
+Neighbouring products go to different sums, so that none waits. Tiles of queries take turns in two sets of rows where
+there is room: one is stored while the next is computed. Tiles of keys and values pass through a ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mapper.mapping import Mapping as TileMapping
+from mapper.space import Columns, Space, Table, product
+from mapper.workload import Workload
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Instr
+from tvm_backend.attention import AttentionShape
+from uma_targets.kit.attention import AttentionKernel, Head, Matrix, rows_of, shape_of
+from uma_targets.kit.nest import Nodes, Piece, each, pieces
+
+if TYPE_CHECKING:
+    from mapper.hardware import Hardware
+
+TURNS, SLOTS = (2, 1), (16, 8, 4, 2)
+"""Sets of rows for tiles of queries, and tiles of keys and values at hand: what there is to choose."""
+
+
+def rows(shape: AttentionShape | Head, dim: int, turns: int, slots: int) -> tuple[int, int]:
+    """Rows of operands and of sums."""
+    deep, long, wide = (rows_of(n, dim) for n in (shape.depth, shape.keys, shape.values))
+    return slots * dim + turns * (deep + long), turns * (long + wide)
+
+
+def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The scores of a tile of queries, their shares and sums fit in operand_rows and sum_rows."""
+    operands, sums = rows(shape, options["dim"], min(TURNS), min(SLOTS))
+    seen = [f"{need} {name}, of {options[name]}" for name, need in (("operand_rows", operands), ("sum_rows", sums))
+            if need > options[name]]
+    if not seen:
+        return None
+    return (f"attention to {shape.keys} keys of depth {shape.depth} needs {' and '.join(seen)}",
+            f"attention whose scores of a tile of queries fit: operand_rows={operands} and sum_rows={sums} would do; "
+            "else its two products, with softmax on the host")
+
+
+def space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
+    """All turns and rings that fit, with more of both before less."""
+    shape, dim = shape_of(workload), options["dim"]
+    columns = product({"turns": TURNS, "slots": SLOTS})
+    needed = [rows(shape, dim, int(t), int(s)) for t, s in zip(columns["turns"], columns["slots"])]
+    operands, sums = (np.array([need[i] for need in needed]) for i in range(2))
+    kept = (operands <= hardware.memory("operands").rows) & (sums <= hardware.memory("sums").rows)
+    if not kept.any():
+        raise MappingError(f"{workload.name}: {(fits(shape, options) or ('it does not fit',))[0]}")
+    tiles = -(-shape.keys // dim) * (-(-shape.depth // dim) - (-shape.values // dim))
+    work = shape.batch * shape.heads * -(-shape.queries // dim) * tiles * dim
+
+    def estimate(c: Columns) -> np.ndarray:
+        """Cycles of the products, more of them where tiles wait for each other."""
+        return np.asarray(work * (1 + 0.5 * (c["turns"] == 1) + 1 / c["slots"]))
+
+    def mapping(c: Columns, i: int) -> TileMapping:
+        return TileMapping("attention", "", (("q", dim), ("k", dim)),
+                           buffers=(("Q", int(c["turns"][i])), ("K", int(c["slots"][i]))))
+
+    fitting = {name: column[kept] for name, column in columns.items()}
+    table = Table(fitting, operands[kept], sums[kept], estimate, mapping)
+    return Space((table,), len(kept))
+
+
+def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """The instructions of one head."""
+    dim, turns, slots = parameters["dim"], mapping.slots("Q"), mapping.slots("K")
+    need = rows(head, dim, turns, slots)
+    if need[0] > parameters["operand_rows"] or need[1] > parameters["sum_rows"]:
+        raise MappingError(f"{turns} turns and a ring of {slots} tiles need {need[0]} operand_rows, of "
+                           f"{parameters['operand_rows']}, and {need[1]} sum_rows, of {parameters['sum_rows']}")
+    deep, long, wide = (rows_of(n, dim) for n in (head.depth, head.keys, head.values))
+    ring, tiles_of_keys, tiles_of_values = slots * dim, long // dim, wide // dim
+
+    def load(matrix: Matrix, to: Affine, row: tuple[Affine, Piece], column: tuple[Affine, Piece], name: str = "load"
+             ) -> Instr:
+        return Instr.make(name, dram=matrix.at(row[0] * dim, column[0] * dim), row=to, rows=row[1].size,
+                          cols=column[1].size, stride=matrix.stride)
+
+    def block(i: Affine, query: Piece) -> Nodes:
+        """A tile of queries: scores, shares, and the sums of values."""
+        turn, here = i % turns, (i, query)
+        q, p = turn * deep + ring, turn * long + ring + turns * deep
+        scores, out = turn * long, turn * wide + turns * long
+
+        def score(e: Affine, depth: Piece, j: Affine, key: Piece) -> Nodes:
+            slot = (e * tiles_of_keys + j) % slots * dim
+            return [load(head.k, slot, (j, key), (e, depth)), Instr.make(
+                "gemm", a=q + e * dim, b=slot, c=scores + j * dim, transpose=1,
+                accumulate=int(head.bias is not None or not depth.is_first))]
+
+        def mix(j: Affine, key: Piece, c: Affine, column: Piece) -> Nodes:
+            slot = (j * tiles_of_values + c) % slots * dim
+            return [load(head.v, slot, (j, key), (c, column)), Instr.make(
+                "gemm", a=p + j * dim, b=slot, c=out + c * dim, transpose=0, accumulate=int(not key.is_first))]
+
+        nodes = each("e", pieces(head.depth, dim), lambda e, depth: [load(head.q, q + e * dim, here, (e, depth))])
+        bias = head.bias
+        if bias is not None:
+            nodes += each("j", pieces(head.keys, dim), lambda j, key: [
+                load(bias, scores + j * dim, here, (j, key), "load_sums")])
+        nodes += each("e", pieces(head.depth, dim, peel_first=True), lambda e, depth: each(
+            "j", pieces(head.keys, dim), lambda j, key: score(e, depth, j, key)))
+        nodes.append(Instr.make("softmax", row=scores, to=p, keys=head.keys, scale=head.scale_bits))
+        nodes += each("j", pieces(head.keys, dim, peel_first=True), lambda j, key: each(
+            "c", pieces(head.values, dim), lambda c, column: mix(j, key, c, column)))
+        return nodes + each("c", pieces(head.values, dim), lambda c, column: [Instr.make(
+            "store", dram=head.o.at(i * dim, c * dim), row=out + c * dim, rows=query.size, cols=column.size,
+            stride=head.o.stride, relu=0)])
+
+    return each("i", pieces(head.queries, dim), block)
+
+
+ATTENTION = AttentionKernel(fits, emit, space)
