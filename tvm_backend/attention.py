@@ -2,8 +2,9 @@
 
 Recognized are products of softmax's shares and values, where the scores are a product of queries and keys: scaled
 before or after, by either operand; with additive masks or biases, constant (causal) or computed, and with masks that
-choose (``where``). In the result attention is ``nn.attention`` or ``nn.attention_bias`` on [batch, length, heads, depth], as
-Relax has it, with what permutes its operands taken into account. Numbers are those of the original up to rounding.
+choose (``where``). In the result attention is ``nn.attention`` or ``nn.attention_bias`` on [batch, length, heads,
+depth], as Relax has it, with what permutes its operands taken into account. Numbers are those of the original up to
+rounding.
 """
 
 from __future__ import annotations
