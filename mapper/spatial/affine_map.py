@@ -1,0 +1,160 @@
+"""The affine maps of the ``df`` dialect: ``affine_map<(d0, d1) -> ((d0 + 1) mod 8, d1)>``, read, written, evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from oracle.errors import TargetError
+
+_WORD = re.compile(r"\s*(\d+|[A-Za-z_]\w*|->|[()+*,-])")
+_MOD, _FLOOR, _CEIL = "mod", "floordiv", "ceildiv"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``left operator right`` with one of + - * mod floordiv ceildiv."""
+
+    operator: str
+    left: "Expression"
+    right: "Expression"
+
+    def __str__(self) -> str:
+        sides = [f"({side})" if isinstance(side, Operation) else str(side) for side in (self.left, self.right)]
+        return f"{sides[0]} {self.operator} {sides[1]}"
+
+
+Expression: TypeAlias = Union[int, str, Operation]
+"""A number, a dimension by name, or an operation."""
+
+
+@dataclass(frozen=True)
+class AffineMap:
+    """From a point of ``dims`` to a point with a coordinate for each of ``results``."""
+
+    dims: tuple[str, ...]
+    results: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return f"affine_map<({', '.join(self.dims)}) -> ({', '.join(map(str, self.results))})>"
+
+    def __call__(self, point: Sequence[int]) -> tuple[int, ...]:
+        """The image of a point; TargetError where it divides by something that is not positive."""
+        values = dict(zip(self.dims, point))
+        return tuple(_evaluate(result, values) for result in self.results)
+
+
+def identity(count: int) -> AffineMap:
+    """Every point to itself."""
+    names = tuple(f"d{i}" for i in range(count))
+    return AffineMap(names, names)
+
+
+def shifted(count: int, axis: int, extent: int) -> AffineMap:
+    """Every point to the next along ``axis``, the last to the first."""
+    names = tuple(f"d{i}" for i in range(count))
+    step = Operation(_MOD, Operation("+", names[axis], 1), extent)
+    return AffineMap(names, tuple(step if i == axis else name for i, name in enumerate(names)))
+
+
+def parse_map(text: str) -> AffineMap:
+    """Read ``(d0, d1) -> (...)``; TargetError that shows where it goes wrong."""
+    return _Reader(text).map()
+
+
+def _evaluate(expression: Expression, values: dict[str, int]) -> int:
+    if isinstance(expression, int):
+        return expression
+    if isinstance(expression, str):
+        return values[expression]
+    left, right = _evaluate(expression.left, values), _evaluate(expression.right, values)
+    if expression.operator in (_MOD, _FLOOR, _CEIL) and right < 1:
+        raise TargetError(f"{expression} divides by {right}; it must be at least 1")
+    if expression.operator == _MOD:
+        return left % right
+    if expression.operator == _FLOOR:
+        return left // right
+    if expression.operator == _CEIL:
+        return -(-left // right)
+    return left + right if expression.operator == "+" else left - right if expression.operator == "-" else left * right
+
+
+class _Reader:
+    """Recursive descent over the words of a map."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.words, place = text, list[str](), 0
+        while text[place:].strip():
+            found = _WORD.match(text, place)
+            if not found:
+                raise TargetError(f"affine map {text!r}: {text[place:].strip()[:10]!r} is no number, name or operator")
+            self.words.append(found[1])
+            place = found.end()
+        self.place = 0
+        self.dims: tuple[str, ...] = ()
+
+    def map(self) -> AffineMap:
+        self._take("(")
+        names = []
+        while self._peek() != ")":
+            names.append(self._next())
+            if self._peek() == ",":
+                self._next()
+        self._take(")")
+        self._take("->")
+        self.dims = tuple(names)
+        self._take("(")
+        results = [self._sum()]
+        while self._peek() == ",":
+            self._next()
+            results.append(self._sum())
+        self._take(")")
+        if self.place < len(self.words):
+            raise self._fault("the end")
+        return AffineMap(self.dims, tuple(results))
+
+    def _sum(self) -> Expression:
+        left = self._product()
+        while self._peek() in ("+", "-"):
+            left = Operation(self._next(), left, self._product())
+        return left
+
+    def _product(self) -> Expression:
+        left = self._atom()
+        while self._peek() in ("*", _MOD, _FLOOR, _CEIL):
+            left = Operation(self._next(), left, self._atom())
+        return left
+
+    def _atom(self) -> Expression:
+        word = self._peek()
+        if word == "(":
+            self._next()
+            inside = self._sum()
+            self._take(")")
+            return inside
+        if word.isdigit():
+            return int(self._next())
+        if word in self.dims:
+            return self._next()
+        raise self._fault(f"a number, a parenthesis or one of {', '.join(self.dims)}")
+
+    def _peek(self) -> str:
+        return self.words[self.place] if self.place < len(self.words) else ""
+
+    def _next(self) -> str:
+        word = self._peek()
+        if not word:
+            raise self._fault("more")
+        self.place += 1
+        return word
+
+    def _take(self, word: str) -> None:
+        if self._peek() != word:
+            raise self._fault(repr(word))
+        self.place += 1
+
+    def _fault(self, expected: str) -> TargetError:
+        found = repr(self._peek()) if self._peek() else "the end"
+        return TargetError(f"affine map {self.text!r}: expected {expected}, found {found}")
