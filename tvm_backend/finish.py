@@ -9,12 +9,15 @@ saturated as onnxruntime's integer kernels do.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from tvm_backend.host_plan import HostProgram
 
 FLIPPED = 128
 """What a uint8 number and its zero point lose to become int8: the highest bit is flipped."""
@@ -47,8 +50,25 @@ class Finish:
 
     def apply(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
         """The result for ``sums`` in the workload's shape; ``arguments`` are the step's tensors and constants."""
-        needed = [arguments[name] for name in ("A", "B")] if self.first_zero or self.second_zero else []
-        return self._compiled(sums, *needed)
+        return self._compiled(*self.constants, sums, *[arguments[name] for name in self.operands])[0]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The tensors of the step that are read beside the sums."""
+        return ("A", "B") if self.first_zero or self.second_zero else ()
+
+    @property
+    def constants(self) -> list[np.ndarray]:
+        """What :meth:`program` takes first: numbers and arrays, in which finishes alike differ."""
+        numbers = [self.zero_point, self.low, self.high, self.first_zero, self.second_zero]
+        return [np.array(numbers, np.int32), *self.arrays.values()]
+
+    def program(self, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> HostProgram:
+        """A function of :attr:`constants`, sums and :attr:`operands` to the result; ``shapes`` has shape and type of
+        ``sums`` and of the step's tensors."""
+        arguments = (*((c.shape, str(c.dtype)) for c in self.constants), *(shapes[n] for n in ("sums", *self.operands)))
+        form = (*self.arrays, self.dtype, self.between, bool(self.first_zero), bool(self.second_zero), *arguments)
+        return HostProgram(hashlib.sha256(repr(("finish", form)).encode()).hexdigest(), arguments, self._computed)
 
     @cached_property
     def _compiled(self) -> Any:
@@ -56,28 +76,32 @@ class Finish:
 
         return jax.jit(self._computed)
 
-    def _computed(self, sums: Any, a: Any = None, b: Any = None) -> Any:
+    def _computed(self, numbers: Any, *rest: Any) -> tuple[Any]:
         import jax.numpy as jnp
 
-        if self.border is not None:
-            sums = sums + self.border
-        if a is not None:
-            wide_a, wide_b = a.astype(jnp.int32), b.astype(jnp.int32)
-            sums = sums + self.first_zero * self.second_zero * a.shape[-1]
+        arrays = dict(zip(self.arrays, rest))
+        sums, *operands = rest[len(arrays):]
+        zero_point, low, high, first_zero, second_zero = numbers
+        if "border" in arrays:
+            sums = sums + arrays["border"]
+        if operands:
+            wide_a, wide_b = (x.astype(jnp.int32) for x in operands)
+            sums = sums + first_zero * second_zero * np.int32(wide_a.shape[-1])
             if self.first_zero:
-                sums = sums - self.first_zero * wide_b.sum(-2, keepdims=True, dtype=jnp.int32)
+                sums = sums - first_zero * wide_b.sum(-2, keepdims=True, dtype=jnp.int32)
             if self.second_zero:
-                sums = sums - self.second_zero * wide_a.sum(-1, keepdims=True, dtype=jnp.int32)
+                sums = sums - second_zero * wide_a.sum(-1, keepdims=True, dtype=jnp.int32)
         if self.dtype == "int32":
-            return sums
-        real = sums.astype(jnp.float32) * self.scale
+            return (sums,)
+        real = sums.astype(jnp.float32) * arrays["scale"]
         if self.dtype == "float32":
-            return real
-        rounded = jnp.clip(jnp.round(real) + self.zero_point, self.low, self.high)
-        if self.table is None:
-            return rounded.astype(self.dtype)
+            return (real,)
+        zero_point, low, high = (x.astype(jnp.float32) for x in (zero_point, low, high))
+        rounded = jnp.clip(jnp.round(real) + zero_point, low, high)
+        if "table" not in arrays:
+            return (rounded.astype(self.dtype),)
         place = rounded.astype(jnp.int32) - int(np.iinfo(self.between).min)
-        return jnp.asarray(self.table)[place]
+        return (arrays["table"][place],)
 
     def to_json(self) -> dict[str, Any]:
         """Its numbers; arrays are kept apart, under the names of :data:`ARRAYS`."""

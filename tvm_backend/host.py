@@ -34,7 +34,7 @@ class PlannedHost:
 
         self._plan = plan
         self._regions = regions
-        made = _compiled(plan, programs)
+        made = compiled(plan.programs, programs)
         with jax.enable_x64(True):
             constants = [jax.numpy.asarray(c) for c in plan.constants]
         self._fixed = {slot: constants[number] for slot, number in plan.fixed.items()}
@@ -62,15 +62,15 @@ class PlannedHost:
         return [np.array(slots[i]) for i in self._plan.outputs]
 
 
-def _compiled(plan: HostPlan, programs: "Programs") -> list[Any]:
-    """The programs of a plan; those that nobody has compiled yet are compiled, several at a time."""
+def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
+    """The programs ``wanted``; those that nobody has compiled yet are compiled, several at a time."""
     from tvm_backend.programs import host_key
 
-    keys = [host_key(program.key) for program in plan.programs]
+    keys = [host_key(program.key) for program in wanted]
     found = [programs.of_host(key) for key in keys]
     with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
         made = [pool.submit(_compile, program) if known is None else None
-                for program, known in zip(plan.programs, found, strict=True)]
+                for program, known in zip(wanted, found, strict=True)]
     for number, future in enumerate(made):
         if future is not None:
             found[number] = program = future.result()
@@ -174,11 +174,11 @@ def jitted(function: Any) -> Piece:
     made = translate(function)
     with jax.enable_x64(True):
         placed = [jax.numpy.asarray(c) for c in made.constants]
-    compiled = jax.jit(made.run)
+    run = jax.jit(made.run)
 
     def piece(inputs: Sequence[Any]) -> Sequence[Any]:
         with jax.enable_x64(True):
-            results: Sequence[Any] = compiled(placed, *inputs)
+            results: Sequence[Any] = run(placed, *inputs)
         return results
 
     return piece

@@ -15,8 +15,11 @@ from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
 from tvm_backend.finish import as_int8
 
 if TYPE_CHECKING:
+    from tvm_backend.finishing import Finishes
     from tvm_backend.programs import Programs, Stored
 
+Finish: TypeAlias = Callable[[Step, Any, Mapping[str, Any]], Any]
+"""The result of a step for its sums and tensors."""
 Capture: TypeAlias = Callable[[Step, Mapping[str, np.ndarray], np.ndarray], None]
 """Called after each step with its input tensors (by argument, in the workload's shapes) and what its stream gave."""
 
@@ -33,7 +36,7 @@ class Executable:
         self._lock = threading.RLock()
         self._host: Any = None
         self._executors: dict[str, Executor] = {}
-        self._current: tuple[Executor, Capture | None] | None = None
+        self._current: tuple[Executor, Finish, Capture | None] | None = None
 
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
@@ -68,7 +71,8 @@ class Executable:
             chosen = self._executor(executor)
             if isinstance(chosen, XlaExecutor):
                 chosen.prepare(list(self.compiled.partition.steps()))
-            self._current = (chosen, capture)
+            finish = self._finishes if isinstance(chosen, XlaExecutor) else Step.finished
+            self._current = (chosen, finish, capture)
             try:
                 results = self._built()(arrays)
             finally:
@@ -82,6 +86,13 @@ class Executable:
             executor = self._executor("xla")
             assert isinstance(executor, XlaExecutor)
             executor.prepare(list(self.compiled.partition.steps()), progress)
+            _ = self._finishes
+
+    @cached_property
+    def _finishes(self) -> "Finishes":
+        from tvm_backend.finishing import Finishes
+
+        return Finishes(self.compiled.partition.steps(), self.programs)
 
     @cached_property
     def programs(self) -> "Programs":
@@ -114,14 +125,15 @@ class Executable:
     def _piece(self, region: Region) -> Callable[[Sequence[Any]], Sequence[Any]]:
         def piece(inputs: Sequence[Any]) -> Sequence[Any]:
             assert self._current is not None
-            executor, capture = self._current
-            return run_region(region, inputs, executor, capture)
+            executor, finish, capture = self._current
+            return run_region(region, inputs, executor, capture, finish)
 
         return piece
 
 
 def run_region(
-    region: Region, inputs: Sequence[Any], executor: Executor, capture: Capture | None = None
+    region: Region, inputs: Sequence[Any], executor: Executor, capture: Capture | None = None,
+    finish: Finish = Step.finished,
 ) -> list[Any]:
     """Run the steps of a region on tensors in the network's layout; results in the network's layout."""
     tensors = {
@@ -133,7 +145,7 @@ def run_region(
         result = executor.run(step, arguments)
         if capture is not None:
             capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(result))
-        result = step.finished(result, arguments)
+        result = finish(step, result, arguments)
         tensors[step.output] = _shaped(result, region.value(step.output).stored_shape)
     return [unstored(tensors[name], region.value(name)) for name in region.outputs]
 

@@ -73,9 +73,11 @@ def model() -> onnx.ModelProto:
     return quantized(residual_cnn())
 
 
+@pytest.mark.parametrize("scheme", [{}, {"per_channel": True, "symmetric": False}])
 def test_an_artifact_runs_without_compiling(
-    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheme: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model = archloom.quantize(residual_cnn(), samples(residual_cnn()), **scheme)
     x = samples(model, 1)[0]
     network = archloom.compile(model, options=OPTIONS)
     expected = network.run(x)

@@ -91,7 +91,7 @@ def test_threads_take_turns(exe: Executable, image: dict[str, np.ndarray]) -> No
 def test_host_part_survives_as_text(exe: Executable, image: dict[str, np.ndarray]) -> None:
     part = exe.compiled.host
     regions = {r.symbol: exe._piece(r) for r in exe.compiled.regions}
-    exe._current = (ReferenceExecutor(), None)
+    exe._current = (ReferenceExecutor(), Step.finished, None)
     again = Host(HostPart(part.module_json, part.ops), regions)([image["image"]])
     exe._current = None
     np.testing.assert_array_equal(again[0], exe.run(image, executor=ReferenceExecutor())["logits.out"])
