@@ -113,7 +113,7 @@ def store(key: str, entry: Entry) -> None:
     text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _replace(root / f"{key}.json", text)
+        replace(root / f"{key}.json", text)
     except OSError:
         return
 
@@ -146,7 +146,7 @@ def claim(key: str) -> Iterator[None]:
             lock.release()
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Under the directory's lock, write to a temporary name and rename, so that readers see all or nothing."""
     from filelock import FileLock, Timeout
 

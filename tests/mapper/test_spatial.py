@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from acadl_models.acadl import ArchitectureGraph
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference as step_by_step
 from acadl_models.wormhole import wormhole
+from mapper.spatial import keeping
 from mapper.spatial.cost import cycles
 from mapper.spatial.emit import check, emit, footprint
 from mapper.spatial.machine import Machine
@@ -22,7 +24,7 @@ from mapper.spatial.search import search
 from mapper.spatial.space import Rules, space
 from mapper.spatial.timing import isa_of, simulated
 from mapper.spatial.zones import waves
-from oracle.errors import MappingError, TargetError
+from oracle.errors import GraphError, MappingError, StreamError, TargetError
 from oracle.interpreter import run
 from oracle.resolve import resolve
 
@@ -164,6 +166,34 @@ def test_options_out_of_range_are_all_named() -> None:
         wormhole(rows=0, launch_cycles=0)
     with pytest.raises(TargetError, match="0 tiles are left for operands, at least 4 are needed"):
         wormhole(sums=400)
+
+
+def test_tiles_beyond_a_core_are_refused_by_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the plan is checked: no unit reaches the memories of two cores for one block."""
+    graph = mesh(1, 2, 4, 8)
+    machine, gemm = Machine.of(graph), TileGemm(4, 2, 8)
+    plan = Plan((2, 2, 4), (1, 1, 1), (2, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))
+    assert footprint(gemm, plan)[0] > machine.tiles
+    monkeypatch.setattr("mapper.spatial.emit.check", lambda *_: None)
+    stream = emit(gemm, plan, machine)
+    with pytest.raises((GraphError, StreamError)):
+        simulated(stream, graph)
+
+
+def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
+    graph, gemm = mesh(1, 2), TileGemm(2, 3, 2)
+    keeping.forget()
+    first = keeping.planned(gemm, graph)
+    keeping.forget()
+    monkeypatch.setattr("mapper.spatial.keeping.search", None)
+    assert keeping.planned(gemm, graph) == first
+    for file in (tmp_path / "plans").glob("*.json"):
+        file.write_text("{")
+    keeping.forget()
+    monkeypatch.undo()
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "")
+    assert keeping.planned(gemm, graph) == first
 
 
 @settings(max_examples=30, deadline=None)
