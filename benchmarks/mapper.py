@@ -1,9 +1,10 @@
 """Speed and quality of the mapper of products over cores (``mapper/spatial``), on Wormhole.
 
 Speed, in processor time: candidates costed in a second, listing them included; planning one product on 8 x 8 with five
-simulations; planning every product of BERT-base at a sequence of 512. Quality: rank correlation (Spearman) of the cost
-model with the simulation over candidates from the whole range of estimates, for each mesh; ablations as in table 1,
-figure 8 and table 2 of the TL paper: without spatial reuse, without temporal reuse, and with 1 to 5 simulated plans.
+simulations; planning every product of BERT-base, and its attention, at a sequence of 512. Quality: rank correlation
+(Spearman) of the cost model with the simulation over candidates from the whole range of estimates, for each mesh;
+ablations as in table 1, figure 8 and table 2 of the TL paper: without spatial reuse, without temporal reuse, and with 1
+to 5 simulated plans.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def main() -> None:
 
 def _speed() -> dict[str, Any]:
     from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention import Attention
+    from mapper.spatial.attention_search import search_attention
     from mapper.spatial.cost import cycles
     from mapper.spatial.machine import Machine
     from mapper.spatial.plan import TileGemm
@@ -54,7 +57,9 @@ def _speed() -> dict[str, Any]:
     costed = seconds(lambda: cycles(gemm, machine, space(gemm, machine)))
     search(TileGemm.of(256, 256, 256), graph, top_k=1, refine=False)  # compiles the engine
     one = seconds(lambda: search(gemm, graph, refine=False))
-    bert = seconds(lambda: [search(TileGemm.of(*shape), graph, refine=False) for shape in BERT], 1)
+    attention = Attention.of(1, 12, 512, 64)
+    bert = seconds(lambda: [
+        *(search(TileGemm.of(*shape), graph, refine=False) for shape in BERT), search_attention(attention, graph)], 1)
     print(f"{count} candidates of a product of 4096^3 on 8 x 8")
     return {"candidates": count, "candidates_per_second": count / costed, "one_gemm_s": one, "bert_base_s": bert}
 

@@ -135,7 +135,7 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("mapper of products over cores: candidates/s, processor time", lambda r: r["candidates_per_second"],
                *at_least(1e6), shown="{:,.0f}"),
         Figure("… one product on 8 x 8 with five simulations, seconds", lambda r: r["one_gemm_s"], *at_most(0.5)),
-        Figure("… the projections of BERT-base, seconds", lambda r: r["bert_base_s"], *at_most(5)),
+        Figure("… the products and the attention of BERT-base, seconds", lambda r: r["bert_base_s"], *at_most(5)),
         Figure("… rank correlation of model and simulation, least", lambda r: r["least_correlation"],
                *at_least(0.95)),
         Figure("… mean error of the model", lambda r: r["mean_model_error"], *RECORDED),
