@@ -13,6 +13,8 @@ Zero points are 0, unless a scheme asks for others; biases are int32 in units of
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import logging
 import tempfile
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
 METHODS = ("minmax", "entropy", "percentile")
+BINS = {"minmax": 0, "entropy": 1024, "percentile": 2048}
+"""Bins of a histogram. By default onnxruntime takes 128 for entropy, as many as there are quantized: then no range is
+narrower than the whole."""
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 
 RESHAPES = frozenset({
@@ -221,17 +226,33 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         calibrator = create_calibrator(
             path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
             calibrate_method=methods[scheme.calibration],
-            extra_options={"symmetric": scheme.symmetric, "percentile": scheme.percentile},
+            extra_options={
+                "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
         )
         try:
-            calibrator.collect_data(reader)
+            with contextlib.redirect_stdout(io.StringIO()):  # it tells of histograms by print
+                calibrator.collect_data(reader)
         except (InputError, ModelError):
             raise
         except Exception as error:  # onnxruntime's own types: wrong shape, dtype or rank of a sample
             if reader.count == 0:
                 raise InputError("calibration: expected at least one sample, found none") from error
             raise InputError(f"calibration sample {reader.count}: {error}") from error
-        return calibrator.compute_data()
+        with contextlib.redirect_stdout(io.StringIO()):
+            ranges = calibrator.compute_data()
+    if scheme.calibration == "entropy" and not scheme.symmetric:
+        _within(ranges, {name: found[2:4] for name, found in calibrator.collector.histogram_dict.items()})
+    return ranges
+
+
+def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
+    """Cut ranges to the least and the largest value that was seen, in place: entropy finds them around zero."""
+    from onnxruntime.quantization.calibrate import TensorData
+
+    for name, (low, high) in seen.items():
+        bounds = np.asarray(ranges[name].range_value, np.float32).reshape(-1)
+        lowest, highest = max(float(bounds[0]), float(low)), min(float(bounds[1]), float(high))
+        ranges.data[name] = TensorData(lowest=np.float32(lowest), highest=np.float32(highest))
 
 
 def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":

@@ -14,6 +14,7 @@ from networks import Net, quantized, residual_cnn, samples
 
 import archloom
 from models import data, digits, digits_vit
+from models.onnx_graph import OnnxGraph
 from oracle.errors import InputError
 from tvm_backend import cli
 from tvm_backend.check import CheckResult, check
@@ -148,12 +149,17 @@ def test_ratio_of_signal_to_noise() -> None:
 
 
 def test_data_sets_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    net = digits.DigitsNet(4).eval()
-    onnx.save(digits.onnx_model(net, 20), tmp_path / "net.onnx")
-    words = ["check", str(tmp_path / "net.onnx"), "--calibrate", "digits:40", "--inputs", "digits", "-O", "dim=4"]
+    graph = OnnxGraph("linear")
+    flat = graph.node("Flatten", [graph.input("image", (64, 1, 8, 8))], "flat", axis=1)
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((10, 64)).astype(np.float32)
+    logits = graph.dense(flat, weights, rng.standard_normal(10).astype(np.float32), "logits")
+    onnx.save(graph.model(logits, (64, 10)), tmp_path / "net.onnx")
+    words = ["check", str(tmp_path / "net.onnx"), "--calibrate", "digits:128", "--inputs", "digits"]
     for flags in (["--per-channel"], ["--calibration", "percentile", "--percentile", "99.9", "--asymmetric"]):
         assert cli.main([*words, *flags]) == 0
-        assert "quantized reference" in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "quantized reference" in out and "histogram" not in out and "448 samples" in out and "dense+bias+int32" in out
     assert cli.main([*words, "--percentile", "99"]) == 2
     assert cli.main(["check", str(tmp_path / "net.onnx"), "--per-channel"]) == 2
     assert "only with --calibrate" in capsys.readouterr().err

@@ -59,6 +59,20 @@ def test_a_residual_network(scheme: Scheme) -> None:
     equal(quantize(floats, samples(floats, 6), scheme), atol=0)
 
 
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
+    """Whatever ranges they find, the network is onnxruntime's; an outlier does not widen those of a percentile."""
+    floats = conv(Net(3), pads=[1, 1, 1, 1])
+    given = samples(floats, 4)
+    given[0]["x"][0, 0, 0, 0] = 1000
+    model = quantize(floats, given, Scheme(method, True, symmetric, percentile=99))
+    equal(model, count=1)
+    scale = next(onnx.numpy_helper.to_array(t) for t in model.graph.initializer if t.name == "x_scale")
+    widest = 1000 / (127 if symmetric else 255)
+    assert float(scale) < widest / 3 if method != "minmax" else float(scale) == pytest.approx(widest, rel=0.01)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES, ids=["per channel", "zero points", "both"])
 def test_products(scheme: Scheme) -> None:
     net = Net(6)
