@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     Var: TypeAlias = compat.Var
 
 
+NO_TENSOR = (bool, int, float, str, tuple)
+"""Types of the arguments of plain calls that are no tensors."""
+
+
 def scalar_of(value: Any) -> Any:
     """A Python number, string or None from an immediate; plain calls have them as they are."""
-    if value is None or isinstance(value, bool | int | float | str) or is_plain(value):
+    if value is None or isinstance(value, NO_TENSOR) or is_plain(value):
         return value
     return _relax().scalar_of(value)
 
@@ -84,7 +88,7 @@ _OF_ONE = frozenset({
 
 def _of_one(name: str, ours: Any) -> Callable[[Any], Any]:
     def call(expr: Any) -> Any:
-        if type(expr) in PLAIN or expr is None or isinstance(expr, int | float | str):  # an argument that is no tensor
+        if type(expr) in PLAIN or expr is None or isinstance(expr, NO_TENSOR):
             return ours(expr)
         return getattr(_relax(), name)(expr)
 
@@ -104,7 +108,7 @@ def __getattr__(name: str) -> Any:
 
     def call(first: Any, *rest: Any, **named: Any) -> Any:
         if type(first) not in PLAIN:
-            if first is None or isinstance(first, int | float | str):  # an argument of a plain call that is no tensor
+            if first is None or isinstance(first, NO_TENSOR):
                 return ours(first, *rest, **named) if ours is not None else getattr(_relax(), name)(
                     first, *rest, **named)
             return getattr(_relax(), name)(first, *rest, **named)

@@ -48,7 +48,7 @@ def is_var(expr: Any) -> bool:
 
 
 def is_tensor(expr: Any) -> bool:
-    return isinstance(expr.ty, TensorType)
+    return isinstance(getattr(expr, "ty", None), TensorType)
 
 
 def has_static_type(_expr: Any) -> bool:
