@@ -139,16 +139,20 @@ def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetw
 
 def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    **load_options: Any,
+    host: str | None = None, **load_options: Any,
 ) -> "Report":
     """Cycles, utilization and bytes of every layer, without building anything that runs.
 
-    ``as_int8``: take a float ONNX network as if it were quantized, without calibration. Reports and the timing of
-    kernels are kept by content, in memory and on disk.
+    ``as_int8``: take a float ONNX network as if it were quantized, without calibration. ``host``: the name of a host's
+    profile, by whose roofline the seconds of host layers are estimated. Reports and the timing of kernels are kept by
+    content, in memory and on disk.
     """
     from tvm_backend.estimate import estimate as estimate_model
+    from tvm_backend.host_profile import load, with_host
 
-    return estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)
+    profile = load(host) if host is not None else None
+    report = estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)
+    return report if profile is None else with_host(report, profile)
 
 
 def estimate_many(

@@ -148,3 +148,19 @@ def resnet50_int8() -> Path:
         onnx.save(model, part)
         part.rename(path)
     return path
+
+
+def network_int8(name: str) -> Path:
+    """A network of the catalogue, quantized on random inputs, made once under ``build/bench``."""
+    path = BUILD / f"{name}_int8.onnx"
+    if not path.exists():
+        import onnx
+
+        from models import catalogue
+        from tvm_backend.named_networks import quantized
+
+        BUILD.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        onnx.save(quantized(catalogue.build(name)), part)
+        part.rename(path)
+    return path

@@ -88,21 +88,8 @@ def _in_process(phase: str, name: str, folder: str, cores: int) -> dict[str, Any
 
 
 def network(name: str) -> Path:
-    """The quantized network as a file, made once under ``build/bench``."""
-    if name == "resnet50":
-        return common.resnet50_int8()
-    path = common.BUILD / f"{name}_int8.onnx"
-    if not path.exists():
-        import onnx
-
-        from models import catalogue
-        from tvm_backend.named_networks import quantized
-
-        common.BUILD.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        onnx.save(quantized(catalogue.build(name)), part)
-        part.rename(path)
-    return path
+    """The quantized network as a file."""
+    return common.resnet50_int8() if name == "resnet50" else common.network_int8(name)
 
 
 def sample(model: "onnx.ModelProto") -> dict[str, np.ndarray]:

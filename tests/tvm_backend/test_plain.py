@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from models.data import random_images
 from models.nas_space import Architecture, Space, Stage
 from models.onnx_graph import OnnxGraph
 from oracle.errors import ModelError
-from tvm_backend import frontends, named_networks, onnx_skeleton
+from tvm_backend import expressions, frontends, named_networks, onnx_skeleton
 from tvm_backend.compile import partition_model
 from tvm_backend.onnx_skeleton import NoSkeleton
 from tvm_backend.operator_network import onnx_model as operator_model
@@ -59,7 +60,9 @@ def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
             with pytest.raises(Unsupported, match="convolutions as products"):  # TVM's way makes them
                 partition_model(ours, target)
             continue
-        assert facts(partition_model(ours, target)) == facts(partition_model(theirs, target))
+        with patch.object(expressions, "_relax", side_effect=AssertionError("TVM is asked about a plain network")):
+            found = facts(partition_model(ours, target))
+        assert found == facts(partition_model(theirs, target))
 
 
 @st.composite

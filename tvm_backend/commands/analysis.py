@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,16 @@ def register(subparsers: Any) -> None:
     arguments.add_target(estimate)
     estimate.add_argument("--as-int8", action="store_true",
                           help="take a float network as if it were quantized to int8, without calibration")
+    estimate.add_argument("--host", metavar="NAME",
+                          help="estimate the seconds of host layers by the roofline of this host (archloom "
+                               "calibrate-host)")
     estimate.add_argument("--no-cache", action="store_true", help="neither read nor write cached results")
     _add_format(estimate)
+
+    calibrate = arguments.command(
+        subparsers, "calibrate-host", run_calibrate_host, "measure this machine for estimates of host layers",
+        "Writes a profile that `archloom estimate --host NAME` takes; do it while nothing else runs.")
+    calibrate.add_argument("name", metavar="NAME", help="what to call this machine")
 
     report = arguments.command(subparsers, "report", run_report, "print the report of an artifact")
     report.add_argument("artifact", type=Path, metavar="DIR")
@@ -128,6 +137,7 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     operator = arguments.operator_of(args)
     if args.as_int8 and (operator is not None or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")
+    profile = _profile(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
@@ -138,7 +148,32 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
         else:
             report = estimate(Path(args.model), args.target, options, as_int8=args.as_int8, progress=progress,
                               input_shapes=arguments.shapes(args.input_shape))
-    return _report_outcome(report, args)
+    return _report_outcome(report if profile is None else profile(report), args)
+
+
+def _profile(host: str | None) -> "Callable[[Report], Report] | None":
+    """What puts the estimated seconds of a host into a report."""
+    if host is None:
+        return None
+    from tvm_backend.host_profile import load, with_host
+
+    profile = load(host)
+    return lambda report: with_host(report, profile)
+
+
+def run_calibrate_host(args: argparse.Namespace) -> Outcome:
+    """Measure this machine, and keep what was found."""
+    from dataclasses import asdict
+
+    from tvm_backend.host_calibration import calibrate
+    from tvm_backend.host_profile import save
+
+    profile = calibrate(args.name)
+    path = save(profile)
+    lines = [f"{profile.name}: {profile.machine}, {profile.cores} cores, {profile.engine}",
+             f"bandwidth {profile.bandwidth / 1e9:.2f} GB/s, {profile.overhead_s * 1e6:.1f} us for each operator"]
+    lines += [f"{kind:14} {rate / 1e9:8.3f} G a second" for kind, rate in profile.rates.items()]
+    return Outcome("\n".join([*lines, f"written to {path}"]), {**asdict(profile), "path": str(path)})
 
 
 def run_report(args: argparse.Namespace) -> Outcome:

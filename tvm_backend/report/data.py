@@ -2,7 +2,8 @@
 
 Cycles are those of the accelerator's clock; ``bytes`` counts what each storage reads and writes together; ``seconds``
 is ``cycles / clock_hz``. Layers run one after the other, each from an idle machine, so the totals are sums. Host work
-is listed with its share of the multiply-accumulates but is not timed: its cycles are ``null``, never zero.
+is listed with its share of the multiply-accumulates but is not simulated: its cycles are ``null``, never zero; its
+seconds are ``null``, too, or an estimate where a host was named.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class Report:
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
     graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
     layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
+    ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
+    None where no host was named.
     """
 
     model: str
@@ -114,6 +117,8 @@ class Report:
     joules: float | None = None
     area_mm2: float | None = None
     targets: tuple[TargetShare, ...] = ()
+    host_profile: str | None = None
+    host_seconds: float | None = None
     scope: str = SCOPE
     schema: str = SCHEMA
 

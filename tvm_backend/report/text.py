@@ -48,6 +48,8 @@ def totals(report: Report) -> str:
         f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         *_shares(report),
+        *([f"host         {duration(report.host_seconds)} for its operators, an estimate for {report.host_profile!r}"]
+          if report.host_seconds is not None else []),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
         *_physical(report),
     ])
