@@ -236,8 +236,20 @@ SUITE: dict[str, tuple[Figure, ...]] = {
     ),
     "networks.py --size tiny": (
         Figure("networks × targets that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
+        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
         Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
                *at_least(0.99)),
+        Figure("… processor time of all, seconds", lambda r: r["cpu_seconds"], *RECORDED),
+    ),
+    "networks.py --mode estimate": (
+        Figure("full size: networks × targets with an estimate", lambda r: r["networks_ok"] / r["networks_run"],
+               *equals(1)),
+        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
+        Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
+               *at_least(0.99)),
+        Figure("… most processor time of one, with making and quantizing it, seconds",
+               lambda r: r["most_cpu_seconds"], *RECORDED),
+        Figure("… peak memory, GiB", lambda r: r["peak_gib"], *RECORDED),
     ),
     "accuracy.py": (
         *(Figure(f"{name}: right test digits, int8 on Gemmini less float, share",

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     import onnx
 
 
-def integer_session(model: "onnx.ModelProto", threads: int = 0) -> Any:
+def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool = True) -> Any:
     """An onnxruntime session that runs the QDQ pieces of ``model`` with its integer kernels.
 
     onnxruntime computes convolutions of int8 activations in float on x86, unless ``session.qdqisint8allowed`` is set.
+    Without ``fused`` it computes each operator as it is written: its fused kernels for softmax, sigmoid and others
+    round in places where the network does not.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
+    if not fused:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     try:
         return onnxruntime.InferenceSession(
