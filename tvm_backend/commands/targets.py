@@ -97,7 +97,11 @@ def _rules(backend: "UMABackend") -> dict[str, list[str]]:
     for pattern in backend.patterns:
         rules = getattr(pattern.predicate, "rules", ())
         anchor = getattr(pattern.predicate, "anchor", pattern.name)
-        found[anchor] = [" ".join((rule.__doc__ or rule.__name__).split()) for rule in rules]
+        stated = [" ".join((rule.__doc__ or rule.__name__).split()) for rule in rules]
+        # other rules for the same operator: another way to compute it
+        same = next((key for key, known in found.items() if key.startswith(anchor) and known == stated), None)
+        if same is None:
+            found[anchor if anchor not in found else f"{anchor}, or"] = stated
     return found
 
 
