@@ -105,25 +105,26 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
 
     from tvm_backend import compat
     from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
-    from tvm_backend.onnx_guard import refuse_faults
+    from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.onnx_integers import has_integer_products, integer_products
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
     from tvm_backend.onnx_recurrent import frame_by_frame
 
     proto = asked = with_static_inputs(proto, label, input_shapes)
     refuse_faults(proto, label)
-    if is_in_operator_form(proto):
-        asked = onnx.ModelProto()
-        asked.CopyFrom(proto)
-        proto = to_qdq(proto)
-    proto = frame_by_frame(without_functions(proto, HIDING_PRODUCTS))
-    if has_integer_products(proto):
-        if asked is proto:
+    with malformed(label):
+        if is_in_operator_form(proto):
             asked = onnx.ModelProto()
             asked.CopyFrom(proto)
-        proto = integer_products(_inferred(proto, label))
-    _refuse_unsupported(proto, label)
-    proto = rewritten(proto, label)
+            proto = to_qdq(proto)
+        proto = frame_by_frame(without_functions(proto, HIDING_PRODUCTS))
+        if has_integer_products(proto):
+            if asked is proto:
+                asked = onnx.ModelProto()
+                asked.CopyFrom(proto)
+            proto = integer_products(_inferred(proto, label))
+        _refuse_unsupported(proto, label)
+        proto = rewritten(proto, label)
     try:
         module = compat.from_onnx(proto)
     except compat.ConversionError as error:
@@ -141,16 +142,17 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
     Raises :class:`~tvm_backend.plain.Unsupported` for one that only TVM's importer reads.
     """
     from tvm_backend.onnx_convolutions import changes_weights
-    from tvm_backend.onnx_guard import refuse_faults
+    from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.plain import Unsupported
     from tvm_backend.plain.importer import from_onnx
 
     proto = with_static_inputs(skeleton, label, input_shapes)
     refuse_faults(proto, label)
-    if changes_weights(proto):
-        raise Unsupported("its import changes weights")
     try:
-        proto = rewritten(proto, label)
+        with malformed(label):
+            if changes_weights(proto):
+                raise Unsupported("its import changes weights")
+            proto = rewritten(proto, label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return finish(from_onnx(proto), name, "onnx", None, *_border(proto))

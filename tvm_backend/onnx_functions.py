@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tvm_backend.onnx_guard import GROWING
 from tvm_backend.onnx_rewrites import known_shapes
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
                 asked = {a.name: a.i for a in node.attribute}
                 found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
             elif len(node.output) and all(name in values for name in node.input if name) and not any(
-                    a.HasField("g") for a in node.attribute):
+                    a.HasField("g") for a in node.attribute) and not _may_be_large(node, shapes):
                 given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
                 found = ReferenceEvaluator(_alone(node, model)).run(None, given)
             if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
@@ -67,6 +68,12 @@ def _with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
             return _without_unread(model)
         del model.graph.node[:]
         model.graph.node.extend(kept)
+
+
+def _may_be_large(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a node makes of small tensors one that is larger than what is computed."""
+    return node.op_type in GROWING and any(
+        name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)
 
 
 def _without_unread(model: "onnx.ModelProto") -> "onnx.ModelProto":

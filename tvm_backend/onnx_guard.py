@@ -7,7 +7,8 @@ weights cannot be given to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oracle.errors import ModelError
@@ -19,11 +20,26 @@ MAX_TENSOR_BYTES = 1 << 36
 """A network with a larger tensor is refused (64 GiB)."""
 MAX_EXTENT = (1 << 31) - 1
 """Largest extent of a tensor along an axis: XLA and TVM count with 32 bits here and there."""
+MAX_NODES = 1 << 20
+"""A network of more operators is refused."""
+MAX_FRAMES = 1 << 14
+"""A recurrent layer is written out frame by frame: longer sequences are refused."""
+RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
 """Operators of small tensors that make large ones: inference of shapes would make them to look at their values."""
 
 WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
 PADDINGS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
+
+
+@contextmanager
+def malformed(label: str) -> Iterator[None]:
+    """What rewrites of a network stumble over, if an operator is not as ONNX wants it, as a ModelError."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        what = " ".join(str(error).split())[:300]
+        raise ModelError(f"{label}: not a valid ONNX network: {type(error).__name__}: {what}") from error
 
 
 def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
@@ -52,7 +68,53 @@ def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
         _refuse_size(shape, f"{label}: constant {name!r}")
     for node in graph.node:
         _refuse_window(node, shapes, label)
+    _refuse_expansion(proto, label)
     refuse_sizes(proto, label)
+    _refuse_frames(proto, label)
+
+
+def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for sequences of recurrent layers that are too many operators when they are written out."""
+    import onnx
+
+    layers = [node for node in proto.graph.node if node.op_type in RECURRENT and node.input]
+    if not layers:
+        return
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # said where shapes have to be known
+        return
+    infos = {info.name: info for info in (*inferred.graph.input, *inferred.graph.value_info)}
+    for node in layers:
+        dims = infos[node.input[0]].type.tensor_type.shape.dim if node.input[0] in infos else ()
+        frames = max((d.dim_value for d in dims[:2]), default=0)  # or of batches, by the layout
+        if frames > MAX_FRAMES:
+            raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): expected at most {MAX_FRAMES} frames, "
+                             f"found {frames}")
+
+
+def _refuse_expansion(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for functions of the network's own that are too many operators when they are written out."""
+    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    waiting = list(bodies)
+    for _ in range(len(bodies)):  # callees before callers: each round settles one at least, as none calls itself
+        left = []
+        for key in waiting:
+            inner = [(n.domain, n.op_type) for n in bodies[key]]
+            if all(k in sizes or k not in bodies for k in inner):
+                sizes[key] = sum(sizes.get(k, 1) for k in inner)
+            else:
+                left.append(key)
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    if waiting:
+        raise ModelError(f"{label}: function {waiting[0][1]!r} of domain {waiting[0][0]!r} calls itself")
+    count = sum(sizes.get((n.domain, n.op_type), 1) for n in proto.graph.node)
+    if count > MAX_NODES:
+        raise ModelError(f"{label}: expected at most {MAX_NODES} operators, found {count} when its functions are "
+                         "written out")
 
 
 def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:

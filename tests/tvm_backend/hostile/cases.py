@@ -177,9 +177,17 @@ case("computed reshape", lambda: model([op("Reshape", "x s")], [ROW, tensor("s",
      "computed reshape.onnx: ")
 case("nested branches", lambda: nested(10), "condition that is computed")
 case("long chain", lambda: chain(2000), None)
-case("function", called, "operator 'F0' of domain 'own' is not supported")
+case("function", called, None)
 case("recursive function", lambda: called(True), "recursive|Cycle detected")
-case("functions that double", lambda: called(depth=30), "operator 'F29' of domain 'own' is not supported")
+case("functions that double", lambda: called(depth=30), f"at most {1 << 20} operators, found {1 << 30}")
+case("functions that grow", lambda: helper.make_model(helper.make_graph(
+    [op("ConstantOfShape", "s", "c", "grow"), helper.make_node("F0", ["x"], ["h"], domain="own"), op("Neg", "c")],
+    "net", [ROW], [free(2)], [ints("s", 1 << 20, 1 << 20)]), functions=called().functions, ir_version=9,
+    opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]), "1048576x1048576")
+case("absurd sequence", lambda: model(
+    [helper.make_node("LSTM", ["x", "w", "r"], ["y"], "rnn", hidden_size=4)], tensor("x", [1 << 24, 1, 4]), free(4),
+    [constant("w", np.ones((1, 16, 4)), np.float32), constant("r", np.ones((1, 16, 4)), np.float32)]),
+    f"node 'rnn' \\(LSTM\\): expected at most 16384 frames, found {1 << 24}")
 # numbers
 case("weight not a number", lambda: product(np.diag([1, np.nan, 1, 1])), r"\(matmul\).*4x4 has 1 that is not a number")
 case("infinite weight", lambda: product(np.full((4, 4), np.inf)), r"expected finite weights, found 16 infinite")

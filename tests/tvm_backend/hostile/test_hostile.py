@@ -55,6 +55,25 @@ def test_all(name: str) -> None:
     judge(name, outcomes("1", "compile", "--explain")[name], CASES[name][1])
 
 
+def test_pickles_are_not_run(tmp_path: Path) -> None:
+    """A file of PyTorch's that would leave a mark when it is unpickled."""
+    import pickle
+
+    from oracle.errors import ModelError
+
+    class Mark:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "mark"),))
+
+    import archloom
+
+    for name in ("net.pt", "net.pth", "net.pt2", "net.onnx"):
+        (tmp_path / name).write_bytes(pickle.dumps(Mark()))
+        with pytest.raises(ModelError, match=re.escape(name)):
+            archloom.load(tmp_path / name)
+    assert not (tmp_path / "mark").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("compile", "-o", "out.zip"), ("estimate", "--no-cache"), ("compile", "-t", "qkv")])
 @pytest.mark.parametrize("name", CASES)
@@ -62,7 +81,7 @@ def test_other_commands(name: str, words: tuple[str, ...]) -> None:
     """As above, but estimates do not read weights, and do not see what is wrong with them."""
     message = CASES[name][1]
     found = outcomes("1", *words)[name]
-    if words[0] == "estimate" and found["status"] == 0:
+    if words[0] == "estimate" and found["status"] == 0 and message is not None:
         message = None
         assert re.search("weight|scale", name)
     judge(name, found, message)
