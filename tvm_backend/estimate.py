@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Options = Mapping[str, object]
 Progress = Callable[[str, int, int], None]
 
+LEAST_OPERATOR_SET = 13
+"""Of ONNX: the first that quantizes by channels; older networks are converted."""
+
 _reports: cache.Memory[Report] = cache.Memory()
 _of_models: "WeakKeyDictionary[Model, dict[str, Report]]" = WeakKeyDictionary()
 
@@ -197,17 +200,34 @@ def _imported(
     from tvm_backend import frontends
 
     if request.as_int8:
-        from tvm_backend.onnx_files import read_onnx
-        from tvm_backend.quantized_form import quantized_form
-
-        source = quantized_form(read_onnx(Path(source)) if isinstance(source, str | Path) else _copy(source))
+        source = _as_int8(source)
     return _timed(frontends.load(source, input_shapes=shapes or None, name=title), request, progress)
 
 
-def _copy(proto: "onnx.ModelProto") -> "onnx.ModelProto":
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    return copy
+def _as_int8(source: "str | Path | onnx.ModelProto") -> "onnx.ModelProto":
+    """The quantized form of a whole network, with zeros for the weights that it leaves out: TVM demands some."""
+    import math
+
+    import numpy as np
+    from onnx import helper, version_converter
+
+    from tvm_backend.onnx_files import read_onnx
+    from tvm_backend.quantized_form import quantized_form
+
+    if isinstance(source, str | Path):
+        proto = read_onnx(Path(source))
+    else:
+        proto = type(source)()
+        proto.CopyFrom(source)
+    version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if version < LEAST_OPERATOR_SET:
+        proto = version_converter.convert_version(proto, LEAST_OPERATOR_SET)
+    form = quantized_form(proto)
+    for tensor in form.graph.initializer:
+        if tensor.name.endswith("_quantized") and not tensor.raw_data:
+            itemsize = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
+            tensor.raw_data = bytes(math.prod(tensor.dims) * itemsize)
+    return form
 
 
 @paused()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +205,42 @@ def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: st
     forget()
     assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
     assert json.loads(path.read_text()) == json.loads(text)
+
+
+WRITER = """
+import sys
+from mapper import cache
+entry = cache.load(sys.argv[1])
+print("ready", flush=True)
+while True:
+    for key in sys.argv[2:]:
+        cache.store(key, entry)
+"""
+
+
+def test_several_writers_of_which_one_is_killed_leave_whole_plans(own_cache: Path) -> None:
+    first = search(WORKLOADS["primes"], GEMMINI, SMALL)
+    (path,) = plans(own_cache)
+    keys = [f"{i:064x}" for i in range(3)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, path.stem, *keys], stdout=subprocess.PIPE) for _ in range(3)]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+        seen = 0
+        while seen < 200:
+            if seen == 50:
+                writers[0].kill()
+            entries = [cache.load(key) for key in keys if (own_cache / "plans" / f"{key}.json").exists()]
+            assert all(e is not None and (e.mapping, e.timing.cycles) == (first.mapping, first.timing.cycles)
+                       for e in entries)
+            seen += len(entries)
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+    cache.store("f" * 64, cache.load(keys[0]) or pytest.fail("no plan"))  # no lock is left behind
+    assert cache.load("f" * 64) is not None
 
 
 def test_other_options_and_workloads_have_plans_of_their_own(own_cache: Path) -> None:

@@ -1,5 +1,9 @@
 """The search over networks for digits: it goes on where it was, and its cycles are those of a full compilation."""
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +29,25 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
     assert nas_digits.front(again)
     nas_digits.plot(again, tmp_path / "pareto.png")
     assert (tmp_path / "pareto.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_journal_that_the_next_goes_on_with(tmp_path: Path) -> None:
+    root = Path(nas_digits.__file__).resolve().parent.parent
+    script = "from pathlib import Path; from examples import nas_digits; import sys; " \
+             "nas_digits.search(Path(sys.argv[1]), 100, epochs=1)"
+    journal = tmp_path / "journal.log"
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=root) as process:
+        try:
+            while process.poll() is None and (not journal.exists() or journal.read_text().count('"values"') < 2):
+                time.sleep(0.05)
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+    finished = journal.read_text().count('"values"')
+    study = nas_digits.search(tmp_path, finished + 1, epochs=1)
+    states = [t.state.name for t in study.trials]
+    assert states.count("COMPLETE") == finished + 1 and "RUNNING" not in states
 
 
 def test_its_cycles_are_those_of_a_full_compilation() -> None:

@@ -112,6 +112,17 @@ def test_what_only_tvm_can_read_takes_its_way() -> None:
     assert isinstance(other, Report) and other.cycles == report.cycles
 
 
+def test_as_int8_of_an_old_operator_set() -> None:
+    model = float_cnn()
+    expected = archloom.estimate(model, options=DIM, as_int8=True)
+    old = float_cnn()
+    old.opset_import[0].version = 12  # its operators meant the same there
+    found = archloom.estimate(old, options=DIM, as_int8=True)
+    assert found.cycles == expected.cycles > 0 and found.offloaded_macs == expected.offloaded_macs
+    (batched,) = archloom.estimate_many([old], options=DIM, as_int8=True, workers=2)
+    assert isinstance(batched, Report) and batched.cycles == expected.cycles
+
+
 def test_as_int8_is_for_onnx_networks() -> None:
     with pytest.raises(ArchloomError, match="as_int8"):
         archloom.estimate(archloom.load(float_cnn()), as_int8=True)
