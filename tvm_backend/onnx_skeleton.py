@@ -26,7 +26,7 @@ Field: TypeAlias = tuple[int, int, int, int]
 
 # numbers of fields in onnx.proto
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _GRAPH_DOC, _GRAPH_SPARSE = 7, 5, 10, 15
-_DIMS, _TYPE, _FLOATS, _INTS, _RAW, _EXTERNAL = 1, 2, 4, 5, 9, 13
+_DIMS, _TYPE, _FLOATS, _INTS, _RAW, _EXTERNAL, _LOCATION = 1, 2, 4, 5, 9, 13, 14
 _MODEL_KEPT = frozenset({1, 5, 7, 8})
 """ir_version, model_version, graph, opset_import; a model with functions or training is not taken"""
 _MODEL_IGNORED = frozenset({2, 3, 4, 6, 14})
@@ -123,10 +123,10 @@ def _tensor(data: Bytes, start: int, stop: int) -> bytes:
         elif number == _TYPE:
             kind = begin
         external |= number == _EXTERNAL
-        (numbers if number in (_FLOATS, _INTS, _RAW) else kept).append((first, end))
-    if external:
-        raise NoSkeleton("tensors in an external file")
+        (numbers if number in (_FLOATS, _INTS, _RAW, _EXTERNAL, _LOCATION) else kept).append((first, end))
     if not is_weight(kind, tuple(dims)):
+        if external:
+            raise NoSkeleton("a small tensor in an external file")
         return data[start:stop]
     return b"".join(data[first:end] for first, end in kept)
 

@@ -27,7 +27,7 @@ def matmul(op: QuantizedOp) -> Lowered:
     inputs: tuple[tuple[str, int], ...] = (("A", 0), ("B", 1))
     if b.array is not None:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
-        constants = {"B": np.ascontiguousarray(array).reshape(work.inputs[1].shape), **constants}
+        constants = {"B": laid_out(array, work.inputs[1].shape), **constants}
         inputs = (("A", 0),)
     return Lowered(work, label("batch_matmul" if batched else "dense", op), inputs, constants, "row-major")
 
@@ -39,7 +39,7 @@ def pointwise(op: QuantizedOp) -> Lowered:
     o = kernel.shape[0]
     assert kernel.array is not None
     work = wl.gemm(n * h * w, o, c, epilogue=epilogue(op), name=op.name, dtype=data.dtype)
-    constants = {"B": np.ascontiguousarray(kernel.array.reshape(o, c).T), **bias(op)}
+    constants = {"B": laid_out(kernel.array.reshape(o, c).T), **bias(op)}
     return Lowered(work, label("conv2d", op), (("A", 0),), constants, "nhwc")
 
 
@@ -54,7 +54,7 @@ def conv2d(op: QuantizedOp) -> Lowered:
     work = wl.conv2d(
         n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right), epilogue=epilogue(op), name=op.name
     )
-    constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
+    constants = {"W": laid_out(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
     return Lowered(work, label("conv2d", op), (("X", 0),), constants, "nhwc")
 
 
@@ -81,6 +81,14 @@ def _pool(op: QuantizedOp) -> wl.Pool | None:
         return None
     top, left, bottom, right = stage.attrs["padding"]
     return wl.Pool(stage.attrs["pool_size"][0], stage.attrs["strides"][0], (top, left, bottom, right))
+
+
+def laid_out(array: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """A constant as it lies in memory; a weight without numbers, as estimates read it, takes no room here either."""
+    shape = array.shape if shape is None else shape
+    if array.size > 1 and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim], shape)
+    return np.ascontiguousarray(array).reshape(shape)
 
 
 def bias(op: QuantizedOp) -> dict[str, np.ndarray]:

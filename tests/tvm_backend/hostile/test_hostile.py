@@ -55,6 +55,27 @@ def test_all(name: str) -> None:
     judge(name, outcomes("1", "compile", "--explain")[name], CASES[name][1])
 
 
+@pytest.mark.parametrize("target", ["gemmini", "qkv"])
+def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, target: str) -> None:
+    """The file of the weights is a hole: reading it would take 2 GiB, and the limit leaves room for less."""
+    import onnx
+    from cases import free, model, op, tensor
+
+    size = 23_200
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[size, size])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="w.bin")
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(4 * size * size)
+    onnx.save(model([op("MatMul", "x w", name="mm")], tensor("x", [1, size]), free(2), [weight]), tmp_path / "net.onnx")
+    code = ("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 << 30,) * 2); import archloom; "
+            f"print(archloom.estimate('net.onnx', {target!r}).macs)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) == size * size
+
+
 def test_pickles_are_not_run(tmp_path: Path) -> None:
     """A file of PyTorch's that would leave a mark when it is unpickled."""
     import pickle
