@@ -81,10 +81,10 @@ def partition(
         module = duplicate_dequantize(sink_reshapes(module))
         module = compat.fuse_by_pattern(module, [
             (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
-        module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module)
+        module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     module, host, positions = form_regions(module)
     for target in chosen:
-        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module)
+        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
     count = Counter(name for name, _ in taken)
     return Partitioned(
         module, tuple(refusals), host, positions, {name: v for name, v in taken if count[name] == 1})
