@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial_target.md"
 BLOCK = re.compile(r"(?:\*\*`(?P<file>[\w.]+)`\*\*\n\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
@@ -79,6 +81,7 @@ def test_files_that_register_no_target(tmp_path: Path) -> None:
         assert done.returncode == 2 and done.stderr.strip() == f"archloom: {message}"
 
 
+@pytest.mark.slow
 def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) -> None:
     import numpy as np
 
