@@ -47,8 +47,9 @@ def extreme_of(kind: str, variables: tuple[tuple[str, int], ...], body: Expr, ra
     if ones:
         variables = tuple(v for v in variables if v[1] != 1)
         body = build.substitute(body, ones, {**ranges, **{name: (0, extent - 1) for name, extent in variables}})
-    if not variables:
-        return body
+    if not variables:  # of one number it is that number, without what a comparison flushes
+        opcode = next(o for o, k in EXTREMES.items() if k == kind)
+        return body if is_integer(body.dtype) else build.map_of(opcode, (body, body), (), body.dtype)
     if isinstance(body, Extreme) and body.kind == kind:
         both, single = _renamed_apart(variables, body, ranges)
         return extreme_of(kind, both, single, ranges)

@@ -245,3 +245,15 @@ def test_updates_that_read_what_they_are_put_into(then: str) -> None:
     want = np.sort(made, axis=0) if then[:2] == "so" else -made - made[::-1, ::-1]
     text = ".isa t\n.hbm 96\n.arg X int8[48] @0\n.result Y int8[48] @48\ngo i=0\n"
     assert agree(text, isa, {"X": x})["Y"].tolist() == want.ravel().tolist()
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+@pytest.mark.parametrize(("shape", "dims"), [("4", ""), ("4x1", "1")])
+def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, dims: str) -> None:
+    isa = isa_of(f"""
+[go](i) {{ %b:4x4xi8 <- $hbm[{{4 : 4, 4 : 1}}]; %v:4xf32 = bitcast_convert(%b); %x:{shape}xf32 = reshape(%v);
+           %y:4xf32 = reduce(%x, dim={{{dims}}}, kind={kind}); %c:4x4xi8 = bitcast_convert(%y);
+           %c -> $hbm[16 + {{4 : 4, 4 : 1}}]; }}""")
+    x = np.array([1e-40, -1e-40, -2.5, 1e-37], np.float32)
+    found = agree(".isa t\n.hbm 32\n.arg X float32[4] @0\n.result Y float32[4] @16\ngo i=0\n", isa, {"X": x})["Y"]
+    assert found.tolist() == [0, 0, -2.5, np.float32(1e-37)]
