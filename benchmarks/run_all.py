@@ -322,7 +322,12 @@ def write_results(tables: dict[str, list[Row]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", help="scripts whose rows of RESULTS.md to measure anew (default: all)")
-    chosen = parser.parse_args().only or list(SUITE)
+    asked = parser.parse_args().only
+    unknown = [name for name in asked if not any(name in (key, key.split()[0]) for key in SUITE)]
+    if unknown:
+        there = ", ".join(dict.fromkeys(key.split()[0] for key in SUITE))
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {there}")
+    chosen = [key for key in SUITE if not asked or key in asked or key.split()[0] in asked]
     tables = {}
     for script in chosen:
         tables[script] = measure(script, SUITE[script])
