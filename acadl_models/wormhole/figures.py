@@ -51,4 +51,5 @@ SUMS = 50
 """Fitted: tiles of 32-bit partial sums that a core adds up at a time: what bounds a block of C."""
 
 BLOCK_CYCLES = 1000
-"""Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""
+"""Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew. Table 1
+hardly tells 500 from 1,000 (docs/wormhole.md); more favours large blocks, also in the comparison with TT-2D."""

@@ -13,27 +13,14 @@ from mapper.spatial.attention_emit import emit_attention
 from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
 from mapper.spatial.timing import simulated
+from mapper.spatial.trials import Trial, fastest
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.timing.result import TimingResult
 
 _PASSES = {"soften": 3, "begin": 1, "rescale": 1, "finish": 2}
 """Passes of the vector unit over tiles: of scores for ``soften``, of values for the others."""
-
-
-@dataclass(frozen=True)
-class AttentionTrial:
-    """A plan that was simulated, and what the cost model had expected."""
-
-    plan: AttentionPlan
-    estimated_cycles: float
-    timing: "TimingResult"
-
-    @property
-    def cycles(self) -> int:
-        return self.timing.cycles
 
 
 @dataclass(frozen=True)
@@ -41,13 +28,12 @@ class AttentionOutcome:
     """The trials of a search, in the order of their estimates."""
 
     attention: Attention
-    trials: tuple[AttentionTrial, ...]
+    trials: tuple[Trial[AttentionPlan], ...]
     considered: int
 
     @property
-    def best(self) -> AttentionTrial:
-        """The fastest; the first of equals."""
-        return min(self.trials, key=lambda t: t.cycles)
+    def best(self) -> Trial[AttentionPlan]:
+        return fastest(self.trials)
 
 
 def attention_space(
@@ -138,7 +124,7 @@ def search_attention(
     trials = []
     for i in np.argsort(estimated, kind="stable")[:top_k].tolist():
         timing = simulated(emit_attention(attention, plans[i], machine), graph)
-        trials.append(AttentionTrial(plans[i], float(estimated[i]), timing))
+        trials.append(Trial(plans[i], float(estimated[i]), timing))
     return AttentionOutcome(attention, tuple(trials), len(plans))
 
 

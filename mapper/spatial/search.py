@@ -14,11 +14,11 @@ from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.space import EVERYTHING, Rules, Space, space
 from mapper.spatial.timing import simulated
+from mapper.spatial.trials import Trial, fastest
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.timing.result import TimingResult
 
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
@@ -28,39 +28,25 @@ ALIKE = 3
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A plan that was simulated, and what the cost model had expected."""
-
-    plan: Plan
-    estimated_cycles: float
-    timing: "TimingResult"
-
-    @property
-    def cycles(self) -> int:
-        return self.timing.cycles
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What a search found: the best of ``trials``, which are in the order of their estimates."""
 
     gemm: TileGemm
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial[Plan], ...]
     considered: int
 
     @property
-    def best(self) -> Trial:
-        """The fastest; the first of equals."""
-        return min(self.trials, key=lambda t: t.cycles)
+    def best(self) -> Trial[Plan]:
+        return fastest(self.trials)
 
-    def within(self, k: int) -> Trial:
+    def within(self, k: int) -> Trial[Plan]:
         """The fastest of the first ``k``."""
-        return min(self.trials[:k], key=lambda t: t.cycles)
+        return fastest(self.trials[:k])
 
 
 def search(
     gemm: TileGemm, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
-    refine: bool = True, progress: Callable[[Trial], None] | None = None,
+    refine: bool = True, progress: Callable[[Trial[Plan]], None] | None = None,
 ) -> Outcome:
     """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
 
@@ -71,7 +57,7 @@ def search(
     if not len(found):
         raise MappingError(nothing_fits(gemm, machine))
     estimated, _ = cycles(gemm, machine, found)
-    trials: list[Trial] = []
+    trials: list[Trial[Plan]] = []
 
     def attempt(plan: Plan, estimate: float) -> None:
         trial = Trial(plan, estimate, simulated(emit(gemm, plan, machine), graph))
@@ -82,7 +68,7 @@ def search(
     for i in _best(estimated, found, top_k):
         attempt(found.plan(i), float(estimated[i]))
     if refine:
-        best = min(trials, key=lambda t: t.cycles)
+        best = fastest(trials)
         tried = {t.plan for t in trials}
         for plan in _variants(best.plan, rules):
             if plan not in tried and _fits(gemm, plan, machine):
