@@ -16,13 +16,14 @@ from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 Nodes = list[Node]
 ISA = "wormhole"
 _ALIGNMENT = 64
+ZERO = Affine(0)
 
 
 def emit(gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm") -> Stream:
     """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit."""
     check(gemm, plan, machine)
     a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
-    body = _Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
+    body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
     end = c.address + gemm.m * gemm.n * TILE_BYTES
     return Stream(ISA, machine.isa_parameters, (a, b), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT, tuple(body), name)
 
@@ -89,14 +90,21 @@ def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a core stands: for m, n and k its number along the rows and along the columns of the mesh."""
+    """Where a core stands: for m, n and k its number along the rows and along the columns of the mesh.
+
+    ``problem``: which of several products it works on; ``origin``: the first core of those that do.
+    """
 
     row: tuple[Affine, Affine, Affine]
     column: tuple[Affine, Affine, Affine]
+    problem: Affine = ZERO
+    origin: Affine = ZERO
 
 
 @dataclass(frozen=True)
-class _Emitter:
+class Emitter:
+    """The program of a product: subclasses say where blocks lie in memory, how they are multiplied and stored."""
+
     gemm: TileGemm
     plan: Plan
     machine: Machine
@@ -104,6 +112,8 @@ class _Emitter:
     b: int
     c: int
     relu: bool
+    turns: Affine = ZERO
+    """Waves of blocks before."""
 
     @cached_property
     def depth(self) -> int:
@@ -150,6 +160,7 @@ class _Emitter:
         """All steps of the blocks of a wave, and what is done with its sums."""
         numbers = [w.first + w.count for w in (self.waves(0)[-1], self.waves(1)[-1])]
         turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
+        turn = turn + self.turns
         found: Nodes = []
         for first, count, depth in self.steps:
             def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
@@ -166,7 +177,7 @@ class _Emitter:
         (_, rows_n, rows_k), (_, columns_n, columns_k) = self.plan.rows, self.plan.columns
         row = (rm * rows_n + rn) * rows_k + rk
         column = (cm * columns_n + cn) * columns_k + ck
-        return row * self.machine.columns + column
+        return row * self.machine.columns + column + place.origin
 
     def index(self, place: Place, loop: int) -> Affine:
         """Which of the blocks of a wave along ``loop`` a core has."""
@@ -207,13 +218,16 @@ class _Emitter:
             spans = [self.ranges(0, zone), self.ranges(1, other), self.ranges(2, None)]
 
             def product(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                core = self.core(place)
-                tiles = core * self.machine.tiles
-                return [Instr.make(
-                    "matmul", a=tiles + where[0], b=tiles + where[1], c=core * self.machine.sums, m=m, n=n, k=depth)]
+                return self.product(place, where[0], where[1], (m, n, depth))
 
             found += self.each(spans, product)
         return found
+
+    def product(self, place: Place, a: Affine, b: Affine, size: tuple[int, int, int]) -> Nodes:
+        """A core's product of blocks that lie at ``a`` and ``b`` of its L1."""
+        core, (m, n, k) = self.core(place), size
+        tiles = core * self.machine.tiles
+        return [Instr.make("matmul", a=tiles + a, b=tiles + b, c=core * self.machine.sums, m=m, n=n, k=k)]
 
     def held(self, loop: int, wave: Affine, k: Affine, number: Affine) -> Affine:
         """Where in a core's L1 the tiles of an operand for a step lie."""
@@ -289,23 +303,30 @@ class _Emitter:
             theirs = (alone, alone)
             sent = {**sent, "n1": self.machine.rows, "s1": self.machine.columns * self.machine.tiles}
         spans = [mine, theirs] if loop == 0 else [theirs, mine]
-        mnemonic = "load" if pattern == "none" else f"multicast_{pattern}"
+        mnemonic = self.mnemonic(loop, pattern)
 
         def one(place: Place) -> Nodes:
             block = wave * self.plan.spread(loop) + self.index(place, loop)
             kk = self.index(place, 2) * self.depth + k
-            first, size = block * self.plan.block[loop], zone.size
-            if loop == 0:
-                dram, rows, cols, width = (first * self.gemm.k + kk) * TILE_BYTES + self.a, size, depth, self.gemm.k
-            else:
-                dram, rows, cols, width = (kk * self.gemm.n + first) * TILE_BYTES + self.b, depth, size, self.gemm.n
+            dram, shape = self.source(loop, place, (block * self.plan.block[loop], kk), (zone.size, depth))
             l1 = self.core(place) * self.machine.tiles + where
-            block_of: dict[str, Affine | int] = {
-                "dram": dram, "l1": l1, "rows": rows, "cols": cols, "h0": width * TILE_BYTES,
-            }
-            return [Instr.make(mnemonic, **block_of, **sent)]
+            return [Instr.make(mnemonic, dram=dram, l1=l1, **shape, **sent)]
 
         return self.each([*spans, self.ranges(2, None)], one)
+
+    def mnemonic(self, loop: int, pattern: str) -> str:
+        """The instruction that loads blocks of an operand by a pattern."""
+        return "load" if pattern == "none" else f"multicast_{pattern}"
+
+    def source(
+        self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
+    ) -> tuple[Affine, dict[str, Affine | int]]:
+        """Where a block of an operand lies in memory; ``first`` and ``size``: its tiles along ``loop`` and along k."""
+        if loop == 0:
+            (row, column), (rows, columns), width, base = first, size, self.gemm.k, self.a
+        else:
+            (column, row), (columns, rows), width, base = first, size, self.gemm.n, self.b
+        return (row * width + column) * TILE_BYTES + base, {"rows": rows, "cols": columns, "h0": width * TILE_BYTES}
 
     def step_between(self, loop: int, dimension: str) -> int:
         """Cores between neighbours along ``loop`` on a dimension of the mesh."""
@@ -344,12 +365,16 @@ class _Emitter:
             def out(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
                 row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
                 column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
-                dram = (row * self.gemm.n + column) * TILE_BYTES + self.c
-                return [Instr.make("store", acc=self.core(place) * self.machine.sums, dram=dram, rows=m, cols=n,
-                                   h0=self.gemm.n * TILE_BYTES, relu=int(self.relu))]
+                return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums)
 
             found += self.each([self.ranges(0, zone), self.ranges(1, other), (range(1), range(1))], out)
         return found
+
+    def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
+        """What a core does with a block of finished sums at ``acc``: its ``first`` tile of C and its ``size``."""
+        dram = (first[0] * self.gemm.n + first[1]) * TILE_BYTES + self.c
+        return [Instr.make("store", acc=acc, dram=dram, rows=size[0], cols=size[1], h0=self.gemm.n * TILE_BYTES,
+                           relu=int(self.relu))]
 
 
 def _pairs(these: tuple[Wave, Wave]) -> Iterator[tuple[Zone, Zone]]:
