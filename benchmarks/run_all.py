@@ -142,6 +142,12 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… gain by spatial reuse, mean of five products", lambda r: r["spatial_reuse"], *RECORDED),
         Figure("… gain by temporal reuse, most", lambda r: r["most_temporal_reuse"], *RECORDED),
     ),
+    "one_mapper.py": (
+        Figure("one mapper for every target: cycles over each one's former own choice, worst", lambda r: r["worst"],
+               *at_most(1)),
+        Figure("… geometric mean of 200 workloads", lambda r: r["mean"], *RECORDED),
+        Figure("… workloads without a plan", lambda r: r["fail"], *equals(0)),
+    ),
     "tl_gemm.py": (
         Figure("products on Wormhole, 420 of them: searched plans over TT-1D", lambda r: r["over_tt1d"],
                *at_least(1.3)),

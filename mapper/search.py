@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mapper import cache
+from mapper.explore import Trial, explore, fastest
 from mapper.mapping import Mapping
 from mapper.workload import Workload
 from oracle.collector import paused
@@ -28,9 +29,6 @@ STEPPED_BUDGET = 200_000
 
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
-
-MOST_REFUSED = 50
-"""Candidates that the emission may refuse before the search gives up."""
 
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
@@ -139,43 +137,38 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
     _require_memory(workload, configuration)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    order = np.argsort(estimated, kind="stable")
-    results: dict[Mapping, tuple[int, float, TimingResult]] = {}
+    effort = _Effort()
     timings: dict[Stream, TimingResult] = {}
-    refused: list[MappingError] = []
-    stepped = written = 0
 
-    def try_out(mapping: Mapping, estimate: float) -> None:
-        nonlocal stepped, written
-        try:
-            stream = configuration.emitter.emit(workload, mapping)
-        except MappingError as error:
-            refused.append(error)
-            return
+    def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
+        stream = configuration.emitter.emit(workload, mapping)
         timing = timings.get(stream)
         if timing is None:  # different mappings may be written alike
             timing = timings[stream] = _simulate(stream, configuration)
-        stepped += timing.stepped_instructions
-        written += _written(stream.body)
-        results[mapping] = (timing.cycles, estimate, timing)
+        effort.add(stream, timing)
+        return Trial(mapping, estimate, timing)
 
-    def spent() -> bool:
-        return stepped > STEPPED_BUDGET or written > WRITTEN_BUDGET
+    ranked = ((mapping_of(i), float(estimated[i])) for i in _distinct(np.argsort(estimated, kind="stable"), mapping_of))
+    trials = explore(ranked, attempt, top_k=top_k, variants=_variants, enough=effort.spent)
+    if not trials:
+        raise MappingError(f"{workload.name}: no mapping is defined for this operator")
+    best = fastest(trials)
+    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials))
 
-    for i in _distinct(order, mapping_of):
-        try_out(mapping_of(i), float(estimated[i]))
-        if len(results) == top_k or len(refused) == MOST_REFUSED or spent():
-            break
-    if not results:
-        raise refused[0] if refused else MappingError(f"{workload.name}: no mapping is defined for this operator")
-    best = min(results, key=lambda m: results[m][0])
-    for variant in _variants(best):
-        if variant not in results and not spent():
-            try_out(variant, results[best][1])
-    # the first found among equals
-    best = min(results, key=lambda m: results[m][0])
-    _, estimate, timing = results[best]
-    return cache.Entry(best, timing, estimate, space.considered, len(space), len(results))
+
+@dataclass
+class _Effort:
+    """What the simulations of one search have cost, against what they may."""
+
+    stepped: int = 0
+    written: int = 0
+
+    def add(self, stream: "Stream", timing: "TimingResult") -> None:
+        self.stepped += timing.stepped_instructions
+        self.written += _written(stream.body)
+
+    def spent(self) -> bool:
+        return self.stepped > STEPPED_BUDGET or self.written > WRITTEN_BUDGET
 
 
 def _distinct(order: np.ndarray, mapping_of: Any) -> Iterator[int]:

@@ -1,30 +1,5 @@
-"""Plans that a search has simulated."""
+"""Plans that a search has simulated: those of :mod:`mapper.explore`, which every search shares."""
 
-from __future__ import annotations
+from mapper.explore import Trial, fastest
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from acadl_models.timing.result import TimingResult
-
-P = TypeVar("P")
-
-
-@dataclass(frozen=True)
-class Trial(Generic[P]):
-    """A plan that was simulated, and what the cost model had expected."""
-
-    plan: P
-    estimated_cycles: float
-    timing: "TimingResult"
-
-    @property
-    def cycles(self) -> int:
-        return self.timing.cycles
-
-
-def fastest(trials: Sequence[Trial[P]]) -> Trial[P]:
-    """The fastest; the first of equals."""
-    return min(trials, key=lambda t: t.cycles)
+__all__ = ["Trial", "fastest"]

@@ -1,0 +1,82 @@
+"""The trials of every search: candidates in the order of their estimates are simulated, the best and what is like it.
+
+One core or many, a product or attention: a search ranks its candidates, and this tries the first of them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from oracle.errors import MappingError, StreamError
+
+if TYPE_CHECKING:
+    from acadl_models.timing.result import TimingResult
+
+MOST_REFUSED = 50
+"""Candidates that may turn out to be impossible before a search gives up."""
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Trial(Generic[P]):
+    """A plan that was simulated, and what the cost model had expected."""
+
+    plan: P
+    estimated_cycles: float
+    timing: "TimingResult"
+
+    @property
+    def cycles(self) -> int:
+        return self.timing.cycles
+
+
+def fewest_cycles(trial: Trial[P]) -> float:
+    """The objective that is meant where nothing else is said."""
+    return trial.cycles
+
+
+def fastest(trials: Iterable[Trial[P]], score: Callable[[Trial[P]], float] = fewest_cycles) -> Trial[P]:
+    """The one with the lowest score; the first of equals."""
+    return min(trials, key=score)
+
+
+def explore(
+    ranked: Iterable[tuple[P, float]], attempt: Callable[[P, float], Trial[P]], *, top_k: int,
+    score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
+    enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None,
+) -> tuple[Trial[P], ...]:
+    """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, then the
+    ``variants`` of the one with the lowest ``score``.
+
+    ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
+    is tried instead. ``enough`` ends the search early, once there is a trial; ``heard`` is told each trial. The first
+    of those errors is raised where no plan is possible; without any plan the trials are none.
+    """
+    trials: dict[P, Trial[P]] = {}
+    refused: list[MappingError | StreamError] = []
+
+    def take(plan: P, estimate: float) -> None:
+        try:
+            trial = attempt(plan, estimate)
+        except (MappingError, StreamError) as error:
+            refused.append(error)
+            return
+        trials[plan] = trial
+        if heard is not None:
+            heard(trial)
+
+    for plan, estimate in ranked:
+        take(plan, estimate)
+        if len(trials) == top_k or len(refused) == MOST_REFUSED or (trials and enough()):
+            break
+    if not trials and refused:
+        raise refused[0]
+    if trials and variants is not None:
+        best = fastest(trials.values(), score)
+        for plan in variants(best.plan):
+            if plan not in trials and not enough():
+                take(plan, best.estimated_cycles)
+    return tuple(trials.values())

@@ -1,0 +1,65 @@
+"""The trials that every search shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from mapper.explore import MOST_REFUSED, Trial, explore, fastest
+from oracle.errors import MappingError, StreamError
+
+
+@dataclass(frozen=True)
+class Timing:
+    """As much of a timing as trials look at."""
+
+    cycles: int
+
+
+def attempt(plan: int, estimate: float) -> Trial[int]:
+    """Plan ``n`` takes ``n`` cycles; multiples of 5 cannot be written, those of 7 cannot be resolved."""
+    if plan % 5 == 0:
+        raise MappingError(f"{plan} does not fit")
+    if plan % 7 == 0:
+        raise StreamError(f"{plan} is too long")
+    return Trial(plan, estimate, cast(Any, Timing(plan)))
+
+
+def ranked(*plans: int) -> Iterator[tuple[int, float]]:
+    return ((plan, float(plan)) for plan in plans)
+
+
+def test_the_first_possible_ones_are_tried_in_their_order() -> None:
+    heard: list[Trial[int]] = []
+    trials = explore(ranked(10, 9, 14, 3, 4, 6), attempt, top_k=3, heard=heard.append)
+    assert [t.plan for t in trials] == [9, 3, 4]
+    assert heard == list(trials)
+    assert fastest(trials).plan == 3
+
+
+def test_variants_are_those_of_the_best_by_the_score_and_tried_once() -> None:
+    asked = []
+
+    def variants(plan: int) -> list[int]:
+        asked.append(plan)
+        return [plan, 8, 35, 1]
+
+    trials = explore(ranked(9, 3), attempt, top_k=2, variants=variants, score=lambda t: -t.cycles)
+    assert asked == [9]
+    assert [(t.plan, t.estimated_cycles) for t in trials] == [(9, 9.0), (3, 3.0), (8, 9.0), (1, 9.0)]
+
+
+def test_enough_ends_the_search_but_not_before_there_is_a_plan() -> None:
+    trials = explore(ranked(10, 9, 3), attempt, top_k=5, variants=lambda plan: [1], enough=lambda: True)
+    assert [t.plan for t in trials] == [9]
+
+
+def test_where_nothing_is_possible_the_first_reason_is_given() -> None:
+    with pytest.raises(StreamError, match="14 is too long"):
+        explore(ranked(14, 10), attempt, top_k=2)
+    with pytest.raises(MappingError, match="5 does not fit"):
+        explore(((5 * i, 0.0) for i in range(1, 10 * MOST_REFUSED)), attempt, top_k=1)
+    assert explore(ranked(), attempt, top_k=1) == ()
