@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
 from acadl_models.parts import Fetch, QueuedUnit
 from acadl_models.wormhole.figures import STAT_BYTES, TILE_BYTES
+from acadl_models.wormhole.vector import work
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""
@@ -50,10 +51,10 @@ class Tensix(Template):
             address_ranges=[(number * sizes.stats, (number + 1) * sizes.stats)],
         )
         product = f"m * n * k * {sizes.product_cycles} + {sizes.block_cycles}"
-        work = {"clear": "count", "*": product}
-        self.reader = QueuedUnit("reader", fetch, {"load"}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
-        products = {"matmul", "weigh", "score", "clear"}
-        self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=work, interval=work, in_flight=2)
+        cycles = {"clear": "count", "*": product}
+        self.reader = QueuedUnit("reader", fetch, {"load", "gather"}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+        products = {"matmul", "matmul_transposed", "weigh", "score", "clear"}
+        self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2)
         self.vector = _vector(fetch, sizes.vector_cycles)
         self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
         self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
@@ -66,6 +67,7 @@ class Tensix(Template):
         for place in (self.acc, self.stat):
             ACADLEdge(place, self.vector.unit, READ_DATA)
             ACADLEdge(self.vector.unit, place, WRITE_DATA)
+        ACADLEdge(self.l1, self.vector.unit, READ_DATA)
         ACADLEdge(self.vector.unit, self.l1, WRITE_DATA)
         ACADLEdge(self.acc, self.writer.unit, READ_DATA)
         ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
@@ -115,14 +117,10 @@ class Tree(Template):
 
 def _vector(fetch: Fetch, cycles: int) -> QueuedUnit:
     """The vector unit: passes over tiles, each of as many operations as a tile has rows."""
-    of_tile = 32 * cycles
-    work = {
-        "begin": f"m * d * {of_tile}", "rescale": f"m * d * {of_tile}", "finish": f"2 * m * d * {of_tile}",
-        # largest score, power of the difference, sum of the weights
-        "soften": f"3 * m * n * {of_tile}",
-    }
-    return QueuedUnit("vector", fetch, set(work), depth=2, latency=work, interval=work, in_flight=1)
+    cycles_of = work(32 * cycles)
+    return QueuedUnit("vector", fetch, set(cycles_of), depth=2, latency=cycles_of, interval=cycles_of, in_flight=1)
 
 
 def _sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
-    return QueuedUnit(name, fetch, {mnemonic}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+    # a gather takes the same way as a multicast, from scattered places
+    return QueuedUnit(name, fetch, {mnemonic, mnemonic.replace("multicast", "gather")}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
