@@ -52,7 +52,7 @@ class Tensix(Template):
         )
         product = f"m * n * k * {sizes.product_cycles} + {sizes.block_cycles}"
         cycles = {"clear": "count", "*": product}
-        self.reader = QueuedUnit("reader", fetch, {"load", "gather"}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+        self.reader = _sender("reader", fetch, "load")
         products = {"matmul", "matmul_transposed", "weigh", "score", "clear"}
         self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2)
         self.vector = _vector(fetch, sizes.vector_cycles)
@@ -122,5 +122,6 @@ def _vector(fetch: Fetch, cycles: int) -> QueuedUnit:
 
 
 def _sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
-    # a gather takes the same way as a multicast, from scattered places
-    return QueuedUnit(name, fetch, {mnemonic, mnemonic.replace("multicast", "gather")}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+    # what is gathered from scattered places takes the same way
+    gather = mnemonic.replace("multicast", "gather").replace("load", "gather")
+    return QueuedUnit(name, fetch, {mnemonic, gather}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)

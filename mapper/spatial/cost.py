@@ -40,7 +40,28 @@ class _Waves:
         return _Waves(count, (count - 1 + last / block) / count, extent / (count * block * cores))
 
 
-def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Around:
+    """What there is beside a product on the part of a mesh that ``machine`` describes.
+
+    ``problems``: products one after the other, ``filled``: the share of the parts that have one in a mean wave.
+    ``crowd``: parts along a column and along a row of the mesh, which share its rings and the memory.
+    ``finishing``: cycles of the vector unit for a tile of C, ``added``: tiles that are loaded for one.
+    """
+
+    problems: int = 1
+    filled: float = 1
+    crowd: tuple[int, int] = (1, 1)
+    finishing: float = 0
+    added: float = 0
+
+
+ALONE = Around()
+
+
+def cycles(
+    gemm: TileGemm, machine: Machine, found: Space, around: Around = ALONE
+) -> tuple[np.ndarray, np.ndarray]:
     """Estimated cycles of every candidate, and those for which it keeps the memory busy."""
     c = found.columns
     spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
@@ -55,31 +76,36 @@ def cycles(gemm: TileGemm, machine: Machine, found: Space) -> tuple[np.ndarray, 
     compute = block * bk * machine.product_cycles * part + overhead
 
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
-    a = _Traffic(machine, c["way_a"], _beats(machine, c["bm"], bk, gemm.k), size_a, s["rn"], s["cn"], m, n)
-    b = _Traffic(machine, c["way_b"], _beats(machine, bk, c["bn"], gemm.n), size_b, s["rm"], s["cm"], n, m)
+    beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k), _beats(machine, bk, c["bn"], gemm.n)
+    a = _Traffic(machine, around, c["way_a"], beats_a, size_a, s["rn"], s["cn"], m, n)
+    b = _Traffic(machine, around, c["way_b"], beats_b, size_b, s["rm"], s["cm"], n, m)
     with_both = a.beside(b)
     # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
     times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
     waits = times_a * times_b * _above(with_both, compute)
     waits = waits + (m.count - times_b) * times_a * _above(a.alone(), compute)
-    waits = steps * (waits + (n.count - times_a) * times_b * _above(b.alone(), compute))
+    waits = around.problems * steps * (waits + (n.count - times_a) * times_b * _above(b.alone(), compute))
     waits = _above(waits, _above(with_both, compute))  # the first loads are counted by themselves
 
-    waves, storing = m.count * n.count, machine.cores // (s["rk"] * s["ck"])
+    parts = around.crowd[0] * around.crowd[1]
+    waves, storing = around.problems * m.count * n.count, parts * machine.cores // (s["rk"] * s["ck"])
     own = _beats(machine, c["bm"], c["bn"], gemm.n)
     store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
+    store = store + around.finishing * block * part + np.where(around.added > 0, machine.dram_latency, 0)
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
     between = (waves - 1) * store + waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
     waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
 
-    moved = steps * (times_b * n.count * b.memory + times_a * m.count * a.memory)
-    moved = moved + waves * storing * own * m.filled * n.filled
+    moved = around.problems * steps * (times_b * n.count * b.memory + times_a * m.count * a.memory)
+    moved = moved + waves * storing * own * m.filled * n.filled * (1 + around.added)
+    moved = moved * around.filled
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
     one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
     ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(with_both, storing * own)
+    ends = ends + around.finishing * block * part
     # a strip that is kept lies where the one before lay: its first tiles come when that is used for the last time
-    anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1))
+    anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1)) * around.problems
     inner = np.where(c["nm"] == 1, c["keep_a"], c["keep_b"]) == 1
     again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), with_both)
     late = _above(2 * machine.dram_latency + again, (np.ceil(steps) - 1) * compute + between / waves)
@@ -96,8 +122,8 @@ class _Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
 
     def __init__(
-        self, machine: Machine, way: Column, beats: Column, size: Column, rows: Column, columns: Column, mine: _Waves,
-        theirs: _Waves,
+        self, machine: Machine, around: Around, way: Column, beats: Column, size: Column, rows: Column,
+        columns: Column, mine: _Waves, theirs: _Waves,
     ) -> None:
         """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine`` and
         ``theirs``: waves over the loop that indexes it and over the other one."""
@@ -110,8 +136,10 @@ class _Traffic:
         copies = np.where(wave, machine.cores // sharing, copies)
         # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
         self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, theirs.filled, 1)
-        self.row = np.where(on_row, machine.columns // columns * ring, np.where(tree, ring, 0))
-        self.column = np.where(on_column, machine.rows // rows * ring, np.where(tree, ring, 0))
+        high, wide = around.crowd
+        self.memory = self.memory * (high * wide)
+        self.row = np.where(on_row, wide * machine.columns // columns * ring, np.where(tree, ring, 0))
+        self.column = np.where(on_column, high * machine.rows // rows * ring, np.where(tree, ring, 0))
         self.core = np.where((way == _NONE) | wave, size / machine.core_bytes, 0)
         self.hops = np.where(wave, (sharing - 1) * (ring + 1), 0)
 

@@ -135,10 +135,14 @@ class Emitter:
         return waves(extent, self.plan.block[loop], slow, fast)
 
     def nodes(self) -> Nodes:
+        """The whole program."""
+        return [Instr.make("launch"), *self.blocks()]
+
+    def blocks(self) -> Nodes:
         """All waves, the first iterations of kept operands' loops apart."""
         outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
         kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
-        found: Nodes = [Instr.make("launch")]
+        found: Nodes = []
         # the operand that the outer loop indexes is loaded in the first iteration of the inner loop, and vice versa
         for wave, first_out in _peeled(self.waves(outer), kept[inner]):
             def one(w: Affine, wave: Wave = wave, first_out: bool = first_out) -> Nodes:

@@ -1,0 +1,80 @@
+"""What happens to finished sums of a product or a convolution before they are stored: bias, residual, activation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from acadl_models.wormhole.vector import UNARY
+from mapper.spatial.machine import Machine
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.stream import Instr, Node
+
+ACTIVATIONS: Mapping[str, str] = MappingProxyType({
+    "relu": "relu", "gelu": "gelu", "silu": "silu", "sigmoid": "sigmoid", "tanh": "hyperbolic", "exp": "exponential",
+})
+"""The vector unit's instruction for each activation."""
+
+
+@dataclass(frozen=True, order=True)
+class Epilogue:
+    """``y = activation(sums + bias + residual)``: a number for each column, and a tensor of the result's shape."""
+
+    bias: bool = False
+    residual: bool = False
+    activation: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.activation is not None and self.activation not in ACTIVATIONS:
+            raise MappingError(f"activation {self.activation!r}: expected one of {', '.join(ACTIVATIONS)}, or none")
+
+    @property
+    def relu(self) -> bool:
+        """Whether the store itself does all of the activation."""
+        return self.activation == "relu"
+
+    @property
+    def passes(self) -> int:
+        """Passes of the vector unit over the sums."""
+        own = UNARY[ACTIVATIONS[self.activation]] if self.activation and not self.relu else 0
+        return own + self.bias + self.residual
+
+    def room(self, m: int, n: int) -> int:
+        """Tiles of L1 for a block of ``m x n`` sums (NumPy arrays, too)."""
+        return n * self.bias + m * n * self.residual
+
+    def cycles(self, machine: Machine) -> int:
+        """Of the vector unit, for a tile of sums."""
+        return self.passes * machine.vector_cycles
+
+
+NOTHING = Epilogue()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Where the operands of an epilogue lie: ``bias`` and ``residual`` in memory, ``l1`` in the core, ``h0``: bytes
+    between rows of tiles of the residual."""
+
+    bias: Affine
+    residual: Affine
+    l1: Affine
+    h0: int
+
+
+def finished(epilogue: Epilogue, acc: Affine, size: tuple[int, int], beside: Beside) -> list[Node]:
+    """What a core does with ``size`` sums at ``acc``."""
+    m, n = size
+    found: list[Node] = []
+    if epilogue.bias:
+        found += [Instr.make("load", dram=beside.bias, l1=beside.l1, rows=1, cols=n, h0=0),
+                  Instr.make("add_row", l1=beside.l1, acc=acc, m=m, n=n)]
+    if epilogue.residual:
+        l1 = beside.l1 + epilogue.bias * n
+        found += [Instr.make("load", dram=beside.residual, l1=l1, rows=m, cols=n, h0=beside.h0),
+                  Instr.make("add_tiles", l1=l1, acc=acc, count=m * n)]
+    if epilogue.activation and not epilogue.relu:
+        found.append(Instr.make(ACTIVATIONS[epilogue.activation], acc=acc, count=m * n))
+    return found
