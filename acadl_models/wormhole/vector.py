@@ -22,7 +22,7 @@ BINARY: dict[str, int] = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "
 TABLE: dict[str, str] = {
     "begin": "m * d", "rescale": "m * d", "finish": "2 * m * d",
     # largest score, power of the difference, sum of the weights
-    "soften": "3 * m * n",
+    "soften": "3 * m * n", "mask": "m * n",
     "unpack": "count", "pack": "count",
     **{name: f"{passes} * count" for name, passes in UNARY.items()},
     **{f"{name}_tiles": f"{passes} * count" for name, passes in BINARY.items()},

@@ -1,43 +1,68 @@
 """Attention over many cores: softmax(scale * Q . K^T) . V by tiles, with an online softmax; its plans and their bounds.
 
-Every head of every example is a *problem* of its own. A core works on a block of queries of one problem at a time and
-goes over blocks of keys and values; cores that work on the same problem share these. Query heads that share keys and
-values (grouped-query attention) are one problem with as many more queries.
+Every head of keys and values of every example is a *problem* of its own. A core works on a block of queries of one
+problem at a time and goes over blocks of keys and values; cores that work on the same problem share these. Query heads
+that share keys and values (grouped-query attention) belong to one problem. Where all queries see all keys, they are
+simply that many more queries; under a causal mask the tiles of the group's heads with the same positions lie one after
+the other, so that a block ends at few positions and its loop over keys can end there.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.plan import Level, Pattern
+from mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
 from oracle.errors import MappingError
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Attention:
-    """``problems`` of ``queries`` queries and ``keys`` keys, heads of ``width`` numbers."""
+    """``problems`` of ``queries`` queries of each of ``group`` heads and ``keys`` keys, heads of ``width`` numbers.
+
+    ``past``: None if all queries see all keys; else query ``i`` sees keys 0 to ``i + past`` (a causal mask; in a step
+    of decoding ``past`` keys lie in the cache before the first query). MappingError for extents below 1 and for a
+    ``past`` below 0, with which the first query would see nothing.
+    """
 
     problems: int
     queries: int
     keys: int
     width: int
+    group: int = 1
+    past: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.problems, self.queries, self.keys, self.width, self.group) < 1:
+            raise MappingError(f"{self}: every extent must be at least 1")
+        if self.past is not None and self.past < 0:
+            raise MappingError(f"{self}: the first query sees no key, as it stands {-self.past} before the first")
 
     @staticmethod
-    def of(batch: int, heads: int, sequence: int, width: int, kv_heads: int | None = None) -> "Attention":
-        """Self-attention; MappingError for extents below 1, or heads that do not divide among ``kv_heads``."""
-        kv = heads if kv_heads is None else kv_heads
-        if min(batch, heads, sequence, width, kv) < 1 or heads % kv:
+    def of(
+        batch: int, heads: int, queries: int, width: int, kv_heads: int | None = None, *, keys: int | None = None,
+        causal: bool = False,
+    ) -> "Attention":
+        """Self-attention, or attention to ``keys`` keys; under a causal mask the last query sees all of them.
+
+        MappingError for extents below 1, heads that do not divide among ``kv_heads``, or fewer keys than queries under
+        a causal mask.
+        """
+        kv, keys = heads if kv_heads is None else kv_heads, queries if keys is None else keys
+        if min(batch, heads, queries, width, kv, keys) < 1 or heads % kv:
             raise MappingError(
-                f"attention of {batch} x {heads} heads ({kv} of keys) over {sequence} x {width}: every extent must be "
-                f"at least 1, and the heads of keys must divide those of queries"
+                f"attention of {batch} x {heads} heads ({kv} of keys) over {queries} x {keys} x {width}: every extent "
+                f"must be at least 1, and the heads of keys must divide those of queries"
             )
-        return Attention(batch * kv, heads // kv * sequence, sequence, width)
+        # a single query at the end sees all that there is
+        past = keys - queries if causal and queries > 1 else None
+        return Attention(batch * kv, queries, keys, width, heads // kv, past)
 
     @property
     def scale(self) -> float:
@@ -45,8 +70,52 @@ class Attention:
 
     @property
     def tiles(self) -> tuple[int, int, int]:
-        """Tiles of queries, of keys, and of a head's width."""
-        return -(-self.queries // SIDE), -(-self.keys // SIDE), -(-self.width // SIDE)
+        """Tiles of queries (of all heads of a problem), of keys, and of a head's width."""
+        if self.past is None:
+            rows = -(-self.group * self.queries // SIDE)
+        else:
+            rows = self.group * -(-self.queries // SIDE)
+        return rows, -(-self.keys // SIDE), -(-self.width // SIDE)
+
+    def seen(self, first: int, last: int) -> tuple[int, int]:
+        """How many keys all queries of tiles ``first`` to ``last`` see, and how many any of them does."""
+        if self.past is None:
+            return self.keys, self.keys
+        least, most = first // self.group * SIDE, min((last // self.group + 1) * SIDE, self.queries) - 1
+        return min(self.keys, least + self.past + 1), min(self.keys, most + self.past + 1)
+
+    @property
+    def products(self) -> int:
+        """Multiplications of both products that no mask makes idle."""
+        if self.past is None:
+            pairs = self.queries * self.keys
+        else:
+            pairs = sum(min(self.keys, i + self.past + 1) for i in range(self.queries))
+        return 2 * self.problems * self.group * self.width * pairs
+
+    def query_tiles(self, queries: NDArray[np.float16]) -> NDArray[np.float16]:
+        """``(problems, group, queries, width)`` as the stream's tensor Q."""
+        whole = queries.reshape(self.problems, self.group, self.queries, self.width)
+        if self.past is None:
+            return to_tiles(whole.reshape(self.problems, -1, self.width))
+        tiles = to_tiles(whole.reshape(-1, self.queries, self.width))
+        _, high, wide, _, _ = tiles.shape
+        beside = tiles.reshape(self.problems, self.group, high, wide, SIDE, SIDE).swapaxes(1, 2)
+        return beside.reshape(self.problems, -1, wide, SIDE, SIDE).copy()
+
+    def key_tiles(self, keys: NDArray[np.float16]) -> NDArray[np.float16]:
+        """``(problems, keys, width)`` as the stream's tensor K or V."""
+        return to_tiles(keys.reshape(self.problems, self.keys, self.width))
+
+    def output(self, tiles: NDArray[np.float16]) -> NDArray[np.float16]:
+        """The stream's tensor O as ``(problems, group, queries, width)``."""
+        if self.past is None:
+            whole = from_tiles(tiles, (self.group * self.queries, self.width))
+        else:
+            _, high, wide, _, _ = tiles.shape
+            apart = tiles.reshape(self.problems, -1, self.group, wide, SIDE, SIDE).swapaxes(1, 2)
+            whole = from_tiles(apart.reshape(-1, high // self.group, wide, SIDE, SIDE), (self.queries, self.width))
+        return whole.reshape(self.problems, self.group, self.queries, self.width)
 
 
 def to_tiles(tensor: NDArray[np.float16]) -> NDArray[np.float16]:
@@ -90,6 +159,23 @@ class AttentionPlan:
 
         return (f"{self.block[0]}x{self.block[1]} {spread('rows', self.rows)} {spread('columns', self.columns)} "
                 f"K,V:{' '.join(self.keys)}")
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "AttentionPlan":
+        """The plan written by :meth:`to_json`; MappingError for anything else."""
+        try:
+            fields = json.loads(text)
+            pairs = [tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns")]
+            pattern, level = fields["keys"]
+            if any(len(p) != 2 or min(p) < 1 for p in pairs) or pattern not in PATTERNS or level not in LEVELS:
+                raise ValueError("expected pairs of numbers of at least 1, a pattern and a level")
+            return AttentionPlan(pairs[0], pairs[1], pairs[2], (pattern, level))  # type: ignore[arg-type]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise MappingError(f"expected the JSON of a plan of attention, found {text[:80]!r}: {error}") from error
 
 
 SCORE_SLOTS = 2

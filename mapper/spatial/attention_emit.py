@@ -1,18 +1,21 @@
 """From plans of attention to streams: scores, online softmax and weighted values, one step of keys after the other.
 
 The matrix unit works ahead: the scores of the next block of keys come before the weighted values of the present one, so
-that it has work while the vector unit turns scores into weights.
+that it has work while the vector unit turns scores into weights. Which cores take part in a step, and which keys they
+see, is counted beforehand (:mod:`mapper.spatial.attention_steps`): under a causal mask nothing is emitted for keys that
+nobody sees.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
-from mapper.spatial.emit import ISA, Nodes, _peeled, repeat
+from mapper.spatial.attention_steps import Part, Run, Turn, turns
+from mapper.spatial.emit import ISA, Nodes, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.zones import Wave, Zone, waves
 from oracle.affine import Affine
@@ -42,21 +45,23 @@ Cores = Callable[[Affine, Affine, Affine], Nodes]
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of keys: its number, its first tile, how many tiles, and how many keys are in them."""
+    """A step of keys: its number, its first tile, and which cores take part."""
 
     number: Affine
     first: Affine
-    tiles: int
-    valid: int
+    run: Run
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Where a wave of blocks stands: the waves' numbers, their zones, and which blocks it is in all."""
+    """Where a wave of blocks stands: the waves' numbers, the cores along the problems, what the wave does, which blocks
+    it is in all, the number of its first step, and whether keys are loaded."""
 
     at: tuple[Affine, Affine]
-    these: tuple[Wave, Wave]
-    turn: Affine
+    problems: tuple[Zone, ...]
+    turn: Turn
+    number: Affine
+    step: Affine
     loads_keys: bool
 
 
@@ -77,30 +82,47 @@ class _Emitter:
         return min(self.plan.block[1], self.tiles[1])
 
     @cached_property
-    def waves(self) -> tuple[tuple[Wave, ...], tuple[Wave, ...]]:
-        """Waves of problems and of blocks of queries."""
-        blocks = ((self.attention.problems, 1), (self.tiles[0], self.plan.block[0]))
-        rows, columns = self.plan.rows, self.plan.columns
-        problems, queries = (waves(*blocks[i], rows[i], columns[i]) for i in (0, 1))
-        return problems, queries
+    def turns(self) -> tuple[Turn, ...]:
+        return turns(self.attention, self.plan)
 
     def nodes(self) -> Nodes:
         found: Nodes = [Instr.make("launch")]
-        kept = self.plan.keys[1] == "keep"
-        last = self.waves[1][-1]
-        for problem in self.waves[0]:
+        last = self.turns[-1]
+        blocks, steps = last.first + last.count, last.before + last.count * last.steps
+        for problem in waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]):
             def over(p: Affine, problem: Wave = problem) -> Nodes:
                 nodes: Nodes = []
-                for query, first in _peeled(self.waves[1], kept):
-                    def one(q: Affine, query: Wave = query, first: bool = first) -> Nodes:
-                        turn = p * (last.first + last.count) + q
-                        return self.wave(_Block((p, q), (problem, query), turn, first or not kept))
+                for turn, these, loads in self.order():
+                    def one(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
+                        step = p * steps + (q - turn.first) * turn.steps + turn.before
+                        return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
 
-                    nodes += repeat("wq", range(query.first, query.first + query.count), one)
+                    nodes += repeat("wq", these, one)
                 return nodes
 
             found += repeat("wp", range(problem.first, problem.first + problem.count), over)
         return found
+
+    def order(self) -> Iterator[tuple[Turn, range, bool]]:
+        """Waves of queries in the order in which they are done, and whether they load keys.
+
+        Kept keys are loaded by the wave that comes first; under a causal mask this must be the last, which sees most.
+        """
+        if self.plan.keys[1] == "stream":
+            yield from ((turn, range(turn.first, turn.first + turn.count), True) for turn in self.turns)
+            return
+        down = self.attention.past is not None
+        loads = 1
+        for turn in reversed(self.turns) if down else self.turns:
+            these = range(turn.first, turn.first + turn.count)
+            these = these[::-1] if down else these
+            idle = turn.places < self.plan.spread(1)
+            if down and turn is self.turns[-1] and idle and self.plan.keys[0] == "none":
+                loads += 1  # cores that have nothing to do in the last wave load theirs in the one before
+            now, loads = min(loads, len(these)), loads - min(loads, len(these))
+            yield from ((turn, these[i:i + 1], True) for i in range(now))
+            if now < len(these):
+                yield turn, these[now:], False
 
     # --- cores ---------------------------------------------------------------------------------------------------
     def each(self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False)) -> Nodes:
@@ -120,9 +142,19 @@ class _Emitter:
     def both(self, block: _Block, body: Callable[[Affine, Affine, Affine, int], Nodes]) -> Nodes:
         """``body`` on every core that has a block in a wave, with the tiles of its queries."""
         found: Nodes = []
-        for problem in block.these[0].zones:
-            for query in block.these[1].zones:
+        for problem in block.problems:
+            for query in block.turn.zones:
                 found += self.each(problem, query, lambda n, p, q, size=query.size: body(n, p, q, size))  # type: ignore[misc]
+        return found
+
+    def parts(
+        self, block: _Block, parts: Sequence[Part], body: Callable[[Affine, Affine, Affine, Part], Nodes]
+    ) -> Nodes:
+        """``body`` on every core that takes part in a step."""
+        found: Nodes = []
+        for problem in block.problems:
+            for part in parts:
+                found += self.each(problem, part.zone, lambda n, p, q, part=part: body(n, p, q, part))  # type: ignore[misc]
         return found
 
     # --- places --------------------------------------------------------------------------------------------------
@@ -158,32 +190,19 @@ class _Emitter:
     def wave(self, block: _Block) -> Nodes:
         """Blocks of queries against all keys."""
         found = self._begin(block)
-        runs = list(self._steps())
-        total = sum(count for _, count, _, _ in runs)
-        base = block.turn * total
+        runs = block.turn.runs
 
-        def step(run: tuple[int, int, int, int], i: Affine) -> _Step:
-            first, _, tiles, valid = run
-            number = first // self.depth
-            return _Step(base + i + number, i * self.depth + first, tiles, valid)
+        def step(run: Run, i: Affine) -> _Step:
+            return _Step(block.step + i + run.first, i * self.depth + run.first * self.depth, run)
 
         found += self._ahead(block, step(runs[0], Affine(0)))
         for number, run in enumerate(runs):
-            found += repeat("k", range(run[1] - 1), lambda i, run=run: [  # type: ignore[misc]
+            found += repeat("k", range(run.count - 1), lambda i, run=run: [  # type: ignore[misc]
                 *self._ahead(block, step(run, i + 1)), *self._behind(block, step(run, i))])
             if number + 1 < len(runs):
                 found += self._ahead(block, step(runs[number + 1], Affine(0)))
-            found += self._behind(block, step(run, Affine(run[1] - 1)))
+            found += self._behind(block, step(run, Affine(run.count - 1)))
         return found + self._end(block)
-
-    def _steps(self) -> Iterator[tuple[int, int, int, int]]:
-        """Runs of steps: first tile, how many, tiles and keys of each."""
-        keys, depth = self.tiles[1], self.depth
-        whole = self.attention.keys // (depth * SIDE)
-        if whole:
-            yield 0, whole, depth, depth * SIDE
-        if keys > whole * depth:
-            yield whole * depth, 1, keys - whole * depth, self.attention.keys - whole * depth * SIDE
 
     def _begin(self, block: _Block) -> Nodes:
         width = self.tiles[2]
@@ -192,11 +211,11 @@ class _Emitter:
             row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
             return [Instr.make(
                 "load", dram=row * (width * TILE_BYTES) + self.places[0],
-                l1=n * self.machine.tiles + self._query(block.turn), rows=1, cols=size * width, h0=0)]
+                l1=n * self.machine.tiles + self._query(block.number), rows=1, cols=size * width, h0=0)]
 
         def begin(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
-            return [Instr.make("begin", out=n * self.machine.sums + self._out(block.turn),
-                               stat=n * self.machine.stats + self._stat(block.turn), m=size, d=width)]
+            return [Instr.make("begin", out=n * self.machine.sums + self._out(block.number),
+                               stat=n * self.machine.stats + self._stat(block.number), m=size, d=width)]
 
         return self.both(block, load) + self.both(block, begin)
 
@@ -204,37 +223,45 @@ class _Emitter:
         return block.at[0] * self.plan.spread(0) + p
 
     def _first_query(self, block: _Block, q: Affine) -> Affine:
-        return (block.at[1] * self.plan.spread(1) + q) * self.plan.block[0]
+        place = self.plan.spread(1) - 1 - q if block.turn.turned else q
+        return (block.at[1] * self.plan.spread(1) + place) * self.plan.block[0]
 
     def _ahead(self, block: _Block, step: _Step) -> Nodes:
         """Keys and values of a step, and its scores."""
         found = [n for which in (0, 1) for n in self._load(block, step, which)] if block.loads_keys else []
         width = self.tiles[2]
 
-        def score(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+        def score(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
             l1 = n * self.machine.tiles
-            return [Instr.make("score", a=l1 + self._query(block.turn), b=l1 + self._keys(step, 0),
-                               c=n * self.machine.sums + self._scores(step), m=size, n=step.tiles, k=width)]
+            return [Instr.make("score", a=l1 + self._query(block.number), b=l1 + self._keys(step, 0),
+                               c=n * self.machine.sums + self._scores(step), m=part.zone.size, n=part.tiles, k=width)]
 
-        return found + self.both(block, score)
+        return found + self.parts(block, step.run.parts, score)
 
     def _behind(self, block: _Block, step: _Step) -> Nodes:
         """Weights of a step from its scores, and its values weighted by them."""
         width = self.tiles[2]
         scale = struct.unpack("<I", struct.pack("<f", self.attention.scale))[0]
 
-        def work(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
+        def work(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
             sums, stats, l1 = n * self.machine.sums, n * self.machine.stats, n * self.machine.tiles
-            out, factor, weights = sums + self._out(block.turn), stats + self._factor(step), l1 + self._weights(step)
+            out, factor, weights = sums + self._out(block.number), stats + self._factor(step), l1 + self._weights(step)
+            m, scores = part.zone.size, sums + self._scores(step)
+            found: Nodes = []
+            if part.masked:
+                assert self.attention.past is not None
+                found.append(Instr.make(
+                    "mask", scores=scores, m=m, n=part.tiles, first=self._first_query(block, q),
+                    group=self.attention.group, shift=-SIDE * step.first + self.attention.past))
             return [
-                Instr.make("soften", scores=sums + self._scores(step), weights=weights,
-                           stat=stats + self._stat(block.turn), factor=factor, m=size, n=step.tiles, scale=scale,
-                           valid=step.valid),
-                Instr.make("rescale", out=out, factor=factor, m=size, d=width),
-                Instr.make("weigh", a=weights, b=l1 + self._keys(step, 1), c=out, m=size, n=width, k=step.tiles),
+                *found,
+                Instr.make("soften", scores=scores, weights=weights, stat=stats + self._stat(block.number),
+                           factor=factor, m=m, n=part.tiles, scale=scale, valid=part.keys),
+                Instr.make("rescale", out=out, factor=factor, m=m, d=width),
+                Instr.make("weigh", a=weights, b=l1 + self._keys(step, 1), c=out, m=m, n=width, k=part.tiles),
             ]
 
-        return self.both(block, work)
+        return self.parts(block, step.run.parts, work)
 
     def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
         pattern, width = self.plan.keys[0], self.tiles[2]
@@ -250,27 +277,28 @@ class _Emitter:
             sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
         alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
 
-        def one(n: Affine, p: Affine, q: Affine) -> Nodes:
+        def one(n: Affine, p: Affine, q: Affine, loaded: int) -> Nodes:
             row = self._problem(block, p) * self.tiles[1] + step.first
             what: dict[str, Affine | int] = {
                 "dram": row * (width * TILE_BYTES) + self.places[1 + which],
-                "l1": n * tiles + self._keys(step, which), "rows": 1, "cols": step.tiles * width, "h0": 0,
+                "l1": n * tiles + self._keys(step, which), "rows": 1, "cols": loaded * width, "h0": 0,
             }
             return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **what, **sent)]
 
+        if pattern == "none":
+            return self.parts(block, step.run.parts, lambda n, p, q, part: one(n, p, q, part.tiles))
         found: Nodes = []
-        for problem in block.these[0].zones:
-            for query in block.these[1].zones if pattern == "none" else (None,):
-                found += self.each(problem, query, one, alone)
+        for problem in block.problems:
+            found += self.each(problem, None, lambda n, p, q: one(n, p, q, step.run.tiles), alone)
         return found
 
     def _end(self, block: _Block) -> Nodes:
         width = self.tiles[2]
 
         def finish(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
-            out = n * self.machine.sums + self._out(block.turn)
+            out = n * self.machine.sums + self._out(block.number)
             row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
-            stat = n * self.machine.stats + self._stat(block.turn)
+            stat = n * self.machine.stats + self._stat(block.number)
             return [
                 Instr.make("finish", out=out, stat=stat, m=size, d=width),
                 Instr.make("store", acc=out, dram=row * (width * TILE_BYTES) + self.places[3], rows=1,

@@ -13,9 +13,10 @@ from acadl_models.acadl import ArchitectureGraph
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
-from mapper.spatial.attention import Attention, AttentionPlan, check, footprint, from_tiles, to_tiles
+from mapper.spatial.attention import Attention, AttentionPlan, check, footprint
 from mapper.spatial.attention_emit import emit_attention
 from mapper.spatial.attention_search import attention_cycles, attention_space, search_attention, vendor_attention
+from mapper.spatial.attention_steps import turns
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS
 from mapper.spatial.timing import isa_of, simulated
@@ -54,15 +55,24 @@ def plans(draw: st.DrawFn, rows: int, columns: int) -> AttentionPlan:
 
 
 def tensors(attention: Attention) -> list[np.ndarray]:
+    """Q, K and V as a model has them."""
     random = np.random.default_rng(attention.queries + 131 * attention.keys)
-    shapes = [(attention.problems, n, attention.width) for n in (attention.queries, attention.keys, attention.keys)]
+    shapes = [(attention.problems, attention.group, attention.queries, attention.width)]
+    shapes += [(attention.problems, attention.keys, attention.width)] * 2
     return [random.standard_normal(shape).astype(np.float16) for shape in shapes]
 
 
+def tiled(attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> dict[str, np.ndarray]:
+    return {"Q": attention.query_tiles(q), "K": attention.key_tiles(k), "V": attention.key_tiles(v)}
+
+
 def expected(attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    scores = q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1) * attention.scale
+    scores = q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1)[:, None] * attention.scale
+    if attention.past is not None:
+        last = np.arange(attention.queries)[:, None] + attention.past
+        scores = np.where(np.arange(attention.keys) <= last, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True) @ v.astype(np.float32)
+    return weights / weights.sum(-1, keepdims=True) @ v.astype(np.float32)[:, None]
 
 
 def fits(attention: Attention, plan: AttentionPlan, machine: Machine) -> bool:
@@ -73,29 +83,56 @@ def fits(attention: Attention, plan: AttentionPlan, machine: Machine) -> bool:
     return True
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), st.integers(1, 4), *[st.integers(1, 100)] * 2, st.sampled_from((16, 32, 40)))
-def test_every_plan_that_fits_gives_attention(
-    data: st.DataObject, size: tuple[int, int], problems: int, queries: int, keys: int, width: int
-) -> None:
-    attention, graph = Attention(problems, queries, keys, width), mesh(*size)
+@st.composite
+def attentions(draw: st.DrawFn) -> Attention:
+    """All queries see all keys, or a causal mask from any key on; of one head or a group."""
+    past = draw(st.none() | st.integers(0, 70))
+    return Attention(
+        draw(st.integers(1, 4)), draw(st.integers(1, 100)), draw(st.integers(1, 130)),
+        draw(st.sampled_from((16, 32, 40))), draw(st.integers(1, 3)), past)
+
+
+def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attention) -> None:
+    graph = mesh(*size)
     plan = data.draw(plans(*size))
     assume(fits(attention, plan, Machine.of(graph)))
-    q, k, v = tensors(attention)
+    given_tensors = tensors(attention)
     stream = emit_attention(attention, plan, Machine.of(graph))
-    tiles = run(stream, isa_of(graph), dict(zip("QKV", map(to_tiles, (q, k, v)))), poison=3)["O"]
-    result = from_tiles(tiles, (queries, width))
-    np.testing.assert_allclose(result.astype(np.float32), expected(attention, q, k, v), atol=2e-3)
+    tiles = run(stream, isa_of(graph), tiled(attention, *given_tensors), poison=3)["O"]
+    result = attention.output(tiles).astype(np.float32)
+    np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
-def test_the_oracle_runs_all_cores() -> None:
-    graph, attention = mesh(1, 2), Attention(2, 64, 70, 32)
-    machine = Machine.of(graph)
-    plan = AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))
-    q, k, v = tensors(attention)
-    stream = emit_attention(attention, plan, machine)
-    result = from_tiles(np.asarray(compile_stream(stream, isa_of(graph))(*map(to_tiles, (q, k, v)))[0]), (64, 32))
-    np.testing.assert_allclose(result.astype(np.float32), expected(attention, q, k, v), atol=2e-3)
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), attentions())
+def test_every_plan_that_fits_gives_attention(
+    data: st.DataObject, size: tuple[int, int], attention: Attention
+) -> None:
+    check_numbers(data, size, attention)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), attentions())
+def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
+    data: st.DataObject, size: tuple[int, int], attention: Attention
+) -> None:
+    check_numbers(data, size, attention)
+
+
+@pytest.mark.parametrize(("attention", "plan"), [
+    (Attention(2, 64, 70, 32), AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))),
+    (Attention(1, 50, 90, 16, 2, 20), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
+])
+def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attention, plan: AttentionPlan) -> None:
+    graph = mesh(1, 2)
+    given_tensors = tensors(attention)
+    tiles = tiled(attention, *given_tensors)
+    stream = emit_attention(attention, plan, Machine.of(graph))
+    found = np.asarray(compile_stream(stream, isa_of(graph))(*tiles.values())[0])
+    np.testing.assert_array_equal(found, run(stream, isa_of(graph), tiles)["O"])
+    result = attention.output(found).astype(np.float32)
+    np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
@@ -123,9 +160,38 @@ def test_candidates_fit_and_are_costed() -> None:
 
 
 def test_grouped_queries_share_keys() -> None:
-    assert Attention.of(2, 8, 64, 32, kv_heads=2) == Attention(4, 256, 64, 32)
+    assert Attention.of(2, 8, 64, 32, kv_heads=2) == Attention(4, 64, 64, 32, 4)
+    assert Attention.of(2, 8, 64, 32, kv_heads=2).tiles == (8, 2, 1)
+    # queries of a step of decoding fill one tile together; under a mask each head has tiles of its own
+    assert Attention.of(2, 8, 1, 32, kv_heads=2, keys=100, causal=True) == Attention(4, 1, 100, 32, 4)
+    assert Attention.of(2, 8, 1, 32, kv_heads=2, keys=100, causal=True).tiles == (1, 4, 1)
+    assert Attention.of(2, 8, 5, 32, kv_heads=2, keys=100, causal=True).tiles == (4, 4, 1)
     with pytest.raises(MappingError, match="the heads of keys must divide those of queries"):
         Attention.of(2, 8, 64, 32, kv_heads=3)
+    with pytest.raises(MappingError, match="the first query sees no key, as it stands 36 before the first"):
+        Attention.of(2, 8, 64, 32, keys=28, causal=True)
+
+
+def test_keys_that_nobody_sees_are_skipped() -> None:
+    causal = Attention.of(1, 1, 512, 32, causal=True)
+    plan = AttentionPlan((2, 2), (1, 1), (1, 1), ("none", "stream"))
+    found = turns(causal, plan)
+    assert [(t.first, t.steps) for t in found] == [(i, i + 1) for i in range(8)]
+    masked = [[(steps.first, part.masked) for steps in t.runs for part in steps.parts] for t in found]
+    assert masked[3] == [(0, False), (3, True)]
+    seen = sum(s.count * part.tiles * part.zone.size for t in found for s in t.runs for part in s.parts)
+    assert seen == 4 * 36  # 8 * 9 / 2 of the 64 blocks
+
+
+def test_blocks_are_dealt_out_so_that_cores_have_equal_work() -> None:
+    causal, plan = Attention.of(1, 1, 512, 32, causal=True), AttentionPlan((1, 1), (1, 1), (1, 4), ("none", "stream"))
+    work = [0] * 4
+    for turn in turns(causal, plan):
+        for steps in turn.runs:
+            for part in steps.parts:
+                for place in part.zone.fast:
+                    work[place] += turn.count * steps.count * part.tiles
+    assert work == [34] * 4
 
 
 def test_a_plan_that_needs_too_much_names_what() -> None:

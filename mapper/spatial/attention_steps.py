@@ -1,0 +1,136 @@
+"""Which core goes over which keys when: the steps of each wave of blocks of queries, bounded by the causal mask.
+
+A block's loop over keys ends with the last key that any of its queries sees, and only steps in which some query does
+not see all keys are masked. The blocks of a wave may end at different keys; in every second wave they are dealt out the
+other way round, so that a core that had the shortest block then has the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from mapper.spatial.attention import Attention, AttentionPlan
+from mapper.spatial.machine import SIDE
+from mapper.spatial.zones import Wave, Zone, waves
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cores that do alike in a step: their places along the queries, and what they see of the step's keys."""
+
+    zone: Zone
+    tiles: int
+    keys: int
+    masked: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` steps from number ``first`` on that are alike."""
+
+    first: int
+    count: int
+    parts: tuple[Part, ...]
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of keys of which any core has need in a step."""
+        return max(part.tiles for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """``count`` waves from number ``first`` on with the same steps, ``before`` of which come in earlier waves.
+
+    ``turned``: whether blocks are dealt out the other way round.
+    """
+
+    first: int
+    count: int
+    zones: tuple[Zone, ...]
+    runs: tuple[Run, ...]
+    before: int
+    turned: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Of a wave."""
+        return sum(run.count for run in self.runs)
+
+    @property
+    def places(self) -> int:
+        """How many places along the queries have a block."""
+        return _places(self.zones)
+
+
+def turns(attention: Attention, plan: AttentionPlan) -> tuple[Turn, ...]:
+    """All waves of queries, in order."""
+    found: list[Turn] = []
+    rows = attention.tiles[0]
+    for wave in waves(rows, plan.block[0], plan.rows[1], plan.columns[1]):
+        if attention.past is None:
+            runs = tuple(_runs(attention, plan, wave, 0, False))
+            found.append(Turn(wave.first, wave.count, wave.zones, runs, _steps(found)))
+            continue
+        for number in range(wave.first, wave.first + wave.count):
+            turned = number % 2 == 1 and _places(wave.zones) == plan.spread(1) > 1 and wave.whole
+            runs = tuple(_runs(attention, plan, wave, number, turned))
+            last = found[-1] if found else None
+            if last and (last.zones, last.runs, last.turned) == (wave.zones, runs, turned):
+                found[-1] = replace(last, count=last.count + 1)
+            else:
+                found.append(Turn(number, 1, wave.zones, runs, _steps(found), turned))
+    return tuple(found)
+
+
+def _places(zones: tuple[Zone, ...]) -> int:
+    return sum(len(zone.slow) * len(zone.fast) for zone in zones)
+
+
+def _steps(found: list[Turn]) -> int:
+    return found[-1].before + found[-1].count * found[-1].steps if found else 0
+
+
+def _runs(attention: Attention, plan: AttentionPlan, wave: Wave, number: int, turned: bool) -> Iterator[Run]:
+    """Steps of a wave, those one after the other that are alike as one run."""
+    depth = min(plan.block[1], attention.tiles[1])
+    ends = [(zone, list(_ends(attention, plan, zone, number, turned))) for zone in wave.zones]
+    most = max(any_of for _, places in ends for _, (_, any_of) in places)
+    first, count, before = 0, 0, None
+    for step in range(-(-most // (depth * SIDE))):
+        parts = tuple(part for zone, places in ends for part in _parts(zone, places, step * depth * SIDE, depth))
+        if parts == before:
+            count += 1
+            continue
+        if before is not None:
+            yield Run(first, count, before)
+        first, count, before = step, 1, parts
+    if before is not None:
+        yield Run(first, count, before)
+
+
+def _ends(
+    attention: Attention, plan: AttentionPlan, zone: Zone, number: int, turned: bool
+) -> Iterator[tuple[Zone, tuple[int, int]]]:
+    """Of each place of a zone how many keys all, and any, of its queries see."""
+    bq, cores, fast = plan.block[0], plan.spread(1), plan.columns[1]
+    for i in zone.slow:
+        for j in zone.fast:
+            place = i * fast + j
+            block = number * cores + (cores - 1 - place if turned else place)
+            seen = attention.seen(block * bq, block * bq + zone.size - 1)
+            yield Zone(range(i, i + 1), range(j, j + 1), zone.size), seen
+
+
+def _parts(
+    zone: Zone, places: list[tuple[Zone, tuple[int, int]]], start: int, depth: int
+) -> Iterator[Part]:
+    """What the places of a zone do in the step from key ``start`` on; those that see nothing do nothing."""
+    found = []
+    for place, (every, some) in places:
+        keys = min(some - start, depth * SIDE)
+        found.append(Part(place, -(-keys // SIDE), keys, start + keys > every))
+    if all((p.keys, p.masked) == (found[0].keys, found[0].masked) for p in found):
+        found = [replace(found[0], zone=zone)]
+    yield from (part for part in found if part.keys > 0)
