@@ -20,9 +20,6 @@ from __future__ import annotations
 
 CLOCK_HZ = 1e9
 
-TILE_BYTES = 2048
-"""A tile of 32 x 32 numbers of 16 bits."""
-
 L1_BYTES = 1_499_136
 """Of a core (listing 7): 732 tiles."""
 
@@ -38,8 +35,6 @@ VECTOR_CYCLES = 3
 
 STATS = 256
 """Statistics of 32 rows, of 32 bits each, in a core's L1: an assumption, a fiftieth of it."""
-
-STAT_BYTES = 128
 
 DRAM_LATENCY_CYCLES = 500
 """From a core to memory and back: an assumption, of little weight beside transfers of thousands of cycles."""

@@ -89,7 +89,7 @@ def attention_cycles(attention: Attention, machine: Machine, plans: list[Attenti
     steps = -(-keys // bk)
     waves_p, waves_q = -(-attention.problems // (rp * cp)), -(-queries // (bq * rq * cq))
     unit = machine.vector_cycles
-    product = bq * bk * d * machine.product_cycles + machine.block_cycles
+    product = machine.product(bq, bk, d) + machine.block_cycles
     vector = unit * (_PASSES["soften"] * bq * bk + _PASSES["rescale"] * bq * d)
     compute = np.maximum(2 * product, vector)
 

@@ -3,7 +3,7 @@
 A wave is a pipeline of load, compute and store: while a step computes, the loads of the next proceed. Steps are of up
 to four kinds, by which operands they load (kept ones only in their first wave). A step takes as long as its bottleneck:
 
-    step = max(compute, memory, each row's ring, each column's ring, each core's own way)
+    step = max(compute, memory, each row's ring, each column's ring, each core's own way, the port of its L1)
     T    = launch + a load + max(first loads, last stores) + max(sum of steps + stores between waves, all of memory)
 
 Transfers that share a ring, a way or memory time-share it; others run at the same time. A core waits for its own store,
@@ -73,7 +73,7 @@ def cycles(
     steps, block = depth / bk, c["bm"] * c["bn"]
     part = m.largest * n.largest
     overhead = machine.block_cycles * np.ceil(steps) / steps
-    compute = block * bk * machine.product_cycles * part + overhead
+    compute = machine.product(c["bm"], c["bn"], bk) * part + overhead
 
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
     beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k), _beats(machine, bk, c["bn"], gemm.n)
@@ -93,7 +93,7 @@ def cycles(
     store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
     store = store + around.finishing * block * part + np.where(around.added > 0, machine.dram_latency, 0)
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    between = (waves - 1) * store + waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
+    between = (waves - 1) * store + waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
     waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
 
@@ -140,16 +140,21 @@ class _Traffic:
         self.memory = self.memory * (high * wide)
         self.row = np.where(on_row, wide * machine.columns // columns * ring, np.where(tree, ring, 0))
         self.column = np.where(on_column, high * machine.rows // rows * ring, np.where(tree, ring, 0))
-        self.core = np.where((way == _NONE) | wave, size / machine.core_bytes, 0)
-        self.hops = np.where(wave, (sharing - 1) * (ring + 1), 0)
+        hop = size / machine.hop_bytes
+        self.core = np.where(way == _NONE, size / machine.core_bytes, np.where(wave, np.maximum(hop, ring), 0))
+        self.hops = np.where(wave, (sharing - 1) * (hop + 1), 0)
+        # cores that share a port take what is sent to all of them once
+        written = size * np.where(on_column | tree, 1, machine.port_cores)
+        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(self.core)
 
     def alone(self) -> np.ndarray:
-        return np.maximum.reduce([self.memory, self.row, self.column, self.core])
+        return np.maximum.reduce([self.memory, self.row, self.column, self.core, self.port])
 
     def beside(self, other: "_Traffic") -> np.ndarray:
         """Cycles when the loads of another operand come at the same time."""
         return np.maximum.reduce([
             self.memory + other.memory, self.row + other.row, self.column + other.column, self.core + other.core,
+            self.port + other.port,
         ])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from acadl_models.wormhole.vector import UNARY
+from acadl_models.mesh.vector import UNARY
 from mapper.spatial.machine import Machine
 from oracle.affine import Affine
 from oracle.errors import MappingError

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
 
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
+    from acadl_models.acadl.edges import EdgeKind
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""
@@ -16,14 +19,20 @@ TILE_BYTES = 2048
 SIDE = 32
 """Rows and columns of a tile."""
 
+MOST_ARRAY = 64
+"""Tiles up to which the side of a matrix unit is looked for."""
+
 
 @dataclass(frozen=True)
 class Machine:
     """``rows`` x ``columns`` cores, each with ``tiles`` of operands, ``sums`` of partial sums and ``stats``.
 
-    ``product_cycles``: of a tile by a tile; ``block_cycles``: of a product of blocks, beside those. ``ring_bytes`` and
-    ``core_bytes``: what a row or a column of the network and a core's own way carry in a cycle; ``dram_bytes``: what
-    memory moves in a cycle, ``dram_latency`` cycles late.
+    ``product_cycles``: of ``array`` x ``array`` by ``array`` x ``array`` tiles, a product of the matrix unit;
+    ``block_cycles``: of a product of blocks, beside those. What a cycle carries, in bytes: ``ring_bytes`` a row or a
+    column of the network, ``core_bytes`` a core's own way, ``hop_bytes`` the link from a core to the next,
+    ``sum_bytes`` a core's way for sums of others, ``port_bytes`` the port through which ``port_cores`` cores of a
+    column have their L1 written (0: as much as comes), ``dram_bytes`` memory and what all transfers from it share;
+    ``dram_latency`` cycles late.
     ``launch_cycles``: until the cores begin.
     ``vector_cycles``: of a pass of the vector unit over a tile.
     """
@@ -33,10 +42,15 @@ class Machine:
     tiles: int
     sums: int
     stats: int
+    array: int
     product_cycles: int
     block_cycles: int
     ring_bytes: int
     core_bytes: int
+    hop_bytes: int
+    sum_bytes: int
+    port_bytes: int
+    port_cores: int
     dram_bytes: int
     dram_latency: int
     launch_cycles: int
@@ -52,36 +66,99 @@ class Machine:
         """Those of the streams' ISA, by name."""
         return ("cores", self.cores), ("stats", self.stats), ("sums", self.sums), ("tiles", self.tiles)
 
+    @overload
+    def product(self, m: int, n: int, k: int) -> int: ...
+    @overload
+    def product(self, m: np.ndarray, n: np.ndarray, k: "np.ndarray | int") -> np.ndarray: ...
+    def product(self, m, n, k):  # type: ignore[no-untyped-def]
+        """Cycles of the products of m x k by k x n tiles in a core, without ``block_cycles``."""
+        if self.array == 1:
+            return m * n * k * self.product_cycles
+        return -(-m // self.array) * -(-n // self.array) * -(-k // self.array) * self.product_cycles
+
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
-        """Read the figures off a graph of :func:`acadl_models.wormhole.wormhole`; TargetError for another."""
+        """Read the figures off a graph made by :mod:`acadl_models.mesh`; TargetError for another."""
         missing = [name for name in ("rows", "columns") if name not in graph.dims]
         missing += [name for name in ("tiles", "sums", "stats") if name not in graph.parameters]
         if missing:
             raise TargetError(f"graph {graph.name!r} is no mesh of cores: it does not state {', '.join(missing)}")
-        memory, core = graph[graph.buffers["hbm"][0].storage], "core[0][0]"
-        one, two = (_cycles(graph, f"{core}.matrix.unit", "matmul", m=m, n=1, k=1) for m in (1, 2))
+        return _Reader(graph).machine()
+
+
+class _Reader:
+    """Finds units by what they process, and links by the storages that they join."""
+
+    def __init__(self, graph: "ArchitectureGraph") -> None:
+        self.graph = graph
+        self.units: dict[str, list["FunctionalUnit"]] = {}
+        for unit in graph.functional_units:
+            for mnemonic in unit.to_process:
+                self.units.setdefault(mnemonic, []).append(unit)
+        self.memory = _storage(graph, graph.buffers["hbm"][0].storage)
+
+    def machine(self) -> Machine:
+        from acadl_models.acadl import READ_DATA, WRITE_DATA
+
+        graph, memory = self.graph, self.memory
+        array = self.array()
+        one, two = (self.cycles("matmul", m=m, n=1, k=1) for m in (1, array + 1))
+        ways = [graph.link(memory, unit, READ_DATA) for unit in self.of("load")]
+        shared = [ways[0]] if ways[0] is not None and len(ways) > 1 and ways[0] is ways[-1] else []
+        reader = self.of("load")[0]
+        port = graph.link(_storage(graph, graph.buffers["l1"][0].storage), reader, WRITE_DATA)
+        sharers = [u for u in self.of("load") if port is not None and port in self.links(u, WRITE_DATA)]
         return Machine(
             graph.dims["rows"], graph.dims["columns"], graph.parameters["tiles"], graph.parameters["sums"],
-            graph.parameters["stats"],
-            two - one, 2 * one - two,
-            _figure(graph, "noc_h[0].ring", "bandwidth"), _figure(graph, f"{core}.noc_in", "bandwidth"),
-            _figure(graph, memory.name, "port_width"), _figure(graph, memory.name, "read_latency"),
-            _cycles(graph, "dispatcher.unit", "launch"), graph.clock_hz,
-            _cycles(graph, f"{core}.vector.unit", "rescale", m=1, d=1),
+            graph.parameters["stats"], array, two - one, 2 * one - two,
+            self.bandwidth("multicast_row", READ_DATA), self.bandwidth("load", READ_DATA),
+            self.bandwidth("forward", WRITE_DATA), self.bandwidth("reduce", READ_DATA),
+            port.bandwidth if port is not None else 0, max(1, len(sharers)),
+            min([memory.port_width, *(way.bandwidth for way in shared)]), self.latency(),
+            self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1),
         )
 
+    def of(self, mnemonic: str) -> list["FunctionalUnit"]:
+        if mnemonic not in self.units:
+            raise TargetError(f"graph {self.graph.name!r} is no mesh of cores: no unit processes {mnemonic!r}")
+        return self.units[mnemonic]
 
-def _figure(graph: "ArchitectureGraph", name: str, attribute: str) -> int:
-    value = getattr(graph[name], attribute)
-    if not isinstance(value, int):
-        raise TargetError(f"{graph.name}: {attribute} of {name} is {value!r}, not a number")
-    return value
+    def array(self) -> int:
+        """Along m, how many tiles a product of the matrix unit takes."""
+        one = self.cycles("matmul", m=1, n=1, k=1)
+        side = next((m for m in range(1, MOST_ARRAY + 1) if self.cycles("matmul", m=m + 1, n=1, k=1) > one), 0)
+        if not side:
+            raise TargetError(
+                f"{self.graph.name}: matmul takes {one} cycles for up to {MOST_ARRAY} tiles: its rate is not known")
+        return side
+
+    def cycles(self, mnemonic: str, **values: int) -> int:
+        return self.of(mnemonic)[0].latency_of(mnemonic).evaluate({**self.graph.parameters, **values})
+
+    def links(self, unit: "FunctionalUnit", kind: "EdgeKind") -> list["Link"]:
+        from acadl_models.acadl import READ_DATA
+
+        places = self.graph.reads(unit) if kind is READ_DATA else self.graph.writes(unit)
+        found = (self.graph.link(place, unit, kind) for place in places)  # type: ignore[arg-type]
+        return [link for link in found if link is not None]
+
+    def bandwidth(self, mnemonic: str, kind: "EdgeKind") -> int:
+        links = self.links(self.of(mnemonic)[0], kind)
+        if not links:
+            unit = self.of(mnemonic)[0].name
+            raise TargetError(f"{self.graph.name}: no link of {unit} says what it carries in a cycle")
+        return links[0].bandwidth
+
+    def latency(self) -> int:
+        value = self.memory.read_latency
+        if not isinstance(value, int):
+            raise TargetError(f"{self.graph.name}: read_latency of {self.memory.name} is {value!r}, not a number")
+        return value
 
 
-def _cycles(graph: "ArchitectureGraph", name: str, mnemonic: str, **values: int) -> int:
-    from acadl_models.acadl.objects import FunctionalUnit
+def _storage(graph: "ArchitectureGraph", name: str) -> "MemoryInterface":
+    from acadl_models.acadl import MemoryInterface
 
-    unit = graph[name]
-    assert isinstance(unit, FunctionalUnit)
-    return unit.latency_of(mnemonic).evaluate({**graph.parameters, **values})
+    place = graph[name]
+    assert isinstance(place, MemoryInterface)
+    return place

@@ -1,0 +1,7 @@
+"""Meshes of cores between two networks and memory: generic, and what Wormhole and the triple ring are made of."""
+
+from __future__ import annotations
+
+from acadl_models.mesh.graph import RANGES, isa_parameters, mesh
+
+__all__ = ["RANGES", "isa_parameters", "mesh"]

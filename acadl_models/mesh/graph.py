@@ -1,0 +1,185 @@
+"""Meshes of cores as ACADL architecture graphs: ``x`` x ``y`` cores, two networks and memory off chip.
+
+How the hardware is modelled:
+
+* A **core** has L1, part of which holds operands (tiles of 16 bits) and part partial sums (tiles of 32 bits), and units
+  that work at the same time: a reader (from memory to L1), the matrix unit, the vector unit, an adder for sums of other
+  cores, and a writer, which also turns sums into 16 bits. Reader and writer have a way in and out of
+  ``noc_bytes_per_cycle`` each; with ``l1_bytes_per_cycle`` all that networks write into an L1 goes through one port.
+* The **networks**: each row and each column of the mesh has one sender. A multicast takes its row or column for as long
+  as its bytes need at the bandwidth of a link, whatever number of cores takes them off; multicasts of one row
+  follow one another. A tree goes over the first column (or row), then over all rows (or columns). Neighbours also have
+  a link of their own, over which a core passes tiles on to the right or down, in a torus from the last to the first,
+  too.
+* **Memory** is one port with the bandwidth of all channels together: tiles are interleaved over the channels.
+* **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
+  write or read them, which is what a core's semaphores are for.
+* The program of all cores is handed out by one fetch unit, wide enough that it never limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from acadl_models.acadl import DRAM, WRITE_DATA, ACADLEdge, ArchitectureGraph, Link, architecture, create_ag, generate
+from acadl_models.mesh.parts import Core, Ring, Tree
+from acadl_models.mesh.sizes import RANGES as _RANGES
+from acadl_models.mesh.sizes import Sizes, check_options, operand_tiles
+from acadl_models.options import no_flags, refuse
+from acadl_models.parts import Fetch, QueuedUnit
+
+Cores: TypeAlias = list[list[Core]]
+"""Rows of cores."""
+
+_FETCHED = 64
+"""Instructions, for all cores, that are handed out in a cycle."""
+
+_AHEAD = 12
+"""Instructions of each core that may be handed out before they can start."""
+
+RANGES: dict[str, tuple[int, int]] = {
+    "x": (1, 32), "y": (1, 32), **_RANGES, "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (0, 4096),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def mesh(
+    x: int = 4,
+    y: int = 4,
+    *,
+    torus: bool = True,
+    sums: int = 64,
+    stats: int = 256,
+    l1_bytes: int = 1 << 20,
+    l1_bytes_per_cycle: int = 0,
+    array: int = 1,
+    product_cycles: int = 64,
+    block_cycles: int = 100,
+    vector_width: int = 32,
+    vector_cycles: int = 1,
+    noc_bytes_per_cycle: int = 32,
+    dram_bytes_per_cycle: int = 128,
+    dram_latency_cycles: int = 300,
+    dram_bytes: int = 8 << 30,
+    launch_cycles: int = 1000,
+    clock_hz: float = 1e9,
+) -> ArchitectureGraph:
+    """``y`` rows of ``x`` cores; the defaults are a machine of round figures, not one that was built.
+
+    ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
+    operands. The matrix unit multiplies ``array`` x ``array`` tiles of 32 x 32 in ``product_cycles``, and takes
+    ``block_cycles`` more for a product of blocks; the vector unit works on ``vector_width`` numbers in
+    ``vector_cycles``. ``torus``: rows and columns are rings, otherwise they have ends. Raises TargetError that lists
+    every option out of range.
+    """
+    check_options("mesh", locals(), RANGES)
+    refuse("mesh", no_flags(locals(), ["torus"]))
+    sizes = Sizes(
+        operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, l1_bytes_per_cycle, product_cycles,
+        block_cycles, vector_cycles, vector_width, array)
+    chip = Chip("mesh", y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz)
+    return assembled(chip, lambda fetch, memory: rings(fetch, memory, chip, torus))
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Cores in rows and columns, and what is around them; each of ``dram_bytes`` is a memory of its own."""
+
+    name: str
+    rows: int
+    columns: int
+    sizes: Sizes
+    dram_bytes_per_cycle: int
+    dram_latency_cycles: int
+    dram_bytes: tuple[int, ...]
+    launch_cycles: int
+    clock_hz: float
+
+    @property
+    def cores(self) -> int:
+        return self.rows * self.columns
+
+
+def assembled(chip: Chip, network: Callable[[Fetch, Sequence[DRAM]], Cores]) -> ArchitectureGraph:
+    """The graph of a chip whose cores, and what is between them and memory, ``network`` makes."""
+    sizes = chip.sizes
+
+    @generate
+    def build() -> None:
+        memory, first = [], 0
+        for number, size in enumerate(chip.dram_bytes):
+            name = "dram" if len(chip.dram_bytes) == 1 else f"dram[{number}]"
+            memory.append(DRAM(
+                name, data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
+                read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
+                read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
+                address_ranges=[(first, first + size)],
+            ))
+            first += size
+        fetch = Fetch("fetch", max(_FETCHED, _AHEAD * chip.cores), _FETCHED)
+        cores = [core for row in network(fetch, memory) for core in row]
+        host = QueuedUnit(
+            "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1)
+        for core in cores:
+            ACADLEdge(host.unit, core.l1, WRITE_DATA)
+            ACADLEdge(host.unit, core.acc, WRITE_DATA)
+        architecture(
+            chip.name, clock_hz=chip.clock_hz,
+            parameters={"cores": chip.cores, "tiles": sizes.tiles, "sums": sizes.sums, "stats": sizes.stats},
+            dims={"rows": chip.rows, "columns": chip.columns},
+            buffers={"hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores],
+                     "stat": [c.stat for c in cores]},
+        )
+
+    return create_ag(build())
+
+
+def rings(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, torus: bool) -> Cores:
+    """Cores each of which has ways of its own to memory, links among neighbours, and senders along rows and columns."""
+    users = 8 + 2 * (chip.rows + chip.columns)
+    mesh = [
+        [Core(f"core[{r}][{c}]", fetch, memory, r * chip.columns + c, chip.sizes, users) for c in range(chip.columns)]
+        for r in range(chip.rows)
+    ]
+    for r, row in enumerate(mesh):
+        for c, core in enumerate(row):
+            beside = [other for other in row if other is not core] + [mesh[i][c] for i in range(len(mesh)) if i != r]
+            for other in beside or [core]:  # a core alone hears itself, so that its graph has all that the ISA names
+                core.hear(other)
+    _neighbours(fetch, mesh, chip.sizes.noc_bytes_per_cycle, torus)
+    _senders(fetch, memory, mesh, chip.sizes.noc_bytes_per_cycle)
+    return mesh
+
+
+def _neighbours(fetch: Fetch, mesh: Cores, bytes_per_cycle: int, torus: bool) -> None:
+    """Each core passes tiles on to the right and down; one without neighbours to itself."""
+    def join(name: str, core: Core, line: Sequence[Core], at: int) -> None:
+        if at + 1 < len(line) or (torus and len(line) > 1):
+            core.pass_on(name, fetch, line[(at + 1) % len(line)], Link(f"{name}_link", bytes_per_cycle))
+
+    for r, row in enumerate(mesh):
+        for c, core in enumerate(row):
+            join(f"east[{r}][{c}]", core, row, c)
+            join(f"south[{r}][{c}]", core, [line[c] for line in mesh], r)
+    if len(mesh) == len(mesh[0]) == 1:
+        mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], Link("east[0][0]_link", bytes_per_cycle))
+
+
+def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, bytes_per_cycle: int) -> None:
+    lines = [list(column) for column in zip(*mesh)]
+    row_rings = [
+        Ring(f"noc_h[{r}]", fetch, memory, row, "multicast_row", bytes_per_cycle) for r, row in enumerate(mesh)
+    ]
+    column_rings = [
+        Ring(f"noc_v[{c}]", fetch, memory, line, "multicast_column", bytes_per_cycle) for c, line in enumerate(lines)
+    ]
+    crossing_rows, crossing_columns = list(zip(row_rings, mesh)), list(zip(column_rings, lines))
+    Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
+    Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
+
+
+def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+    """The parameters of ``wormhole.taidl``, the ISA of all meshes: all of them belong to the graph."""
+    return dict(graph.parameters)

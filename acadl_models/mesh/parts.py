@@ -1,0 +1,141 @@
+"""Templates of meshes of cores: a core, and the senders of the networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
+from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Sizes
+from acadl_models.mesh.vector import work
+from acadl_models.parts import Fetch, QueuedUnit
+
+_QUEUE = 4
+"""Transfers that wait before a reader or a sender, and those under way in it."""
+
+_PORT_WORDS = 1 << 12
+"""Tiles that a storage in L1 moves in a cycle: links and the matrix unit's own rate are what limits."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Links of a core: from memory, to memory, from other cores, and the port over which networks write its L1.
+
+    None: what comes that way is limited elsewhere.
+    """
+
+    inward: Link
+    outward: Link
+    sums: Link
+    port: Link | None = None
+
+
+class Core(Template):
+    """L1 for operands, for sums and for statistics, and the units that move, multiply and weigh tiles."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, memory: Sequence[DRAM], number: int, sizes: Sizes, users: int,
+        ways: Ways | None = None,
+    ) -> None:
+        tiles, sums, stats = sizes.tiles, sizes.sums, sizes.stats
+        self.l1 = _local("l1", TILE_BYTES, number, tiles, users)
+        self.acc = _local("acc", 2 * TILE_BYTES, number, sums, users)
+        if ways is None:
+            inward = Link("noc_in", sizes.noc_bytes_per_cycle)
+            outward = Link("noc_out", sizes.noc_bytes_per_cycle)
+            port = Link("port", sizes.l1_bytes_per_cycle) if sizes.l1_bytes_per_cycle else None
+            ways = Ways(inward, outward, inward, port)
+        self.ways = ways
+        self.stat = SRAM(
+            "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
+            address_ranges=[(number * stats, (number + 1) * stats)],
+        )
+        cycles = {"clear": "count", "*": sizes.product}
+        self.reader = sender("reader", fetch, "load")
+        products = {"matmul", "matmul_transposed", "weigh", "score", "clear"}
+        self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2)
+        self.vector = _vector(fetch, sizes.vector_tile_cycles)
+        self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
+        self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
+        for place in memory:
+            ACADLEdge(place, self.reader.unit, READ_DATA, link=ways.inward)
+        ACADLEdge(self.reader.unit, self.l1, WRITE_DATA, link=ways.port)
+        ACADLEdge(self.l1, self.matrix.unit, READ_DATA)
+        ACADLEdge(self.acc, self.matrix.unit, READ_DATA)
+        ACADLEdge(self.matrix.unit, self.acc, WRITE_DATA)
+        ACADLEdge(self.adder.unit, self.acc, WRITE_DATA)
+        for storage in (self.acc, self.stat):
+            ACADLEdge(storage, self.vector.unit, READ_DATA)
+            ACADLEdge(self.vector.unit, storage, WRITE_DATA)
+        ACADLEdge(self.l1, self.vector.unit, READ_DATA)
+        ACADLEdge(self.vector.unit, self.l1, WRITE_DATA)
+        ACADLEdge(self.acc, self.writer.unit, READ_DATA)
+        ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
+        for place in memory:
+            ACADLEdge(self.writer.unit, place, WRITE_DATA, link=ways.outward)
+
+    def pass_on(self, name: str, fetch: Fetch, following: "Core", link: Link) -> None:
+        """Let the core send tiles to the next one, over a link between the two."""
+        unit = sender(name, fetch, "forward").unit
+        ACADLEdge(self.l1, unit, READ_DATA)
+        ACADLEdge(unit, following.l1, WRITE_DATA, link=link)
+
+    def hear(self, other: "Core", link: Link | None = None) -> None:
+        """Let the adder fetch sums of another core, over the core's way for sums or another ``link``."""
+        ACADLEdge(other.acc, self.adder.unit, READ_DATA, link=link or self.ways.sums)
+
+
+class Ring(Template):
+    """Who sends from memory to any of ``cores``, all on one link: a row or a column of a network."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, memory: Sequence[DRAM], cores: Sequence[Core], mnemonic: str, link: Link | int,
+        ports: Sequence[Link | None] | None = None,
+    ) -> None:
+        """``link``: its bytes a cycle, or one that others use, too. ``ports``: over which each core's L1 is written,
+        by default its own."""
+        self.link = link if isinstance(link, Link) else Link("ring", link)
+        self.sender = sender("sender", fetch, mnemonic)
+        for place in memory:
+            ACADLEdge(place, self.sender.unit, READ_DATA, link=self.link)
+        for core, port in zip(cores, ports or [core.ways.port for core in cores]):
+            ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=port)
+
+
+class Tree(Template):
+    """Sends over one ring to a core of each crossing ring, and from there over those to all cores.
+
+    What a crossing ring carries is counted once: on the way to its core that lies on the trunk.
+    """
+
+    def __init__(
+        self, name: str, fetch: Fetch, memory: Sequence[DRAM], trunk: Ring,
+        branches: Sequence[tuple[Ring, Sequence[Core]]], heads: Sequence[Core], mnemonic: str,
+    ) -> None:
+        self.sender = sender("sender", fetch, mnemonic)
+        for place in memory:
+            ACADLEdge(place, self.sender.unit, READ_DATA, link=trunk.link)
+        for (branch, cores), head in zip(branches, heads):
+            for core in cores:
+                link = branch.link if core is head else core.ways.port
+                ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=link)
+
+
+def sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
+    """What moves tiles for one mnemonic, several transfers at a time; those gathered from many places, too."""
+    gather = mnemonic.replace("multicast", "gather").replace("load", "gather")
+    return QueuedUnit(name, fetch, {mnemonic, gather}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+
+
+def _local(name: str, word_bytes: int, number: int, words: int, users: int) -> SRAM:
+    """A core's part of a buffer."""
+    return SRAM(
+        name, data_width=8 * word_bytes, port_width=_PORT_WORDS, max_concurrent_requests=16, read_write_ports=users,
+        address_ranges=[(number * words, (number + 1) * words)],
+    )
+
+
+def _vector(fetch: Fetch, of_tile: int) -> QueuedUnit:
+    """The vector unit: passes over tiles of ``of_tile`` cycles each."""
+    cycles_of = work(of_tile)
+    return QueuedUnit("vector", fetch, set(cycles_of), depth=2, latency=cycles_of, interval=cycles_of, in_flight=1)

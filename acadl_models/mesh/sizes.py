@@ -1,0 +1,79 @@
+"""What is equal in all cores of a mesh, and how much room and time it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acadl_models.options import out_of_range, refuse
+
+TILE_BYTES = 2048
+"""A tile of 32 x 32 numbers of 16 bits."""
+
+_TILE_NUMBERS = 32 * 32
+
+STAT_BYTES = 128
+"""A statistic of 32 rows, of 32 bits each."""
+
+_LEAST_TILES = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``tiles`` of operands, ``sums`` and ``stats`` of a core; the rates of its units and ways.
+
+    The matrix unit takes ``product_cycles`` for a product of ``array`` x ``array`` by ``array`` x ``array`` tiles, and
+    ``block_cycles`` for one of blocks beside those of its products. The vector unit works on ``vector_width`` numbers
+    in ``vector_cycles``. ``l1_bytes_per_cycle``: what networks may write into L1, 0: no less than they bring.
+    """
+
+    tiles: int
+    sums: int
+    stats: int
+    noc_bytes_per_cycle: int
+    l1_bytes_per_cycle: int
+    product_cycles: int
+    block_cycles: int
+    vector_cycles: int
+    vector_width: int = 32
+    array: int = 1
+
+    @property
+    def product(self) -> str:
+        """Cycles of a product of m x k by k x n tiles, as a latency."""
+        along = "m * n * k" if self.array == 1 else " * ".join(f"cdiv({e}, {self.array})" for e in "mnk")
+        return f"{along} * {self.product_cycles} + {self.block_cycles}"
+
+    @property
+    def vector_tile_cycles(self) -> int:
+        """Of an operation on all numbers of a tile."""
+        return -(-_TILE_NUMBERS // self.vector_width) * self.vector_cycles
+
+
+def operand_tiles(l1_bytes: int, sums: int, stats: int) -> int:
+    """Tiles of operands that sums and statistics leave room for."""
+    return (l1_bytes - stats * STAT_BYTES) // TILE_BYTES - 2 * sums
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "sums": (1, 1 << 14), "stats": (1, 1 << 14), "l1_bytes": (1 << 14, 1 << 27),
+    "product_cycles": (1, 1 << 16), "block_cycles": (0, 1 << 20), "vector_cycles": (1, 1 << 10),
+    "noc_bytes_per_cycle": (1, 4096),
+    "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000), "dram_bytes": (1 << 20, 1 << 40),
+    "launch_cycles": (1, 10_000_000),
+}
+"""Smallest and largest value of the integer options that all meshes have."""
+
+
+def check_options(name: str, options: Mapping[str, object], ranges: Mapping[str, tuple[int, int]]) -> None:
+    """TargetError with every option that is out of range, or that leaves no room for operands."""
+    problems = out_of_range(options, ranges)
+    sums, stats, l1_bytes = options["sums"], options["stats"], options["l1_bytes"]
+    if isinstance(sums, int) and isinstance(stats, int) and isinstance(l1_bytes, int):
+        tiles = operand_tiles(l1_bytes, sums, stats)
+        if tiles < _LEAST_TILES:
+            problems.append(
+                f"sums={sums} and stats={stats} take {2 * sums * TILE_BYTES + stats * STAT_BYTES} of "
+                f"l1_bytes={l1_bytes}: {max(tiles, 0)} tiles are left for operands, at least {_LEAST_TILES} are needed"
+            )
+    refuse(name, problems)

@@ -1,0 +1,8 @@
+"""The triple ring of the TL paper's listing 9: 32 x 2 cores, two small rings and a large one, two memories."""
+
+from __future__ import annotations
+
+from acadl_models.mesh import isa_parameters
+from acadl_models.triple_ring.graph import RANGES, check_options, triple_ring
+
+__all__ = ["RANGES", "check_options", "isa_parameters", "triple_ring"]

@@ -1,0 +1,124 @@
+"""The triple ring as an ACADL architecture graph: cores, and how they are built, are those of :mod:`acadl_models.mesh`.
+
+* The ``rows`` cores of a **column** share an L1, of which each has a part; what rings write into it goes through one
+  port. A multicast to all cores of a column passes the port once.
+* The **large ring** joins all L1s, and those at its ends with memory. All loads and multicasts take it for as long as
+  their bytes need, stores its channel of the other direction.
+* A **small ring** joins the cores of a row: each passes tiles on to the next, and adds up sums of others. Cores of a
+  column pass them through their L1.
+* **Memory**: one after the other in the address space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acadl_models.acadl import DRAM, ArchitectureGraph, Link
+from acadl_models.mesh import sizes
+from acadl_models.mesh.graph import Chip, Cores, assembled
+from acadl_models.mesh.parts import Core, Ring, Ways
+from acadl_models.parts import Fetch
+from acadl_models.triple_ring import figures
+
+RANGES: dict[str, tuple[int, int]] = {
+    "columns": (1, 64), "rows": (1, 4),
+    **{name: bounds for name, bounds in sizes.RANGES.items() if name != "noc_bytes_per_cycle"},
+    "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
+    "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096), "memories": (1, 2),
+}
+"""Smallest and largest value of each integer option."""
+
+
+def triple_ring(
+    *,
+    columns: int = figures.COLUMNS,
+    rows: int = figures.ROWS,
+    sums: int = figures.SUMS,
+    stats: int = figures.STATS,
+    l1_bytes: int = figures.L1_BYTES,
+    l1_bytes_per_cycle: int = figures.L1_BYTES_PER_CYCLE,
+    array: int = figures.ARRAY,
+    product_cycles: int = figures.PRODUCT_CYCLES,
+    block_cycles: int = figures.BLOCK_CYCLES,
+    vector_width: int = figures.VECTOR_WIDTH,
+    vector_cycles: int = figures.VECTOR_CYCLES,
+    small_ring_bytes_per_cycle: int = figures.SMALL_RING_BYTES_PER_CYCLE,
+    large_ring_bytes_per_cycle: int = figures.LARGE_RING_BYTES_PER_CYCLE,
+    memories: int = figures.MEMORIES,
+    dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
+    dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
+    dram_bytes: int = figures.DRAM_BYTES,
+    launch_cycles: int = figures.LAUNCH_CYCLES,
+    clock_hz: float = figures.CLOCK_HZ,
+) -> ArchitectureGraph:
+    """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories`` of ``dram_bytes``.
+
+    ``sums`` and ``stats`` are those of a core. Raises TargetError that lists every option out of range.
+    """
+    check_options(locals())
+    core = sizes.Sizes(
+        sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
+        product_cycles, block_cycles, vector_cycles, vector_width, array)
+    chip = Chip(
+        "triple_ring", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
+        launch_cycles, clock_hz)
+    return assembled(chip, lambda fetch, memory: _wired(fetch, memory, chip, large_ring_bytes_per_cycle))
+
+
+def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) -> Cores:
+    large = Link("large_ring", ring_bytes)
+    ports = [Link(f"l1_port[{c}]", chip.sizes.l1_bytes_per_cycle) for c in range(chip.columns)]
+    small = [
+        [Link(f"small_ring[{r}][{c}]", chip.sizes.noc_bytes_per_cycle) for c in range(chip.columns)]
+        for r in range(chip.rows)
+    ]
+    users = 8 + 2 * (chip.rows + chip.columns)
+    mesh = [
+        # a core receives over the part of its small ring that ends at it
+        [Core(f"core[{r}][{c}]", fetch, memory, r * chip.columns + c, chip.sizes, users,
+              Ways(large, large, small[r][c - 1], ports[c])) for c in range(chip.columns)]
+        for r in range(chip.rows)
+    ]
+    for r, row in enumerate(mesh):
+        for c, core in enumerate(row):
+            _joined(fetch, mesh, r, c, small[r][c], ports[c])
+            for other in [other for other in row if other is not core] or [core]:
+                core.hear(other)
+            for other in (line[c] for line in mesh if line is not row):
+                core.hear(other, ports[c])
+    _senders(fetch, memory, mesh, large)
+    return mesh
+
+
+def _joined(fetch: Fetch, mesh: Cores, r: int, c: int, onward: Link, port: Link) -> None:
+    """A core passes tiles on to the next of its row, around the ring, and through its L1 to the next of its column."""
+    row = mesh[r]
+    if len(row) > 1 or len(mesh) == 1:
+        row[c].pass_on(f"east[{r}][{c}]", fetch, row[(c + 1) % len(row)], onward)
+    if r + 1 < len(mesh):
+        row[c].pass_on(f"south[{r}][{c}]", fetch, mesh[r + 1][c], port)
+
+
+def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, large: Link) -> None:
+    """All over the large ring; what the cores of a column share passes their port for the first of them."""
+    for r, row in enumerate(mesh):
+        Ring(f"along[{r}]", fetch, memory, row, "multicast_row", large)
+    for c, column in enumerate(zip(*mesh)):
+        Ring(f"across[{c}]", fetch, memory, column, "multicast_column", large, _once(column))
+    every = [core for column in zip(*mesh) for core in column]
+    ports = [port for column in zip(*mesh) for port in _once(column)]
+    for name, mnemonic in (("all_v", "multicast_down"), ("all_h", "multicast_across")):
+        Ring(name, fetch, memory, every, mnemonic, large, ports)
+
+
+def _once(column: Sequence[Core]) -> list[Link | None]:
+    return [core.ways.port if core is column[0] else None for core in column]
+
+
+def check_options(options: dict[str, object]) -> None:
+    """TargetError with every option that is out of range."""
+    rows, l1_bytes = options["rows"], options["l1_bytes"]
+    of_core = dict(options)
+    if isinstance(rows, int) and isinstance(l1_bytes, int) and rows > 0:
+        of_core["l1_bytes"] = l1_bytes // rows
+    sizes.check_options("triple_ring", of_core, RANGES)

@@ -1,0 +1,101 @@
+"""Machines of many cores beside Wormhole: plans are found, simulated exactly, and give NumPy's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from acadl_models.acadl import ArchitectureGraph
+from acadl_models.fit import check_fit
+from acadl_models.mesh import mesh
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.triple_ring import triple_ring
+from mapper.spatial.emit import emit
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import PATTERNS, Plan, TileGemm
+from mapper.spatial.search import search
+from mapper.spatial.timing import isa_of, simulated
+from oracle.errors import TargetError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+
+QUICK = {"launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "dram_latency_cycles": 20}
+"""Times that are short for the step-by-step simulator."""
+
+SMALL: dict[str, Callable[[], ArchitectureGraph]] = {
+    "open": lambda: mesh(3, 2, torus=False, sums=8, stats=16, l1_bytes=1 << 18, **QUICK),  # type: ignore[arg-type]
+    "torus": lambda: mesh(2, 2, sums=8, stats=16, l1_bytes=1 << 18, l1_bytes_per_cycle=40, **QUICK),  # type: ignore[arg-type]
+    "large array": lambda: mesh(2, 1, sums=8, stats=16, l1_bytes=1 << 18, array=2, **QUICK),  # type: ignore[arg-type]
+    "rings": lambda: triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, **QUICK),  # type: ignore[arg-type]
+    "one ring": lambda: triple_ring(columns=4, rows=1, sums=8, stats=16, l1_bytes=1 << 18, **QUICK),  # type: ignore[arg-type]
+}
+
+PRODUCT = TileGemm(4, 5, 3)
+
+
+def product() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Whole numbers, of which f16 and f32 lose nothing."""
+    random = np.random.default_rng(7)
+    a, b = (random.integers(-2, 3, (*shape, 32, 32)) for shape in ((4, 3), (3, 5)))
+    return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_plan_that_is_found_gives_the_product(name: str) -> None:
+    graph = SMALL[name]()
+    check_fit(graph, isa_of(graph))
+    found = search(PRODUCT, graph, top_k=3).best
+    stream = emit(PRODUCT, found.plan, Machine.of(graph))
+    arguments, expected = product()
+    np.testing.assert_array_equal(run(stream, isa_of(graph), arguments, poison=3)["C"], expected)
+    resolved = resolve(stream, isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles == found.cycles
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
+    """A is shared by all cores, B by none."""
+    graph, gemm = SMALL["rings"](), TileGemm(2, 6, 2)
+    rows, columns = ((1, 2, 1), (1, 3, 1))
+    if pattern in ("column", "wave"):  # along one dimension of the mesh
+        rows, columns = ((1, 2, 1), (3, 1, 1))
+    plan = Plan((1, 1, 1), rows, columns, "rows", "mn", (pattern, "stream"), ("none", "stream"))  # type: ignore[arg-type]
+    stream = emit(gemm, plan, Machine.of(graph))
+    random = np.random.default_rng(7)
+    a, b = (random.integers(-2, 3, (*shape, 32, 32)) for shape in ((2, 2), (2, 6)))
+    arguments = {"A": a.astype(np.float16), "B": b.astype(np.float16)}
+    result = run(stream, isa_of(graph), arguments, poison=3)["C"]
+    np.testing.assert_array_equal(result, np.einsum("ikab,kjbc->ijac", a, b))
+    assert simulated(stream, graph).cycles > 10
+
+
+def test_a_machine_is_read_off_its_graph() -> None:
+    ring = Machine.of(triple_ring())
+    assert (ring.rows, ring.columns, ring.array, ring.product_cycles, ring.block_cycles) == (2, 32, 4, 128, 128)
+    assert (ring.ring_bytes, ring.hop_bytes, ring.dram_bytes) == (256, 32, 256)
+    assert (ring.port_bytes, ring.port_cores) == (128, 2)
+    assert ring.product(4, 5, 8) == 1 * 2 * 2 * 128
+    small = Machine.of(mesh(5, 2, product_cycles=7, block_cycles=9, vector_width=64, vector_cycles=3))
+    assert (small.rows, small.columns, small.product_cycles, small.block_cycles) == (2, 5, 7, 9)
+    assert (small.vector_cycles, small.port_bytes, small.port_cores) == (16 * 3, 0, 1)
+
+
+def test_a_slow_port_of_l1_is_what_limits() -> None:
+    gemm = TileGemm(8, 8, 8)
+    wide, narrow = (search(gemm, mesh(2, 2, l1_bytes_per_cycle=n, launch_cycles=1)).best for n in (0, 4))
+    assert narrow.cycles > 3 * wide.cycles
+    assert abs(narrow.estimated_cycles / narrow.cycles - 1) < 0.25
+
+
+def test_options_out_of_range_are_all_named() -> None:
+    with pytest.raises(TargetError, match=r"mesh: x must be .* not 0; .*array must be"):
+        mesh(0, 2, array=0)
+    with pytest.raises(TargetError, match="torus must be True or False, not 1"):
+        mesh(torus=1)  # type: ignore[arg-type]
+    with pytest.raises(TargetError, match="triple_ring: rows must be .* not 9"):
+        triple_ring(rows=9)
+    with pytest.raises(TargetError, match="triple_ring: sums=64 and stats=256 take 294912 of l1_bytes=131072: 0 tiles"):
+        triple_ring(l1_bytes=1 << 18)
