@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mapper import cache
 from mapper.spatial.plan import Plan, TileGemm
@@ -21,32 +22,49 @@ _PACKAGES = ("mapper", "acadl_models", "oracle")
 _KEPT = 4096
 
 
+class Written(Protocol):
+    """A plan that can be written."""
+
+    def to_json(self) -> str: ...
+
+
+P = TypeVar("P", bound=Written)
+
+
 @dataclass(frozen=True)
-class Planned:
+class Planned(Generic[P]):
     """The plan that a search has chosen, its simulated and its estimated cycles, and how many candidates there were."""
 
-    plan: Plan
+    plan: P
     cycles: int
     estimated_cycles: float
     considered: int
 
 
-_kept: dict[str, Planned] = {}
+_kept: dict[str, Planned[Any]] = {}
 
 
 def planned(
     gemm: TileGemm, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
-) -> Planned:
+) -> Planned[Plan]:
     """What :func:`mapper.spatial.search.search` finds, searched only once for a graph and a product."""
     rule_text = repr([sorted(rules.a), sorted(rules.b), sorted(rules.levels), rules.spreads, rules.slots,
                       rules.whole_blocks])
-    key = cache.key_of(["spatial", cache.code_fingerprint(*_PACKAGES), graph.fingerprint, repr(gemm), rule_text,
-                        str(top_k)])
-    found = _kept.get(key) or _load(key)
-    if found is None:
+
+    def find() -> Planned[Plan]:
         outcome = search(gemm, graph, rules=rules, top_k=top_k)
         best = outcome.best
-        found = Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
+        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
+
+    return kept([graph.fingerprint, repr(gemm), rule_text, str(top_k)], Plan.from_json, find)
+
+
+def kept(of: Sequence[str], read: Callable[[str], P], find: Callable[[], Planned[P]]) -> Planned[P]:
+    """What ``find`` finds, called only once for the texts ``of``; ``read`` reads what the plan has written."""
+    key = cache.key_of(["spatial", cache.code_fingerprint(*_PACKAGES), *of])
+    found: Planned[P] | None = _kept.get(key) or _load(key, read)
+    if found is None:
+        found = find()
         _store(key, found)
     if len(_kept) >= _KEPT:
         _kept.pop(next(iter(_kept)))
@@ -59,7 +77,7 @@ def forget() -> None:
     _kept.clear()
 
 
-def _load(key: str) -> Planned | None:
+def _load(key: str, read: Callable[[str], P]) -> Planned[P] | None:
     root = cache.directory()
     if root is None:
         return None
@@ -67,13 +85,13 @@ def _load(key: str) -> Planned | None:
         fields: Any = json.loads((root / f"{key}.json").read_text())
         if fields["format"] != FORMAT or fields["key"] != key:
             return None
-        plan = Plan.from_json(fields["plan"])
-        return Planned(plan, int(fields["cycles"]), float(fields["estimated"]), int(fields["considered"]))
+        cycles, estimated, considered = fields["cycles"], fields["estimated"], fields["considered"]
+        return Planned(read(fields["plan"]), int(cycles), float(estimated), int(considered))
     except (OSError, ValueError, KeyError, TypeError, MappingError):
         return None
 
 
-def _store(key: str, found: Planned) -> None:
+def _store(key: str, found: Planned[Any]) -> None:
     """Write the plan; a cache that cannot be written is no reason to fail."""
     root = cache.directory()
     if root is None:

@@ -48,6 +48,10 @@ class Rules:
     slots: tuple[int, ...] = SLOTS
     whole_blocks: bool = field(default=False)
     """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
+    depths: tuple[int, ...] = DEPTHS
+    """Steps of the reduction in tiles, beside its whole extent."""
+    beside: tuple[int, int] = (0, 0)
+    """Tiles of L1 for each column of tiles of a block of C, and for each tile of it, beside the operands."""
 
 
 EVERYTHING = Rules()
@@ -132,7 +136,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
         (a, b) for a in _ways(rows, columns, 1, share[1] == machine.cores, rules.a)
         for b in _ways(rows, columns, 0, share[0] == machine.cores, rules.b)
     ]
-    depths = sorted({d for d in DEPTHS if d < depth} | {depth})
+    depths = sorted({d for d in rules.depths if d < depth} | {depth})
     levels = [(nm, ka, kb) for nm in (0, 1) for ka in (0, 1) for kb in (0, 1)
               if ("keep" in rules.levels or not ka + kb) and ("stream" in rules.levels or ka * kb)]
     axes: dict[tuple[str, ...], Sequence[tuple[int, ...]]] = {
@@ -140,7 +144,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
         ("way_a", "way_b"): ways, ("slots",): [(s,) for s in rules.slots],
     }
     c = _crossed(axes)
-    keep = _fits(gemm, machine, share, depth, c)
+    keep = _fits(gemm, machine, rules, share, depth, c)
     return {name: column[keep] for name, column in c.items()}
 
 
@@ -177,7 +181,9 @@ def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: fr
     return [PATTERNS.index(name) for name in fitting]
 
 
-def _fits(gemm: TileGemm, machine: Machine, share: list[int], depth: int, c: Columns) -> NDArray[np.bool_]:
+def _fits(
+    gemm: TileGemm, machine: Machine, rules: Rules, share: list[int], depth: int, c: Columns
+) -> NDArray[np.bool_]:
     """Rows within the capacity of a core whose kept operands are used again."""
     waves_m, waves_n = -(-gemm.m // (c["bm"] * share[0])), -(-gemm.n // (c["bn"] * share[1]))
     bk = np.minimum(c["bk"], depth)
@@ -185,6 +191,7 @@ def _fits(gemm: TileGemm, machine: Machine, share: list[int], depth: int, c: Col
     kept_b = c["bn"] * depth * np.where(c["nm"] == 1, 1, waves_n)
     tiles = np.where(c["keep_a"] == 1, kept_a, c["slots"] * c["bm"] * bk)
     tiles = tiles + np.where(c["keep_b"] == 1, kept_b, c["slots"] * c["bn"] * bk)
+    tiles = tiles + c["bn"] * rules.beside[0] + c["bm"] * c["bn"] * rules.beside[1]
     # an operand is kept for other waves; orders differ where something is kept for one of two loops
     used = ((c["keep_a"] == 0) | (waves_n > 1)) & ((c["keep_b"] == 0) | (waves_m > 1))
     ordered = (c["nm"] == 0) | ((waves_m > 1) & (waves_n > 1) & (c["keep_a"] + c["keep_b"] > 0))

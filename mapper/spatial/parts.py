@@ -1,0 +1,190 @@
+"""Several equal products on a mesh: it is cut into parts, each of which works on one of the products at a time.
+
+What is planned, costed and emitted for one product on a mesh holds for a product on a part of it. Parts are cut along
+rows and columns of the mesh; how many there are is one more dimension of the space, which for a single product has one
+value. Products may bring an epilogue with them (:mod:`mapper.spatial.epilogue`).
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.cost import Around, cycles
+from mapper.spatial.emit import check, footprint
+from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.machine import SIDE, Machine
+from mapper.spatial.plan import PATTERNS, Plan, TileGemm
+from mapper.spatial.space import EVERYTHING, Columns, Rules, Space, space
+from oracle.errors import MappingError
+
+
+class Contraction(ABC):
+    """``problems`` products of equal size, each with the epilogue."""
+
+    epilogue: Epilogue
+
+    @property
+    @abstractmethod
+    def problems(self) -> int:
+        """How many products."""
+
+    @property
+    @abstractmethod
+    def gemm(self) -> TileGemm:
+        """Each of them."""
+
+    @property
+    def depths(self) -> tuple[int, ...] | None:
+        """Depths that a step of the reduction may have; None: any. With some the reduction stays in one core."""
+        return None
+
+    @property
+    def biases(self) -> int:
+        """How many different biases there are: one, or one for each problem."""
+        return 1
+
+    @abstractmethod
+    def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of A and B in memory, in tiles."""
+
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes in memory of all operands, the result C the last."""
+        gemm, whole = self.gemm, (self.problems, self.gemm.m, self.gemm.n, SIDE, SIDE)
+        found = list(self.inputs())
+        if self.epilogue.bias:
+            found.append(("bias", (self.biases, gemm.n, SIDE, SIDE)))
+        if self.epilogue.residual:
+            found.append(("residual", whole))
+        return (*found, ("C", whole))
+
+
+@dataclass(frozen=True, order=True)
+class PartedPlan:
+    """``parts``: into how many parts the rows and the columns of the mesh are cut; ``plan``: of a product on a part."""
+
+    parts: tuple[int, int]
+    plan: Plan
+
+    def __str__(self) -> str:
+        """One line, such as ``2x1 parts, 4x4x2 rows m4 ...``."""
+        return f"{self.parts[0]}x{self.parts[1]} parts, {self.plan}"
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
+        return json.dumps({"parts": self.parts, "plan": asdict(self.plan)}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "PartedPlan":
+        """The plan written by :meth:`to_json`; MappingError for anything else."""
+        try:
+            fields: Any = json.loads(text)
+            rows, columns = (int(v) for v in fields["parts"])
+            if min(rows, columns) < 1 or set(fields) != {"parts", "plan"}:
+                raise ValueError("parts must be two numbers of at least 1, beside a plan")
+            return PartedPlan((rows, columns), Plan.from_json(json.dumps(fields["plan"])))
+        except (ValueError, TypeError, KeyError) as error:
+            raise MappingError(f"expected the JSON form of a plan on parts, found {text[:80]!r}: {error}") from error
+
+
+def part_of(machine: Machine, parts: tuple[int, int]) -> Machine:
+    """A part of the mesh as a machine of its own."""
+    return replace(machine, rows=machine.rows // parts[0], columns=machine.columns // parts[1])
+
+
+def check_parts(work: Contraction, plan: PartedPlan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    for name, count, extent in (("rows", plan.parts[0], machine.rows), ("columns", plan.parts[1], machine.columns)):
+        if extent % count:
+            raise MappingError(f"plan {plan}: {extent} {name} cannot be cut into {count} equal parts")
+    check(work.gemm, plan.plan, part_of(machine, plan.parts))
+    faults = list(_faults(work, plan, machine))
+    if faults:
+        raise MappingError(f"plan {plan} for {work}: " + "; ".join(faults))
+
+
+def _faults(work: Contraction, plan: PartedPlan, machine: Machine) -> Iterator[str]:
+    bm, bn, bk = plan.plan.block
+    operands, beside = footprint(work.gemm, plan.plan)[0], work.epilogue.room(bm, bn)
+    if operands + beside > machine.tiles:
+        yield (f"it needs {operands} tiles of operands and {beside} of the epilogue's in a core, which holds "
+               f"{machine.tiles}")
+    for name, pattern in (("A", plan.plan.a[0]), ("B", plan.plan.b[0])):
+        if pattern in ("down", "across") and plan.parts != (1, 1):
+            yield f"{name} goes to all cores ({pattern}), but only a part of them works on its product"
+    if work.depths is not None:
+        if bk not in work.depths:
+            yield f"a step of {bk} tiles is none of {', '.join(map(str, work.depths))}, into which windows can be cut"
+        if plan.plan.spread(2) > 1:
+            yield f"the sum over a window is dealt out to {plan.plan.spread(2)} cores"
+
+
+@dataclass(frozen=True, eq=False)
+class PartedSpace:
+    """Candidates: for each way to cut the mesh those of a product on a part, one after the other."""
+
+    machine: Machine
+    parts: tuple[tuple[int, int], ...]
+    spaces: tuple[Space, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spaces))
+
+    def plan(self, i: int) -> PartedPlan:
+        """Candidate ``i``."""
+        for parts, found in zip(self.parts, self.spaces):
+            if i < len(found):
+                return PartedPlan(parts, found.plan(i))
+            i -= len(found)
+        raise IndexError(i)
+
+
+def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING) -> PartedSpace:
+    """All candidates that fit; ways to cut the mesh that leave parts without a product only where there are no others.
+    """
+    ways = [(r, c) for r in _divisors(machine.rows) for c in _divisors(machine.columns)
+            if machine.rows != machine.columns or r >= c]
+    used = [(r, c) for r, c in ways if r * c <= work.problems]
+    if work.depths is not None:
+        rules = replace(rules, depths=work.depths)
+    rules = replace(rules, beside=(int(work.epilogue.bias), int(work.epilogue.residual)))
+    spaces = []
+    for parts in used:
+        found = space(work.gemm, part_of(machine, parts), rules)
+        spaces.append(Space(found.spreads, _allowed(work, parts, found)))
+    return PartedSpace(machine, tuple(used), tuple(spaces))
+
+
+def _divisors(extent: int) -> list[int]:
+    return [d for d in range(1, extent + 1) if extent % d == 0]
+
+
+def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns:
+    c = found.columns
+    keep = np.ones(len(found), np.bool_)
+    if parts != (1, 1):
+        trees = [PATTERNS.index(name) for name in ("down", "across")]
+        keep &= ~np.isin(c["way_a"], trees) & ~np.isin(c["way_b"], trees)
+    if work.depths is not None:
+        split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
+        keep &= np.isin(c["bk"], work.depths) & (split[c["spread"]] == 1)
+    return {name: column[keep] for name, column in c.items()}
+
+
+def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
+    """Estimated cycles of every candidate."""
+    machine, epilogue = found.machine, work.epilogue
+    estimated = [np.zeros(0)]
+    for parts, candidates in zip(found.parts, found.spaces):
+        count = parts[0] * parts[1]
+        problems = -(-work.problems // count)
+        around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
+                        float(epilogue.residual))
+        estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])
+    return np.concatenate(estimated)

@@ -1,0 +1,82 @@
+"""From plans of several products on parts of a mesh to streams: cores of all parts do the same for other products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from mapper.spatial.emit import ISA, ZERO, Emitter, Nodes, Place, repeat
+from mapper.spatial.epilogue import Beside, finished
+from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.parts import Contraction, PartedPlan, check_parts
+from mapper.spatial.zones import Wave, waves
+from oracle.affine import Affine
+from oracle.stream import HbmTensor, Instr, Stream
+
+_ALIGNMENT = 64
+_NO_WAVE = Wave(0, 0, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartedEmitter(Emitter):
+    """The program of all parts; ``parts`` of the mesh, and which of them have a product in the present ``wave``."""
+
+    work: Contraction
+    parts: tuple[int, int]
+    bias: int
+    residual: int
+    wave_of: Wave = _NO_WAVE
+    at: Affine = ZERO
+
+    def nodes(self) -> Nodes:
+        """The whole program: waves of products, each dealt out to the parts."""
+        found: Nodes = [Instr.make("launch")]
+        turns = prod(last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1]))
+        for wave in waves(self.work.problems, 1, *self.parts):
+            found += repeat("wp", range(wave.first, wave.first + wave.count), lambda at, wave=wave: replace(  # type: ignore[misc]
+                self, wave_of=wave, at=at, turns=at * turns).blocks())
+        return found
+
+    def each(self, spans: list[tuple[range, range]], body: Callable[[Place], Nodes]) -> Nodes:
+        """Loops over the cores of every part that has a product, whose places along m, n and k lie in ``spans``."""
+        rows, columns = self.machine.rows // self.parts[0], self.machine.columns // self.parts[1]
+
+        def part(r: Affine, c: Affine) -> Nodes:
+            problem = self.at * prod(self.parts) + r * self.parts[1] + c
+            origin = r * (rows * self.machine.columns) + c * columns
+            return Emitter.each(self, spans, lambda place: body(replace(place, problem=problem, origin=origin)))
+
+        found: Nodes = []
+        for zone in self.wave_of.zones:
+            found += repeat("rp", zone.slow, lambda r, zone=zone: repeat("cp", zone.fast, lambda c: part(r, c)))  # type: ignore[misc]
+        return found
+
+    def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
+        """The epilogue of a block, and its way to memory."""
+        gemm, width = self.gemm, self.gemm.n * TILE_BYTES
+        tile = (place.problem * gemm.m + first[0]) * gemm.n + first[1]
+        bias = first[1] + (place.problem * gemm.n if self.work.biases > 1 else 0)
+        l1 = self.core(place) * self.machine.tiles + (self.region(0) + self.region(1))
+        beside = Beside(bias * TILE_BYTES + self.bias, tile * TILE_BYTES + self.residual, l1, width)
+        store = Instr.make("store", acc=acc, dram=tile * TILE_BYTES + self.c, rows=size[0], cols=size[1], h0=width,
+                           relu=int(self.work.epilogue.relu))
+        return [*finished(self.work.epilogue, acc, size, beside), store]
+
+
+def emit_parts(
+    work: Contraction, plan: PartedPlan, machine: Machine, emitter: type[PartedEmitter], name: str
+) -> Stream:
+    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
+    check_parts(work, plan, machine)
+    address, placed = _ALIGNMENT, {}
+    for label, shape in work.tensors():
+        placed[label] = HbmTensor(label, address, shape, "float16")
+        address += prod(shape) * 2
+    *inputs, result = placed.values()
+    where = {label: tensor.address for label, tensor in placed.items()}
+    body = emitter(
+        work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work.epilogue.relu, work=work,
+        parts=plan.parts, bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()
+    end = -(-address // _ALIGNMENT) * _ALIGNMENT
+    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), end, tuple(body), name)

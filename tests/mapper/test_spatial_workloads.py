@@ -1,0 +1,181 @@
+"""Batches of products on meshes of cores: every plan gives NumPy's results, and the search finds a good one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from acadl_models.acadl import ArchitectureGraph
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.wormhole import wormhole
+from mapper.spatial import keeping
+from mapper.spatial.batched import Product
+from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.machine import Machine
+from mapper.spatial.parts import Contraction, PartedPlan, check_parts, parted_space
+from mapper.spatial.plan import Plan
+from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import emitted, planned, search_workload
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.xla import compile_stream
+
+MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (4, 2), (4, 4))
+
+QUICK = {
+    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
+    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
+}
+"""Times that are short for the step-by-step simulator."""
+
+
+@cache
+def mesh(rows: int, columns: int) -> ArchitectureGraph:
+    """Few and small cores, so that everything is cut into pieces."""
+    l1_bytes = 2048 * (2 * 8 + 40 + 1)
+    return wormhole(rows=rows, columns=columns, sums=8, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+
+
+def some_plan(data: st.DataObject, work: Contraction, machine: Machine) -> PartedPlan:
+    found = parted_space(work, machine)
+    assume(len(found))
+    plan = found.plan(data.draw(st.integers(0, len(found) - 1)))
+    check_parts(work, plan, machine)
+    return plan
+
+
+def operands(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+    """Whole numbers, of which f16 and f32 lose nothing."""
+    random = np.random.default_rng(seed)
+    return {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
+
+
+def product(work: Product, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    a, b = (given_arrays[name].astype(np.float32) for name in "AB")
+    a = a.swapaxes(-1, -2) if work.transposed_a else a
+    b = b.swapaxes(-1, -2) if work.transposed_b else b
+    y = a @ b + given_arrays.get("bias", np.float16(0)) + given_arrays.get("residual", np.float16(0))
+    match work.epilogue.activation:
+        case "relu":
+            return np.maximum(y, 0)
+        case "gelu":
+            return y / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y ** 3)))
+        case "silu":
+            return y / (1 + np.exp(-np.maximum(y, -60)))
+    return y
+
+
+EPILOGUES = st.builds(Epilogue, st.booleans(), st.booleans(), st.sampled_from((None, "relu", "gelu", "silu")))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.data(), st.sampled_from(MESHES), st.integers(1, 7), *[st.integers(1, 150)] * 3, *[st.booleans()] * 3, EPILOGUES)
+def test_every_plan_of_a_batch_gives_the_products(
+    data: st.DataObject, size: tuple[int, int], batch: int, m: int, n: int, k: int, ta: bool, tb: bool, shared: bool,
+    epilogue: Epilogue,
+) -> None:
+    graph, work = mesh(*size), Product(batch, m, n, k, ta, tb, shared, epilogue)
+    plan = some_plan(data, work, Machine.of(graph))
+    stream = emitted(work, plan, Machine.of(graph))
+    arrays = operands(work.shapes(), m + n)
+    result = work.unpack(run(stream, isa_of(graph), work.pack(arrays), poison=3)["C"])
+    expected = product(work, arrays)
+    if epilogue.activation in (None, "relu"):
+        np.testing.assert_array_equal(result, expected)
+    else:
+        np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("work", [
+    Product(3, 70, 40, 64, transposed_b=True, epilogue=Epilogue(True, True, "silu")),
+    Product(2, 33, 64, 70, transposed_a=True),
+])
+def test_the_oracle_runs_all_products(work: Product) -> None:
+    graph = mesh(2, 2)
+    plan = search_workload(work, graph, top_k=1).best.plan
+    arrays = operands(work.shapes(), 1)
+    compiled = compile_stream(emitted(work, plan, Machine.of(graph)), isa_of(graph))
+    result = work.unpack(np.asarray(compiled(*work.pack(arrays).values())[0]))
+    np.testing.assert_allclose(result, product(work, arrays), rtol=2e-3, atol=2e-3)
+
+
+def test_the_engine_equals_the_step_by_step_simulator() -> None:
+    graph, work = mesh(2, 2), Product(3, 64, 40, 64, epilogue=Epilogue(True, True, "gelu"))
+    plan = search_workload(work, graph, top_k=1).best.plan
+    resolved = resolve(emitted(work, plan, Machine.of(graph)), isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_products_of_a_batch_run_at_the_same_time() -> None:
+    """Two on a part each take less than twice as long as one on all cores, and far less than one after the other."""
+    graph = wormhole(rows=2, columns=4)
+    one, eight = (search_workload(Product(b, 64, 64, 256), graph) for b in (1, 8))
+    assert eight.best.plan.parts != (1, 1)
+    launch = Machine.of(graph).launch_cycles
+    assert eight.best.cycles - launch < 5 * (one.best.cycles - launch)
+
+
+def test_the_search_is_near_the_best_of_all() -> None:
+    graph, work = mesh(2, 2), Product(3, 64, 64, 32)
+    found, machine = parted_space(work, Machine.of(graph)), Machine.of(graph)
+    every = {found.plan(i) for i in range(len(found))}
+    exhaustive = min(simulated(emitted(work, plan, machine), graph).cycles for plan in every)
+    assert search_workload(work, graph).best.cycles <= 1.01 * exhaustive
+
+
+def test_a_shared_operand_makes_the_batch_rows() -> None:
+    work = Product(4, 48, 32, 64, shared=True)
+    assert (work.problems, work.gemm.m) == (1, 6)
+    assert Product(4, 48, 32, 64, transposed_a=True, shared=True).problems == 4
+
+
+def test_what_is_wrong_is_named() -> None:
+    machine = Machine.of(mesh(2, 2))
+    with pytest.raises(MappingError, match="0 products of 3 x 5 by 5 x 4 elements: every extent must be at least 1"):
+        Product(0, 3, 4, 5)
+    with pytest.raises(MappingError, match="activation 'selu': expected one of relu, gelu"):
+        Epilogue(activation="selu")
+    work = Product(2, 96, 96, 96, epilogue=Epilogue(True, True))
+    with pytest.raises(MappingError, match=r"operand B: expected float16 of shape .*, found float32 of shape .1,."):
+        work.pack({**operands(work.shapes(), 1), "B": np.zeros(1, np.float32)})  # type: ignore[dict-item]
+    with pytest.raises(MappingError, match="expected the operands A, B, bias, residual, found A"):
+        work.pack({"A": np.zeros((2, 96, 96), np.float16)})
+    plan = Plan((2, 2, 3), (1, 1, 1), (1, 2, 1), "rows", "mn", ("across", "stream"), ("none", "stream"), 3)
+    with pytest.raises(MappingError, match="it needs 36 tiles of operands and 6 of the epilogue's in a core, which "
+                                           "holds 40; A goes to all cores .across., but only a part of them"):
+        check_parts(work, PartedPlan((2, 1), plan), machine)
+    with pytest.raises(MappingError, match="2 rows cannot be cut into 3 equal parts"):
+        check_parts(work, PartedPlan((3, 1), plan), machine)
+    tiny = wormhole(rows=1, columns=1, sums=1, stats=1, l1_bytes=2048 * 8)
+    with pytest.raises(MappingError, match="2 of the epilogue, need 6 tiles in a core, which holds 5"):
+        search_workload(work, tiny)
+
+
+def test_a_workload_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
+    graph, work = mesh(1, 2), Product(2, 33, 64, 70)
+    keeping.forget()
+    first = planned(work, graph)
+    keeping.forget()
+    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    assert planned(work, graph) == first
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"parts":[0,1],"plan":{}}', "[1]", '{"parts":[1,1]}'])
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(MappingError, match="expected the JSON form of a plan"):
+        PartedPlan.from_json(text)
+
+
+def test_plans_are_written_and_read() -> None:
+    plan = search_workload(Product(2, 33, 64, 70), mesh(1, 2), top_k=1).best.plan
+    assert PartedPlan.from_json(plan.to_json()) == plan
