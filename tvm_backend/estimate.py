@@ -126,8 +126,8 @@ def estimate_skeleton(
         report = _stored(key)
     if report is None:
         try:
-            model = _plain(skeleton, request, label, title, shapes)
-            report = _timed(model, request, progress)
+            report = _in_segments(skeleton, request, title, shapes, progress)
+            report = report or _timed(_plain(skeleton, request, label, title, shapes), request, progress)
         except _unreadable():
             if source is None:
                 raise
@@ -190,6 +190,23 @@ def _plain(
 
         proto = quantized_form(proto)
     return frontends.load_skeleton(proto, label, title, shapes or None)
+
+
+def _in_segments(
+    skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any], progress: Progress | None
+) -> Report | None:
+    """The report from those of the network's segments; None where it has to be looked at as a whole."""
+    from tvm_backend import onnx_skeleton, segments
+    from tvm_backend.report.build import build
+    from tvm_backend.uma.choice import choose
+
+    if not request.as_int8 or shapes or not _is_built_in(request.target):
+        return None
+    chosen = choose(request.target, request.options)
+    chain = segments.partitioned(onnx_skeleton.parse(skeleton), chosen, request.text(), title)
+    if chain is None:
+        return None
+    return build(chain.partition, chain.plans(chosen, progress), chosen, details=request.details)
 
 
 def _imported(
@@ -270,5 +287,8 @@ def partition_operator(operator: operators.Operator, target: str, options: Mappi
 
 def forget() -> None:
     """Drop the reports that this process remembers; those on disk stay."""
+    from tvm_backend import segments
+
     _reports.clear()
     _of_models.clear()
+    segments.forget()

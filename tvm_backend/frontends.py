@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx
 
     from tvm_backend.compat import IRModule
+    from tvm_backend.plain.nodes import Module
     from tvm_backend.uma.match import Numbers
 
 Shapes = Mapping[str, Sequence[int]]
@@ -141,6 +142,14 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
 
     Raises :class:`~tvm_backend.plain.Unsupported` for one that only TVM's importer reads.
     """
+    module, proto = read_skeleton(skeleton, label, input_shapes)
+    return finish(module, name, "onnx", None, *_border(proto))
+
+
+def read_skeleton(
+    skeleton: "onnx.ModelProto", label: str, input_shapes: Shapes | None
+) -> "tuple[Module, onnx.ModelProto]":
+    """See :func:`load_skeleton`: the expressions as they are read, and the network that they were read from."""
     from tvm_backend.onnx_convolutions import changes_weights
     from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.plain import Unsupported
@@ -155,7 +164,7 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
             proto = rewritten(proto, label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
-    return finish(from_onnx(proto), name, "onnx", None, *_border(proto))
+    return from_onnx(proto), proto
 
 
 def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
