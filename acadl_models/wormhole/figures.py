@@ -13,7 +13,8 @@ Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict
   together bring 56 bytes a cycle, and the 98 cycles of a product were measured with operands in L1.
 * **Networks**: 28 bytes a cycle for each link; the modulo in the maps makes each row and each column a ring.
 
-Fitted to table 1, for all its rows alike: ``LAUNCH_CYCLES``, ``SUMS`` and ``BLOCK_CYCLES``.
+Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, ``SUMS`` and ``BLOCK_CYCLES``
+(``benchmarks/tl_table1.py --fit`` prints the errors of a grid of them; these three have the least).
 """
 
 from __future__ import annotations
@@ -39,12 +40,11 @@ STATS = 256
 DRAM_LATENCY_CYCLES = 500
 """From a core to memory and back: an assumption, of little weight beside transfers of thousands of cycles."""
 
-LAUNCH_CYCLES = 28_000
+LAUNCH_CYCLES = 25_500
 """Fitted: from the host's command until the cores work (the paper: overheads not captured decide small shapes)."""
 
 SUMS = 50
 """Fitted: tiles of 32-bit partial sums that a core adds up at a time: what bounds a block of C."""
 
-BLOCK_CYCLES = 1000
-"""Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew. Table 1
-hardly tells 500 from 1,000 (docs/wormhole.md); more favours large blocks, also in the comparison with TT-2D."""
+BLOCK_CYCLES = 1250
+"""Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""

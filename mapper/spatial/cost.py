@@ -6,9 +6,10 @@ to four kinds, by which operands they load (kept ones only in their first wave).
     step = max(compute, memory, each row's ring, each column's ring, each core's own way, the port of its L1)
     T    = launch + a load + max(first loads, last stores) + max(sum of steps + stores between waves, all of memory)
 
-Transfers that share a ring, a way or memory time-share it; others run at the same time. A core waits for its own store,
-as it has one block of sums. Cores whose first tiles come early are done early and store early, so that of the first
-loads of all cores and their last stores only the longer ones count.
+Transfers that share a ring, a way or memory time-share it; others run at the same time. A core with one block of sums
+waits for its own store; with two it waits only for what a store takes longer than a wave. Cores whose first tiles come
+early are done early and store early, so that of the first loads of all cores and their last stores only the longer ones
+count.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def cycles(
     store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
     store = store + around.finishing * block * part + np.where(around.added > 0, machine.dram_latency, 0)
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    between = (waves - 1) * store + waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
+    apart = np.where(c["outputs"] > 1, _above(store, steps * compute), store)
+    between = (waves - 1) * apart + waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
     waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
 
@@ -102,8 +104,12 @@ def cycles(
     moved = moved * around.filled
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
     one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
-    ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(with_both, storing * own)
+    led = (c["lead"] > 0) & (c["lead"] < bk)
+    first = with_both * np.where(led, c["lead"] / bk, 1)
+    ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(first, storing * own)
     ends = ends + around.finishing * block * part
+    overheads, rises = _rise(machine, c["lead"], bk, steps, compute - overhead, with_both)
+    ends = ends + rises + overheads * np.where(c["keep_a"] == 1, n.count, 1)
     # a strip that is kept lies where the one before lay: its first tiles come when that is used for the last time
     anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1)) * around.problems
     inner = np.where(c["nm"] == 1, c["keep_a"], c["keep_b"]) == 1
@@ -112,6 +118,25 @@ def cycles(
     late = anew * np.minimum(late, compute)
     busy = np.maximum(waves * steps * compute + waits + between, moved - a.memory - b.memory) + late
     return machine.launch_cycles + ends + busy, moved
+
+
+def _rise(
+    machine: Machine, lead: Column, bk: Column, steps: np.ndarray, product: np.ndarray, load: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What shallow first steps cost in cycles: overheads of blocks, and waits for deeper loads than what is computed.
+
+    ``product`` and ``load``: cycles of a step of ``bk`` tiles.
+    """
+    overheads, waits = np.zeros_like(load), np.zeros_like(load)
+    depth = lead.copy()
+    below = (depth > 0) & (depth < bk) & (depth < bk * steps)
+    while below.any():
+        done, following = depth / bk, np.minimum(2 * depth, bk) / bk
+        overheads += np.where(below, machine.block_cycles * (1 - done), 0)
+        waits += np.where(below, _above(following * load, done * product + machine.block_cycles), 0)
+        depth = 2 * depth
+        below &= (depth < bk) & (depth < bk * steps)
+    return overheads, waits
 
 
 def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
     for size, (_, level), mine, outer in ((bm, plan.a, counts[0], "m"), (bn, plan.b, counts[1], "n")):
         kept = depth * (1 if plan.order[0] == outer else mine)
         tiles += size * (plan.slots * min(bk, depth) if level == "stream" else kept)
-    return tiles, bm * bn
+    return tiles, bm * bn * plan.outputs
 
 
 def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
@@ -120,12 +120,42 @@ class Emitter:
         """Tiles of the reduction of one core."""
         return self.gemm.k // self.plan.spread(2)
 
-    @cached_property
-    def steps(self) -> tuple[tuple[int, int, int], ...]:
-        """Runs of steps: the first tile, how many, and the depth of each."""
-        bk = self.plan.block[2]
-        whole, rest = divmod(self.depth, bk)
-        return tuple(s for s in ((0, whole, bk), (whole * bk, 1 if rest else 0, rest)) if s[1])
+    def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
+        """Runs of steps: the first tile, how many, and the depth of each; ``rising``: in a wave that begins with
+        shallow ones."""
+        bk = min(self.plan.block[2], self.depth)
+        found, first, depth = [], 0, self.plan.lead
+        while rising and 0 < depth < bk and first + depth < self.depth:
+            found.append((first, 1, depth))
+            first, depth = first + depth, 2 * depth
+        whole, rest = divmod(self.depth - first, bk)
+        found += [s for s in ((first, whole, bk), (first + whole * bk, 1 if rest else 0, rest)) if s[1]]
+        return tuple(found)
+
+    def rising(self, first_out: bool, first_in: bool) -> bool:
+        """Whether a wave begins with shallow steps: the very first, and those that use tiles which it kept, if they
+        lie step by step. Whole blocks of B lie row by row, in steps of any depth."""
+        together = {0: self.plan.block[0] > 1, 1: self.gemm.n % self.plan.block[1] > 0}
+        kept = any(
+            way[1] == "keep" and together[loop] and (first_out if self.plan.order[0] == "mn"[loop] else first_in)
+            for loop, way in enumerate((self.plan.a, self.plan.b)))
+        return self.plan.lead > 0 and ((first_out and first_in) or kept)
+
+    def steps_before(self, at: tuple[Affine, Affine], first_out: bool, first_in: bool) -> Affine:
+        """Steps of all waves before wave ``at`` (outer, inner), those of other products included."""
+        def counts(out: bool) -> tuple[int, int]:
+            first, other = (sum(s[1] for s in self.steps(self.rising(out, inside))) for inside in (True, False))
+            return first, other
+
+        last = self.waves(0 if self.plan.order == "nm" else 1)[-1]
+        inner = last.first + last.count
+        (top, top_other), (head, other) = counts(True), counts(False)
+        if not self.plan.lead:  # first waves are not apart
+            return (at[0] * inner + at[1] + self.turns) * other
+        start, rest = (top, top_other) if first_out else (head, other)
+        row, top_row = head + (inner - 1) * other, top + (inner - 1) * top_other
+        found = self.turns * other + (ZERO if first_out else (at[0] - 1) * row + top_row)
+        return found if first_in else found + (at[1] - 1) * rest + start
 
     def waves(self, loop: int) -> tuple[Wave, ...]:
         extent = (self.gemm.m, self.gemm.n)[loop]
@@ -143,16 +173,21 @@ class Emitter:
         outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
         kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
         found: Nodes = []
+        led = self.plan.lead > 0
         # the operand that the outer loop indexes is loaded in the first iteration of the inner loop, and vice versa
-        for wave, first_out in _peeled(self.waves(outer), kept[inner]):
+        for wave, first_out in _peeled(self.waves(outer), kept[inner] or led):
             def one(w: Affine, wave: Wave = wave, first_out: bool = first_out) -> Nodes:
                 nodes: Nodes = []
-                for other, first_in in _peeled(self.waves(inner), kept[outer]):
+                for other, first_in in _peeled(self.waves(inner), kept[outer] or led):
                     loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
 
-                    def body(v: Affine, other: Wave = other, loads: Mapping[int, bool] = loads) -> Nodes:
+                    def body(
+                        v: Affine, other: Wave = other, loads: Mapping[int, bool] = loads, first_in: bool = first_in
+                    ) -> Nodes:
                         at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
-                        return self.wave(at, these, (loads[0], loads[1]))
+                        before = self.steps_before((w, v), first_out, first_in)
+                        steps = self.steps(self.rising(first_out, first_in))
+                        return self.wave(at, these, (loads[0], loads[1]), steps, before)
 
                     nodes += repeat(f"w{inner}", range(other.first, other.first + other.count), body)
                 return nodes
@@ -160,20 +195,24 @@ class Emitter:
             found += repeat(f"w{outer}", range(wave.first, wave.first + wave.count), one)
         return found
 
-    def wave(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool]) -> Nodes:
-        """All steps of the blocks of a wave, and what is done with its sums."""
+    def wave(
+        self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool],
+        steps: tuple[tuple[int, int, int], ...], before: Affine,
+    ) -> Nodes:
+        """All steps of the blocks of a wave, and what is done with its sums; ``before``: steps of earlier waves."""
         numbers = [w.first + w.count for w in (self.waves(0)[-1], self.waves(1)[-1])]
         turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
         turn = turn + self.turns
+        bm, bn, _ = self.plan.block
+        sums = (turn % self.plan.outputs) * (bm * bn) if self.plan.outputs > 1 else ZERO
         found: Nodes = []
-        for first, count, depth in self.steps:
-            def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
-                k = i * depth + first
-                number = turn * sum(s[1] for s in self.steps) + i + (first and self.steps[0][1])
-                return self.step(at, these, loads, k, depth, number)
+        for first, count, depth in steps:
+            def step(i: Affine, first: int = first, depth: int = depth, before: Affine = before) -> Nodes:
+                return self.step(at, these, loads, i * depth + first, depth, before + i, sums)
 
             found += repeat("k", range(count), step)
-        return found + self.reduce(these) + self.store(at, these)
+            before = before + count
+        return found + self.reduce(these, sums) + self.store(at, these, sums)
 
     # --- places --------------------------------------------------------------------------------------------------
     def core(self, place: Place) -> Affine:
@@ -211,7 +250,7 @@ class Emitter:
     # --- a step --------------------------------------------------------------------------------------------------
     def step(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, depth: int,
-        number: Affine,
+        number: Affine, sums: Affine,
     ) -> Nodes:
         where = [self.held(loop, at[loop], k, number) for loop in (0, 1)]
         found: Nodes = []
@@ -222,16 +261,17 @@ class Emitter:
             spans = [self.ranges(0, zone), self.ranges(1, other), self.ranges(2, None)]
 
             def product(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                return self.product(place, where[0], where[1], (m, n, depth))
+                return self.product(place, where[0], where[1], sums, (m, n, depth))
 
             found += self.each(spans, product)
         return found
 
-    def product(self, place: Place, a: Affine, b: Affine, size: tuple[int, int, int]) -> Nodes:
-        """A core's product of blocks that lie at ``a`` and ``b`` of its L1."""
+    def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
+        """A core's product of blocks that lie at ``a`` and ``b`` of its L1, added to its sums from ``c`` on."""
         core, (m, n, k) = self.core(place), size
         tiles = core * self.machine.tiles
-        return [Instr.make("matmul", a=tiles + a, b=tiles + b, c=core * self.machine.sums, m=m, n=n, k=k)]
+        sums = core * self.machine.sums + c
+        return [Instr.make("matmul", a=tiles + a, b=tiles + b, c=sums, m=m, n=n, k=k)]
 
     def held(self, loop: int, wave: Affine, k: Affine, number: Affine) -> Affine:
         """Where in a core's L1 the tiles of an operand for a step lie."""
@@ -341,7 +381,7 @@ class Emitter:
         return (n * k if loop == 0 else k if loop == 1 else 1) * self.machine.columns
 
     # --- sums ----------------------------------------------------------------------------------------------------
-    def reduce(self, these: tuple[Wave, Wave]) -> Nodes:
+    def reduce(self, these: tuple[Wave, Wave], sums: Affine) -> Nodes:
         """Sums of the cores that share a block, by halves, along the columns of the mesh and then along its rows."""
         found: Nodes = []
         for axis, count in ((1, self.plan.columns[2]), (0, self.plan.rows[2])):
@@ -354,7 +394,7 @@ class Emitter:
                 spans_k[axis] = range(0, max(0, count - distance), 2 * distance)
                 for zone, other in _pairs(these):
                     def add(place: Place, size: int = zone.size * other.size, far: int = distance * between) -> Nodes:
-                        mine = self.core(place) * self.machine.sums
+                        mine = self.core(place) * self.machine.sums + sums
                         return [Instr.make("reduce", source=mine + far, target=mine, count=size),
                                 Instr.make("clear", acc=mine + far, count=size)]
 
@@ -362,14 +402,14 @@ class Emitter:
                     found += self.each(spans, add)
         return found
 
-    def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave]) -> Nodes:
+    def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], sums: Affine) -> Nodes:
         bm, bn, _ = self.plan.block
         found: Nodes = []
         for zone, other in _pairs(these):
             def out(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
                 row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
                 column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
-                return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums)
+                return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums + sums)
 
             found += self.each([self.ranges(0, zone), self.ranges(1, other), (range(1), range(1))], out)
         return found

@@ -27,6 +27,8 @@ Spread: TypeAlias = tuple[int, int, int]
 
 PATTERNS: tuple[str, ...] = get_args(Pattern)
 LEVELS: tuple[str, ...] = get_args(Level)
+OUTPUTS = (1, 2)
+"""Blocks of sums that a core may hold."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,7 +55,9 @@ class Plan:
     ``rows``, ``columns``: how m, n and k are spread over the cores along each dimension of the mesh.
     ``outer``: the dimension of the mesh that counts slower where a loop is spread over both.
     ``order``: the loops over waves, the outer one first. ``a``, ``b``: pattern and level of the operands' loads.
-    ``slots``: blocks of a streamed operand that a core holds.
+    ``slots``: blocks of a streamed operand that a core holds. ``outputs``: blocks of sums that it holds: with two of
+    them a block is stored while the next is computed. ``lead``: depth of the first step of the first wave in tiles,
+    from which on steps double until they have the block's: the cores begin sooner; 0: all steps are alike.
     """
 
     block: tuple[int, int, int]
@@ -64,6 +68,8 @@ class Plan:
     a: tuple[Pattern, Level]
     b: tuple[Pattern, Level]
     slots: int = 2
+    outputs: int = 1
+    lead: int = 0
 
     def spread(self, loop: int) -> int:
         """Over how many cores loop 0, 1 or 2 (m, n or k) is spread."""
@@ -80,6 +86,7 @@ class Plan:
             "x".join(map(str, self.block)), spread("rows", self.rows), spread("columns", self.columns),
             *([f"{self.outer} first"] if both else []), ">".join(self.order),
             f"A:{self.a[0]} {self.a[1]}", f"B:{self.b[0]} {self.b[1]}", f"*{self.slots}",
+            *(["stores apart"] if self.outputs > 1 else []), *([f"from {self.lead}"] if self.lead else []),
         ])
 
     def to_json(self) -> str:
@@ -106,8 +113,12 @@ def _from_fields(fields: Mapping[str, Any]) -> Plan:
         if pattern not in PATTERNS or level not in LEVELS:
             raise ValueError(f"{name}: {pattern!r}, {level!r} must be a pattern and a level")
     triples = {name: tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns")}
-    slots = int(fields["slots"])
+    slots, outputs, lead = (int(fields[name]) for name in ("slots", "outputs", "lead"))
     if any(len(t) != 3 for t in triples.values()) or min(slots, *(v for t in triples.values() for v in t)) < 1:
         raise ValueError("block, rows and columns must be three numbers of at least 1, slots at least 1")
+    if outputs not in OUTPUTS or lead < 0:
+        raise ValueError(f"outputs must be one of {OUTPUTS}, not {outputs}, and lead at least 0, not {lead}")
     ways = {name: tuple(fields[name]) for name in ("a", "b")}
-    return Plan(**triples, **ways, outer=fields["outer"], order=fields["order"], slots=slots)  # type: ignore[arg-type]
+    return Plan(
+        **triples, **ways,  # type: ignore[arg-type]
+        outer=fields["outer"], order=fields["order"], slots=slots, outputs=outputs, lead=lead)

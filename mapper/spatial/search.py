@@ -12,7 +12,7 @@ from mapper.spatial.cost import cycles
 from mapper.spatial.emit import check, emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.space import EVERYTHING, Rules, Space, space
+from mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
 from mapper.spatial.timing import simulated
 from mapper.spatial.trials import Trial, fastest
 from oracle.errors import MappingError
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
+
+_RISEN = 400
+"""Candidates for each that is simulated whose first steps are also tried at other depths."""
 
 ALIKE = 3
 """Of these so many at most that spread m, n and k over as many cores: the model's errors are alike, too."""
@@ -50,13 +53,17 @@ def search(
 ) -> Outcome:
     """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
 
-    With ``refine`` the best is also tried with triple buffering, and with steps of half and of twice its depth.
+    With ``refine`` the best is also tried with triple buffering, with steps of half and of twice its depth, and with
+    other first steps.
     """
     machine = Machine.of(graph)
     found = space(gemm, machine, rules)
     if not len(found):
         raise MappingError(nothing_fits(gemm, machine))
-    estimated, _ = cycles(gemm, machine, found)
+    listed, (estimated, _) = len(found), cycles(gemm, machine, found)
+    if rules.rising:
+        found = risen(found, _least(estimated, _RISEN * top_k))
+        estimated, _ = cycles(gemm, machine, found)
     trials: list[Trial[Plan]] = []
 
     def attempt(plan: Plan, estimate: float) -> None:
@@ -73,18 +80,25 @@ def search(
         for plan in _variants(best.plan, rules):
             if plan not in tried and _fits(gemm, plan, machine):
                 attempt(plan, best.estimated_cycles)
-    return Outcome(gemm, tuple(trials), len(found))
+    return Outcome(gemm, tuple(trials), listed)
+
+
+def _least(estimated: np.ndarray, count: int) -> np.ndarray:
+    """The candidates with the ``count`` lowest estimates, the first of equals first."""
+    few = min(len(estimated), count)
+    first = np.argpartition(estimated, few - 1)[:few]
+    found: np.ndarray = first[np.lexsort((first, estimated[first]))]
+    return found
 
 
 def _best(estimated: np.ndarray, found: Space, count: int) -> Iterator[int]:
     """The ``count`` candidates with the lowest estimates, but of each spread at most ``ALIKE``, and of those that
-    differ only in the order in which a loop is dealt out over both dimensions of the mesh the first."""
-    few = min(len(estimated), 800 * count)
-    first = np.argpartition(estimated, few - 1)[:few]
+    differ only in the order in which a loop is dealt out over both dimensions of the mesh, or in the depth of their
+    first steps, the first."""
     seen = set()
     alike: dict[tuple[int, ...], int] = {}
-    for i in first[np.lexsort((first, estimated[first]))].tolist():
-        plan = replace(found.plan(i), outer="rows")
+    for i in _least(estimated, 800 * count).tolist():
+        plan = replace(found.plan(i), outer="rows", lead=0)
         spread = tuple(plan.spread(loop) for loop in range(3))
         if plan not in seen and alike.get(spread, 0) < ALIKE:
             seen.add(plan)
@@ -102,6 +116,10 @@ def _variants(plan: Plan, rules: Rules) -> Iterator[Plan]:
         yield replace(plan, block=(bm, bn, 2 * bk))
         if bk > 1:
             yield replace(plan, block=(bm, bn, -(-bk // 2)))
+    if rules.rising:
+        for lead in {plan.lead // 2, 2 * plan.lead or 2}:
+            if lead < bk:
+                yield replace(plan, lead=lead)
 
 
 def _fits(gemm: TileGemm, plan: Plan, machine: Machine) -> bool:

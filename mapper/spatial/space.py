@@ -9,7 +9,9 @@ are left out, never a shape of plan:
 * no spread that leaves cores without any work, unless all do;
 * a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load;
 * an operand is kept only where another wave uses it, and the waves' order is free only where something is kept;
-* of two plans that a square mesh makes equal by exchanging its dimensions only one.
+* of two plans that a square mesh makes equal by exchanging its dimensions only one;
+* a core holds two blocks of sums wherever they fit and there is another wave: it costs nothing;
+* how deep the first steps are changes little: :func:`risen` lists it for the candidates that are worth it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ DEPTHS = (1, 2, 4, 8, 16, 32)
 class Rules:
     """What plans may do: patterns of each operand, whether tiles may be kept, spreads; all by default.
 
-    ``spreads``: pairs of spreads over rows and columns; None: every one.
+    ``spreads``: pairs of spreads over rows and columns; None: every one. ``outputs``: blocks of sums that a core may
+    hold; ``rising``: whether the first steps may be shallower than the others.
     """
 
     a: frozenset[str] = frozenset(PATTERNS)
@@ -46,6 +49,8 @@ class Rules:
     levels: frozenset[str] = frozenset(LEVELS)
     spreads: tuple[tuple[Spread, Spread], ...] | None = None
     slots: tuple[int, ...] = SLOTS
+    outputs: int = 2
+    rising: bool = True
     whole_blocks: bool = field(default=False)
     """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
     depths: tuple[int, ...] = DEPTHS
@@ -55,12 +60,18 @@ class Rules:
 
 
 EVERYTHING = Rules()
+PAPER = Rules(outputs=1, rising=False)
+"""What the TL paper's plans may do: steps that are all alike, and one block of sums."""
+
+LEADS = (1, 2, 4, 8)
+"""Depths of the first step in tiles, where it is shallower than the others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
     """Candidates in columns: ``spread`` (index into ``spreads``), ``bm``, ``bn``, ``bk``, ``nm`` (1: n is the outer
-    wave loop), ``keep_a``, ``keep_b``, ``way_a``, ``way_b`` (index into PATTERNS), ``slots``."""
+    wave loop), ``keep_a``, ``keep_b``, ``way_a``, ``way_b`` (index into PATTERNS), ``slots``, ``outputs``,
+    ``lead``."""
 
     spreads: tuple[tuple[Spread, Spread, Literal["rows", "columns"]], ...]
     columns: Columns
@@ -75,8 +86,17 @@ class Space:
         return Plan(
             (c["bm"], c["bn"], c["bk"]), rows, columns, outer, "nm" if c["nm"] else "mn",
             (_pattern(c["way_a"]), "keep" if c["keep_a"] else "stream"),
-            (_pattern(c["way_b"]), "keep" if c["keep_b"] else "stream"), c["slots"],
+            (_pattern(c["way_b"]), "keep" if c["keep_b"] else "stream"), c["slots"], c["outputs"], c["lead"],
         )
+
+
+def risen(found: Space, rows: NDArray[np.int64]) -> Space:
+    """The candidates ``rows``, each also with every depth of the first step that is less than that of the others."""
+    leads = np.array((0, *LEADS), np.int64)
+    columns = {name: np.repeat(column[rows], len(leads)) for name, column in found.columns.items()}
+    columns["lead"] = np.tile(leads, len(rows))
+    keep = (columns["lead"] < columns["bk"])
+    return Space(found.spreads, {name: column[keep] for name, column in columns.items()})
 
 
 def _pattern(number: int) -> Pattern:
@@ -95,7 +115,8 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
             for outer in outers:
                 parts.append({**part, "spread": np.full(len(part["bm"]), len(spreads))})
                 spreads.append((rows, columns, outer))
-    names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots")
+    names = (
+        "spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
     joined = {n: np.concatenate([p[n] for p in parts]) if parts else np.zeros(0, np.int64) for n in names}
     return Space(tuple(spreads), joined)
 
@@ -145,7 +166,10 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
     }
     c = _crossed(axes)
     keep = _fits(gemm, machine, rules, share, depth, c)
-    return {name: column[keep] for name, column in c.items()}
+    c = {name: column[keep] for name, column in c.items()}
+    again = (gemm.m > c["bm"] * share[0]) | (gemm.n > c["bn"] * share[1])
+    two = again & (2 * c["bm"] * c["bn"] <= machine.sums) & (rules.outputs > 1)
+    return {**c, "outputs": np.where(two, 2, 1), "lead": np.zeros(len(two), np.int64)}
 
 
 def _crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Columns:

@@ -57,6 +57,7 @@ def plans(draw: st.DrawFn, rows: int, columns: int) -> Plan:
         (draw(sizes), draw(sizes), draw(sizes)), draw(st.sampled_from(factors(rows))),
         draw(st.sampled_from(factors(columns))), draw(st.sampled_from(("rows", "columns"))),
         draw(st.sampled_from(("mn", "nm"))), draw(ways), draw(ways), draw(sizes),  # type: ignore[arg-type]
+        draw(st.sampled_from((1, 2))), draw(st.integers(0, 2)),
     )
 
 
