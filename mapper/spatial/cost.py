@@ -7,7 +7,7 @@ to four kinds, by which operands they load (kept ones only in their first wave).
     T    = launch + a load + max(first loads, last stores) + max(sum of steps + stores between waves, all of memory)
 
 Transfers that share a ring, a way or memory time-share it; others run at the same time. A core with one block of sums
-waits for its own store; with two it waits only for what a store takes longer than a wave. Cores whose first tiles come
+waits for its own store; with two it has another wave to do meanwhile. Cores whose first tiles come
 early are done early and store early, so that of the first loads of all cores and their last stores only the longer ones
 count.
 """
@@ -94,8 +94,10 @@ def cycles(
     store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
     store = store + around.finishing * block * part + np.where(around.added > 0, machine.dram_latency, 0)
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    apart = np.where(c["outputs"] > 1, _above(store, steps * compute), store)
-    between = (waves - 1) * apart + waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
+    # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
+    late = np.maximum(waves - 2, 0) * _above(store, steps * compute) / 2
+    adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
+    between = np.where(c["outputs"] > 1, late, (waves - 1) * store) + adding
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
     waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -135,11 +136,22 @@ def test_the_search_is_within_a_hundredth_of_the_best_of_all(size: tuple[int, in
 
 
 def test_spatial_reuse_pays() -> None:
-    graph, gemm = mesh(4, 2), TileGemm(16, 16, 8)
+    graph, gemm = wormhole(rows=4, columns=2), TileGemm(16, 16, 8)
     alone = search(gemm, graph, rules=Rules(frozenset({"none"}), frozenset({"none"}))).best
     best = search(gemm, graph).best
     assert best.cycles < alone.cycles
     assert {best.plan.a[0], best.plan.b[0]} != {"none"}
+
+
+def test_stores_beside_products_and_shallow_first_steps_pay() -> None:
+    graph, gemm = wormhole(rows=2, columns=2), TileGemm(16, 16, 16)
+    machine = Machine.of(graph)
+    plan = Plan((4, 4, 8), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
+    plain, apart, led = (
+        simulated(emit(gemm, p, machine), graph).cycles
+        for p in (plan, replace(plan, outputs=2), replace(plan, outputs=2, lead=2)))
+    assert led < apart < plain
+    assert footprint(gemm, replace(plan, outputs=2)) == (128, 32)
 
 
 def test_a_plan_that_needs_too_much_names_what() -> None:
