@@ -121,8 +121,8 @@ class ProductEmitter(PartedEmitter):
         dram = (start + row * width + column) * TILE_BYTES + base
         return dram, {"rows": rows, "cols": columns, "h0": width * TILE_BYTES}
 
-    def product(self, place: Place, a: Affine, b: Affine, size: tuple[int, int, int]) -> Nodes:
-        work, found = self.product_of, super().product(place, a, b, size)
+    def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
+        work, found = self.product_of, super().product(place, a, b, c, size)
         if not (work.transposed_a or work.transposed_b):
             return found
         lie = {"ta": int(work.transposed_a), "tb": int(work.transposed_b)}

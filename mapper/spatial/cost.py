@@ -96,7 +96,7 @@ def cycles(
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
     # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
     late = np.maximum(waves - 2, 0) * _above(store, steps * compute) / 2
-    adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.core_bytes)
+    adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
     between = np.where(c["outputs"] > 1, late, (waves - 1) * store) + adding
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
     waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))

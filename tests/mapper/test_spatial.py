@@ -146,12 +146,12 @@ def test_spatial_reuse_pays() -> None:
 def test_stores_beside_products_and_shallow_first_steps_pay() -> None:
     graph, gemm = wormhole(rows=2, columns=2), TileGemm(16, 16, 16)
     machine = Machine.of(graph)
-    plan = Plan((4, 4, 8), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
+    plan = Plan((4, 4, 16), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
     plain, apart, led = (
         simulated(emit(gemm, p, machine), graph).cycles
-        for p in (plan, replace(plan, outputs=2), replace(plan, outputs=2, lead=2)))
+        for p in (plan, replace(plan, outputs=2), replace(plan, outputs=2, lead=4)))
     assert led < apart < plain
-    assert footprint(gemm, replace(plan, outputs=2)) == (128, 32)
+    assert footprint(gemm, replace(plan, outputs=2)) == (256, 32)
 
 
 def test_a_plan_that_needs_too_much_names_what() -> None:
