@@ -222,7 +222,7 @@ class Dataflow:
         end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
         if places[0] is not None and all(place == places[0] for place in places):
             return replace(end, known={**at.known, loop.var: places[0]})
-        if any(item.write.kind == "accumulate" for item, _, _ in hits):
+        if all(item.write.kind == "accumulate" for item, _, _ in hits):
             raise Unraisable(f"the order of additions into {q.buffer} by several iterations of loop {loop.var} "
                              "must be kept")
         if any(place is not None for place in places):
@@ -329,7 +329,8 @@ class Dataflow:
                 past = Constraint(distance, low, -1)
                 return split(q, past, lambda part, names: self.find(part, at.renamed(names)))
             return Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: places[0]}, before)
-        if any(item.write.kind == "accumulate" for item, _ in hits) or any(place is not None for _, place in hits):
+        kinds = {item.write.kind for item, _ in hits}
+        if "write" not in kinds or any(place is not None for _, place in hits):
             raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
         low, high = now.range(q.ranges)
         if high == 0:

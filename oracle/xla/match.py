@@ -165,8 +165,24 @@ def _opaque(
     everywhere = {**ranges, **unknown}
     difference = target - window.offsets[axis].substitute(known)
     spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
-    if _overlap(difference.simplify(everywhere), spans, everywhere):
+    difference = difference.simplify(everywhere)
+    if _overlap(difference, spans, everywhere) and not _apart(difference, spans, everywhere):
         raise Unraisable(f"the address {window.offsets[axis]} of a write to {window.buffer} is not affine in its loop")
+
+
+def _apart(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+    """Whether the two sides never meet because, but for multiples of a coefficient, they lie too close to each other.
+
+    So do different parts of the same piece of a buffer that is cut into equal pieces, whichever pieces are meant.
+    """
+    for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for c, _ in free.values())) if abs(c) > 1}:
+        fine = Affine(rest.constant, tuple(t for t in rest.terms if t[1] % step))
+        near = [(c, last) for c, last in free.values() if c % step]
+        low = fine.range(ranges)[0] - sum(max(0, c * last) for c, last in near)
+        high = fine.range(ranges)[1] - sum(min(0, c * last) for c, last in near)
+        if -(-low // step) * step > high:
+            return True
+    return False
 
 
 def _digits(

@@ -19,6 +19,7 @@ from oracle.xla.match import Unraisable
 from oracle.xla.nests import Nested, Path, describe
 from oracle.xla.program import program
 from oracle.xla.query import Query
+from oracle.xla.relays import without_relays
 from oracle.xla.rings import without_rings
 from oracle.xla.tensors import Raiser
 from oracle.xla.work import bounded_work
@@ -65,6 +66,7 @@ class Raising:
 
 def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> Raising:
     """The results of the stream as expressions over its arguments; Unraisable says why there are none."""
+    stream = without_relays(stream)
     try:
         return Raising(_raised(stream, Raiser(program(stream), reassociate)))
     except Unraisable as found:
