@@ -20,8 +20,12 @@ def isa_of(graph: "ArchitectureGraph") -> "Isa":
 
 
 def simulated(stream: "Stream", graph: "ArchitectureGraph") -> "TimingResult":
-    """The timing of ``stream``; GraphError for a stream that the graph cannot process or that deadlocks."""
+    """The timing of ``stream``; GraphError for a stream that the graph cannot process or that deadlocks, StreamError
+    for one in which a core holds more than its memories do."""
     from acadl_models.timing import simulate
+    from mapper.spatial.capacity import check_capacity
     from oracle.resolve import resolve
 
-    return simulate(graph, resolve(stream, isa_of(graph)))
+    resolved = resolve(stream, isa_of(graph))
+    check_capacity(resolved, graph)
+    return simulate(graph, resolved)

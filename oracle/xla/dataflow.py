@@ -16,7 +16,7 @@ from itertools import count
 from oracle.affine import Affine
 from oracle.resolved import ResolvedStream, Window
 from oracle.xla.build import byte_of, fresh, from_bytes, let_of, substitute, zero
-from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, free, is_integer, width
+from oracle.xla.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
 from oracle.xla.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
 from oracle.xla.program import Block, LoopItem, Program, WriteItem, writes
 from oracle.xla.query import Query, split
@@ -235,7 +235,7 @@ class Dataflow:
         found = [self.update_of(item) for item, _, _ in hits]
         updates = [u for u in found if u is not None]
         kinds = {(u.word, u.body.dtype) for u in updates}
-        if len(updates) != len(hits) or len(kinds) != 1:
+        if len(updates) != len(hits) or len(kinds) != 1 or not all(carries(u.body) for u in updates):
             return None
         ((word, dtype),) = kinds
         adds = all(u.addend is not None for u in updates)

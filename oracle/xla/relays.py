@@ -1,8 +1,8 @@
 """Copies handed on from place to place, as copies of what the first place has.
 
-``for h: place(h + 1) = place(h)`` sends a block down a line, as cores of a mesh do that pass tiles on. The value that an
-iteration copies is that of the iteration before: a recurrence, although every place gets the block of the first. Where
-all places are apart from each other, reading place 0 instead says the same, and the iterations depend on nothing.
+``for h: place(h + 1) = place(h)`` sends a block down a line, as cores of a mesh do that pass tiles on. The value that
+an iteration copies is that of the iteration before: a recurrence, although every place gets the block of the first.
+Where all places are apart from each other, reading place 0 instead says the same, and no iteration depends on another.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""The oracle runs all cores at once: whatever the plan, a stream becomes a few products of whole matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.spatial.emit import emit
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.timing import isa_of
+from oracle.xla.oracle import compile_stream
+from tests.mapper.spatial_cases import mesh
+
+GEMM = TileGemm(8, 8, 8)
+PLANS = {
+    "rows and columns": Plan((2, 2, 2), (2, 1, 1), (1, 4, 1), "rows", "mn", ("row", "stream"), ("column", "stream")),
+    "alone": Plan((2, 2, 2), (2, 1, 1), (1, 4, 1), "rows", "mn", ("none", "stream"), ("none", "stream")),
+    "wave": Plan((2, 2, 2), (2, 1, 1), (1, 4, 1), "rows", "mn", ("wave", "stream"), ("wave", "stream"), 3),
+    "down": Plan((1, 2, 2), (2, 1, 1), (4, 1, 1), "rows", "mn", ("none", "stream"), ("down", "stream")),
+    "across": Plan((2, 1, 2), (1, 2, 1), (1, 4, 1), "columns", "nm", ("across", "stream"), ("none", "stream")),
+    "reduction over cores": Plan(
+        (2, 4, 2), (2, 1, 1), (1, 1, 4), "rows", "mn", ("row", "stream"), ("column", "stream")),
+    "kept": Plan((2, 2, 2), (2, 1, 1), (1, 4, 1), "rows", "nm", ("row", "keep"), ("wave", "stream")),
+    "ragged": Plan((3, 3, 3), (2, 1, 1), (1, 4, 1), "rows", "mn", ("row", "stream"), ("column", "stream")),
+}
+FEW = {"reduction over cores": 4, "ragged": 2}
+"""Products of matrices: one for each step of the reduction (those of equal steps are one chain), and for each part of
+the reduction that is added up over cores."""
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_become_few_operations(name: str) -> None:
+    graph = mesh(2, 4, 9, 40)
+    oracle = compile_stream(emit(GEMM, PLANS[name], Machine.of(graph)), isa_of(graph))
+    assert oracle.raised
+    operations = [o for o in oracle.report.results[0].operations if o.startswith("dot")]
+    assert len(operations) == FEW.get(name, 1), operations
+    assert all("256x256" in o for o in operations), operations
+
+
+def test_all_cores_add_in_the_order_of_the_machine() -> None:
+    """Real numbers: every sum is f32 step by step, then over the cores that share a block, and rounded once."""
+    graph = mesh(2, 4, 9, 40)
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal((8, 8, 32, 32)).astype(np.float16) for _ in range(2))
+    expected = np.einsum("ikab,kjbc->ijac", a.astype(np.float64), b.astype(np.float64))
+    for plan in (PLANS["kept"], PLANS["reduction over cores"]):
+        c = np.asarray(compile_stream(emit(GEMM, plan, Machine.of(graph)), isa_of(graph))(a, b)[0])
+        np.testing.assert_allclose(c, expected, rtol=1e-3, atol=1e-2)

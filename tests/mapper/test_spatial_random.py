@@ -1,0 +1,83 @@
+"""Every plan of the space, on meshes of up to 4 x 4 small cores and for any extents: oracle, interpreter and NumPy have
+the same bits, the simulation is exact, and no core holds more than it can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from mapper.spatial.capacity import check_capacity
+from mapper.spatial.emit import emit
+from mapper.spatial.timing import isa_of
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.xla.oracle import compile_stream
+from tests.mapper.spatial_cases import Case, cases
+
+SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def holds(case: Case) -> None:
+    """The oracle's results, the interpreter's with memories full of rubbish, and NumPy's; memories of cores."""
+    stream, isa = emit(case.gemm, case.plan, case.machine), isa_of(case.graph)
+    check_capacity(resolve(stream, isa), case.graph)
+    arguments, expected = case.operands()
+    oracle = compile_stream(stream, isa)
+    np.testing.assert_array_equal(case.untiled(oracle(*arguments.values())[0]), expected)
+    np.testing.assert_array_equal(case.untiled(run(stream, isa, arguments, poison=5)["C"]), expected)
+
+
+def exact(case: Case) -> None:
+    """The engine's cycles are those of the step-by-step simulator."""
+    resolved = resolve(emit(case.gemm, case.plan, case.machine), isa_of(case.graph))
+    assert simulate(case.graph, resolved).cycles == simulate_reference(case.graph, resolved).cycles
+
+
+@settings(SOME, max_examples=6)
+@given(cases(5))
+def test_plans_give_the_product(case: Case) -> None:
+    holds(case)
+
+
+@settings(SOME, max_examples=2)
+@given(cases(4, searched=True))
+def test_chosen_plans_give_the_product(case: Case) -> None:
+    holds(case)
+
+
+@settings(SOME, max_examples=4)
+@given(cases(2, side=3))
+def test_simulation_is_exact(case: Case) -> None:
+    exact(case)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=400)
+@given(cases(9))
+def test_many_plans_give_the_product(case: Case) -> None:
+    holds(case)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=60)
+@given(cases(8, searched=True))
+def test_many_chosen_plans_give_the_product(case: Case) -> None:
+    holds(case)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=60)
+@given(cases(4))
+def test_many_simulations_are_exact(case: Case) -> None:
+    exact(case)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=200)
+@given(cases(9))
+def test_all_plans_are_raised(case: Case) -> None:
+    """No loop over cores, steps or waves is left in the oracle."""
+    assert compile_stream(emit(case.gemm, case.plan, case.machine), isa_of(case.graph)).raised
