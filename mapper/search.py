@@ -236,6 +236,11 @@ def recall(key: str) -> cache.Entry | None:
     return entry
 
 
+def remembers(key: str) -> bool:
+    """Whether this process knows the entry without looking at the disk."""
+    return key in _kept
+
+
 def remember(key: str, entry: cache.Entry) -> None:
     """Keep an entry in this process."""
     if len(_kept) >= _KEPT:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from oracle.collector import paused
-from oracle.errors import ArtifactError, InputError
+from oracle.errors import ArchloomError, ArtifactError, InputError
 from tvm_backend import cache, operators
 from tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from tvm_backend.report.data import Report
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import onnx
 
     from tvm_backend.model import Model
+    from tvm_backend.segments import Chain
 
 Options = Mapping[str, object]
 Progress = Callable[[str, int, int], None]
@@ -127,7 +128,7 @@ def estimate_skeleton(
     if report is None:
         try:
             report = _in_segments(skeleton, request, title, shapes, progress)
-            report = report or _timed(_plain(skeleton, request, label, title, shapes), request, progress)
+            report = report or estimate_whole(skeleton, request, label, title, shapes, progress)
         except _unreadable():
             if source is None:
                 raise
@@ -196,17 +197,44 @@ def _in_segments(
     skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any], progress: Progress | None
 ) -> Report | None:
     """The report from those of the network's segments; None where it has to be looked at as a whole."""
+    chain = chain_of(skeleton, request, title, shapes)
+    try:
+        return None if chain is None else report_of(chain, request, progress)
+    except ArchloomError:  # said of the network as a whole, whose operators have names
+        return None
+
+
+@paused()
+def chain_of(skeleton: bytes, request: Request, title: str, shapes: Mapping[str, Any]) -> "Chain | None":
+    """The network as a chain of segments, None where it has to be looked at as a whole."""
     from tvm_backend import onnx_skeleton, segments
-    from tvm_backend.report.build import build
     from tvm_backend.uma.choice import choose
 
     if not request.as_int8 or shapes or not _is_built_in(request.target):
         return None
     chosen = choose(request.target, request.options)
-    chain = segments.partitioned(onnx_skeleton.parse(skeleton), chosen, request.text(), title)
-    if chain is None:
+    try:
+        return segments.partitioned(onnx_skeleton.parse(skeleton), chosen, request.text(), title)
+    except onnx_skeleton.NoSkeleton:
         return None
+
+
+@paused()
+def report_of(chain: "Chain", request: Request, progress: Progress | None = None) -> Report:
+    """The report of a network in segments, of which those that are not known yet are planned."""
+    from tvm_backend.report.build import build
+    from tvm_backend.uma.choice import choose
+
+    chosen = choose(request.target, request.options)
     return build(chain.partition, chain.plans(chosen, progress), chosen, details=request.details)
+
+
+def estimate_whole(
+    skeleton: bytes, request: Request, label: str, title: str, shapes: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> Report:
+    """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
+    return _timed(_plain(skeleton, request, label, title, shapes), request, progress)
 
 
 def _imported(

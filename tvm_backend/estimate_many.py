@@ -1,40 +1,43 @@
 """Estimates of many networks, by as many processes as there are cores.
 
-Each process (:mod:`tvm_backend.estimate_worker`) reads networks without their weights from its standard input and
-writes reports to its standard output. What they find of kernels they share in the cache on disk, where each distinct
-workload is searched for once; where the user turned that cache off, in a folder that is removed at the end.
+This process draws the networks and reads them without their weights. Where they are chains of segments
+(:mod:`tvm_backend.segments`) it puts their partitions together itself; each workload that is not known yet is given to
+one of the other processes, once, as it turns up, and reports are made when all plans of a network are there. Other
+networks go to those processes as a whole. What these find of kernels they share in the cache on disk, where each
+distinct workload is searched for once; where the user turned that cache off, in a folder that is removed at the end.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import struct
-import subprocess
-import sys
 import tempfile
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mapper.cache import ENVIRONMENT, directory
-from mapper.together import ENVIRONMENT as PROCESSES
+from mapper.cache import directory
 from oracle import errors as known_errors
 from oracle.errors import ArchloomError, InputError
 from tvm_backend import estimate, onnx_skeleton
 from tvm_backend.estimate import Request
+from tvm_backend.estimate_pool import Json, Pool
 from tvm_backend.onnx_skeleton import NoSkeleton
 from tvm_backend.report.data import Report
 
-Outcome = Report | ArchloomError
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from mapper.accelerator import Configuration
+    from tvm_backend.segments import Chain
 
-_LENGTH = struct.Struct("<II")
-LARGEST_FRAME = 1 << 30
+Outcome = Report | ArchloomError
+
 RAISED = ("ModelError", "MappingError", "TargetError", "InputError", "StreamError")
 """Errors that take nothing but a message."""
+AHEAD = 4
+"""Networks for each process that are with the processes as a whole at a time."""
 
 
 def estimate_many(
@@ -58,18 +61,12 @@ def estimate_many(
 
     resolved = named_options(choose(target, options))
     request = Request(target, resolved, as_int8, details, on_disk=False)
-    batch = _Batch(request, input_shapes, on_error == "raise", enumerate(models))
+    shapes = {k: list(v) for k, v in (input_shapes or {}).items()}
     count = workers or len(os.sched_getaffinity(0))
     if count == 1 or not set(names_of(target)) <= set(registry.BUILT_IN):
-        batch.work(None)
-    else:
-        with _shared_cache() as folder:
-            threads = [threading.Thread(target=batch.work, args=(folder,), daemon=True) for _ in range(count)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    return batch.results()
+        return _Batch(request, shapes, on_error == "raise", None, 0).outcomes_of(models)
+    with _shared_cache() as folder, Pool(folder, count) as pool:
+        return _Batch(request, shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
 
 
 @contextmanager
@@ -83,48 +80,66 @@ def _shared_cache() -> Iterator[str]:
         yield folder
 
 
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A network whose report waits for what the processes find: of some ``kernels`` of a chain, or as a ``whole``."""
+
+    model: Any
+    skeleton: bytes
+    title: str
+    kernels: "Mapping[str, Future[Json]]"
+    chain: "Chain | None" = None
+    whole: "Future[Json] | None" = None
+
+
 class _Batch:
-    """The networks still to do and the outcomes so far, shared by the threads that each feed one process."""
+    """The networks of one call, whose reports are made in their order."""
 
     def __init__(
-        self, request: Request, shapes: Mapping[str, Sequence[int]] | None, stop: bool,
-        models: Iterator[tuple[int, Any]],
+        self, request: Request, shapes: dict[str, list[int]], stop: bool, pool: Pool | None, ahead: int
     ) -> None:
+        """``stop``: raise the first error; ``ahead``: how many networks may be with the processes at a time."""
         self.request = request
-        self.shapes = {k: list(v) for k, v in (shapes or {}).items()}
+        self.shapes = shapes
         self.stop = stop
-        self.models = models
-        self.outcomes: dict[int, Outcome] = {}
-        self.failed: BaseException | None = None
-        self.drawing = threading.Lock()
-        self.here = threading.Lock()
+        self.pool = pool
+        self.ahead = ahead
+        self.asked: dict[str, Future[Json]] = {}
 
-    def results(self) -> list[Outcome]:
-        if self.failed is not None:
-            raise self.failed
-        return [self.outcomes[i] for i in range(len(self.outcomes))]
+    def outcomes_of(self, models: Iterable[Any]) -> list[Outcome]:
+        """The outcome of each network; the first error is raised where the user wants that."""
+        outcomes: list[Outcome] = []
+        waiting: deque[Outcome | _Waiting] = deque()
+        away = 0
+        for model in models:
+            begun = self.tried(self.begun, model)
+            waiting.append(begun)
+            away += isinstance(begun, _Waiting) and begun.whole is not None
+            while waiting and (away > self.ahead or _is_there(waiting[0])):
+                away -= self.finished(waiting.popleft(), outcomes)
+        for begun in waiting:
+            self.finished(begun, outcomes)
+        return outcomes
 
-    def work(self, folder: str | None) -> None:
-        """Estimate networks until there are none left, in a process that shares the cache of ``folder``."""
+    def finished(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
+        """Put a network's outcome to the others; whether the processes have had it as a whole."""
+        if not isinstance(begun, _Waiting):
+            outcomes.append(begun)
+            return False
+        outcomes.append(self.tried(self.report_of, begun))
+        return begun.whole is not None
+
+    def tried(self, function: Any, argument: Any) -> Any:
         try:
-            with _Worker(folder) as worker:
-                while (drawn := self.draw()) is not None:
-                    position, model = drawn
-                    try:
-                        self.outcomes[position] = self.one(model, worker)
-                    except ArchloomError as error:
-                        if self.stop:
-                            raise
-                        self.outcomes[position] = error
-        except BaseException as error:  # raised in the thread that asked
-            self.failed = self.failed or error
+            return function(argument)
+        except ArchloomError as error:
+            if self.stop:
+                raise
+            return error
 
-    def draw(self) -> tuple[int, Any] | None:
-        with self.drawing:
-            return None if self.failed is not None else next(self.models, None)
-
-    def one(self, model: Any, worker: "_Worker") -> Outcome:
-        if not estimate.is_onnx(model) or worker.folder is None:
+    def begun(self, model: Any) -> "Outcome | _Waiting":
+        """A network's report, if it is at hand or this process has to make it, or what it waits for."""
+        if not estimate.is_onnx(model) or self.pool is None:
             return self.in_this_process(model)
         in_file = isinstance(model, str | Path)
         label = str(model) if in_file else model.graph.name or "network"
@@ -136,23 +151,77 @@ class _Batch:
         known = estimate.remembered(skeleton, self.request, title, self.shapes)
         if known is not None:
             return known
-        answer = worker.ask({**header(self.request), "label": label, "title": title, "shapes": self.shapes}, skeleton)
+        chain = estimate.chain_of(skeleton, self.request, title, self.shapes)
+        if chain is not None:
+            return _Waiting(model if in_file else None, skeleton, title, self.kernels_of(chain), chain)
+        question = {**header(self.request), "label": label, "title": title, "shapes": self.shapes}
+        return _Waiting(model, skeleton, title, {}, whole=self.pool.ask(question, skeleton))
+
+    def kernels_of(self, chain: "Chain") -> "dict[str, Future[Json]]":
+        """What the processes find of the chain's workloads that are not known yet."""
+        from mapper import search
+        from tvm_backend.workload_json import to_json
+
+        assert self.pool is not None
+        found: dict[str, Future[Json]] = {}
+        configuration = self.configuration
+        for workload in chain.unplanned():
+            key = search.key_of(workload, configuration)
+            if key not in self.asked and search.recall(key) is None:
+                self.asked[key] = self.pool.ask({**header(self.request), "workload": to_json(workload)})
+            if key in self.asked:
+                found[key] = self.asked[key]
+        return found
+
+    @property
+    def configuration(self) -> "Configuration":
+        from tvm_backend.uma.choice import choose
+
+        (target,) = choose(self.request.target, self.request.options)
+        return target.backend.accelerator.configure(target.accelerator_options)
+
+    def report_of(self, waiting: _Waiting) -> Report:
+        """The report of a network that waits, with what the processes have found."""
+        report = self.of_whole(waiting) if waiting.whole is not None else self.of_chain(waiting)
+        estimate.remember(waiting.skeleton, self.request, waiting.title, self.shapes, report)
+        return report
+
+    def of_chain(self, waiting: _Waiting) -> Report:
+        from mapper import cache, search
+
+        assert waiting.chain is not None
+        for key, future in waiting.kernels.items():
+            answer = future.result()
+            if "entry" in answer and not search.remembers(key):
+                search.remember(key, cache.from_json(answer["entry"]))
+        try:
+            return estimate.report_of(waiting.chain, self.request)
+        except ArchloomError:  # said of the network as a whole, whose operators have names
+            return estimate.estimate_whole(waiting.skeleton, self.request, waiting.title, waiting.title, self.shapes)
+
+    def of_whole(self, waiting: _Waiting) -> Report:
+        assert waiting.whole is not None
+        answer = waiting.whole.result()
         if "report" in answer:
-            report = Report.from_json(answer["report"])
-            estimate.remember(skeleton, self.request, title, self.shapes, report)
-            return report
+            return Report.from_json(answer["report"])
         if answer.get("error") == "Unreadable":  # needs TVM and the whole network
-            return self.in_this_process(model)
+            return self.in_this_process(waiting.model)
         name = answer.get("error", "")
         kind = getattr(known_errors, name) if name in RAISED else ArchloomError
         raise kind(answer.get("message", "a worker process failed"))
 
     def in_this_process(self, model: Any) -> Report:
         r = self.request
-        with self.here:
-            if estimate.is_onnx(model):
-                return estimate.estimate_onnx(model, r, input_shapes=self.shapes)
-            return estimate.estimate_model(_loaded(model, r.target), r.target, r.options)
+        if estimate.is_onnx(model):
+            return estimate.estimate_onnx(model, r, input_shapes=self.shapes)
+        return estimate.estimate_model(_loaded(model, r.target), r.target, r.options)
+
+
+def _is_there(begun: "Outcome | _Waiting") -> bool:
+    """Whether nothing has to be waited for."""
+    if not isinstance(begun, _Waiting):
+        return True
+    return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
 
 
 def _loaded(model: Any, target: str) -> Any:
@@ -165,68 +234,3 @@ def header(request: Request) -> Json:
     """A request as JSON."""
     return {"target": request.target, "options": dict(request.options), "as_int8": request.as_int8,
             "details": request.details}
-
-
-class _Worker:
-    """A process that estimates networks one after another; without a ``folder``, none."""
-
-    def __init__(self, folder: str | None) -> None:
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> "_Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            assert self.process.stdin is not None and self.process.stdout is not None
-            self.process.stdin.close()
-            self.process.stdout.close()
-            self.process.wait()
-
-    def ask(self, question: Json, blob: bytes) -> Json:
-        """The answer to one question; ArchloomError if the process has died."""
-        if self.process is None:
-            self.process = self._start()
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            send(self.process.stdin, question, blob)
-            answer = receive(self.process.stdout)
-        except OSError as error:
-            answer = None
-            reason = str(error)
-        else:
-            reason = "no answer"
-        if answer is None:
-            status = self.process.wait()
-            self.process = None
-            raise ArchloomError(f"a process that estimates networks ended with status {status} ({reason})")
-        return answer[0]
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        root = str(Path(__file__).resolve().parent.parent)
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        return subprocess.Popen(
-            [sys.executable, "-m", "tvm_backend.estimate_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, **threads, "PYTHONPATH": path, ENVIRONMENT: str(self.folder), PROCESSES: "1"},
-        )
-
-
-def send(pipe: IO[bytes], message: Json, blob: bytes = b"") -> None:
-    """A message and bytes, each after its length."""
-    text = json.dumps(message).encode()
-    pipe.write(_LENGTH.pack(len(text), len(blob)) + text + blob)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> tuple[Json, bytes] | None:
-    """What :func:`send` wrote; None at the end."""
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    text, blob = _LENGTH.unpack(head)
-    if text + blob > LARGEST_FRAME:
-        return None
-    body = pipe.read(text + blob)
-    return (json.loads(body[:text]), body[text:]) if len(body) == text + blob else None

@@ -1,4 +1,4 @@
-"""A process of :mod:`tvm_backend.estimate_many`: networks in, reports out, until the input ends."""
+"""A process of :mod:`tvm_backend.estimate_pool`: networks or workloads in, reports or plans out, until the end."""
 
 from __future__ import annotations
 
@@ -7,22 +7,40 @@ from typing import Any
 
 from oracle.errors import ArchloomError
 from tvm_backend.estimate import Request, estimate_skeleton
-from tvm_backend.estimate_many import receive, send
+from tvm_backend.estimate_pool import receive, send
 from tvm_backend.onnx_skeleton import NoSkeleton
 from tvm_backend.plain import Unsupported
 
 
 def answer(question: dict[str, Any], skeleton: bytes) -> dict[str, Any]:
-    """The report, or the error."""
-    request = Request(
-        question["target"], question["options"], question["as_int8"], question["details"], on_disk=False)
+    """What was found, or the error."""
     try:
-        report = estimate_skeleton(skeleton, request, question["label"], question["title"], question["shapes"])
+        return planned(question) if "workload" in question else estimated(question, skeleton)
     except (NoSkeleton, Unsupported):
         return {"error": "Unreadable"}
     except ArchloomError as error:
         return {"error": type(error).__name__, "message": str(error)}
+
+
+def estimated(question: dict[str, Any], skeleton: bytes) -> dict[str, Any]:
+    """The report of a network."""
+    request = Request(
+        question["target"], question["options"], question["as_int8"], question["details"], on_disk=False)
+    report = estimate_skeleton(skeleton, request, question["label"], question["title"], question["shapes"])
     return {"report": report.to_json()}
+
+
+def planned(question: dict[str, Any]) -> dict[str, Any]:
+    """What a search for the plan of a workload has found."""
+    from mapper.cache import to_json
+    from mapper.search import found
+    from tvm_backend.uma.choice import choose
+    from tvm_backend.workload_json import from_json
+
+    (target,) = choose(question["target"], question["options"])
+    configuration = target.backend.accelerator.configure(target.accelerator_options)
+    _, entry = found(from_json(question["workload"]), configuration)
+    return {"entry": to_json(entry)}
 
 
 def main() -> None:

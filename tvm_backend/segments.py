@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import onnx
 
     from mapper.search import Plan
+    from mapper.workload import Workload
     from tvm_backend.uma.choice import Chosen
 
 MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
@@ -65,7 +66,7 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Nodes of a network between two cuts; ``operands`` says for each what its inputs are."""
+    """Nodes of a network between two cuts; ``structure`` says what they compute, whatever they are called."""
 
     nodes: "Sequence[onnx.NodeProto]"
     tensors: Mapping[str, int]
@@ -88,11 +89,16 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A network as its pieces, each with the segment that it is an instance of."""
+    """A network of which each piece is an instance of a segment."""
 
     partition: Partition
     origins: Mapping[str, tuple[Segment, str]]
     """For each step its segment and its name there"""
+
+    def unplanned(self) -> "list[Workload]":
+        """The workloads of the steps that no plan was made for yet."""
+        return [step.workload for step in self.partition.steps()
+                if (origin := self.origins[step.name])[1] not in origin[0].plans]
 
     def plans(self, chosen: "Sequence[Chosen]", progress: Any) -> "dict[str, Plan]":
         """A plan for each step; those of segments that were planned before are at hand."""

@@ -15,7 +15,7 @@ from small_networks import float_cnn, images, int8_cnn
 import archloom
 from models import nas_space
 from models.nas_space import Architecture, Space, Stage
-from oracle.errors import ArchloomError, InputError, ModelError
+from oracle.errors import ArchloomError, InputError, MappingError, ModelError
 from tvm_backend import estimate, frontends
 from tvm_backend.compile import compile_model, partition_model
 from tvm_backend.quantize import quantize
@@ -88,6 +88,28 @@ def test_a_batch_gives_what_single_estimates_give(tmp_path: Path) -> None:
         assert (report.model, report.cycles, report.macs) == (single.model, single.cycles, single.macs)
         assert [(la.name, la.cycles, la.bytes) for la in report.layers] == [
             (la.name, la.cycles, la.bytes) for la in single.layers]
+
+
+def test_a_batch_of_float_networks_gives_what_single_estimates_give(tmp_path: Path) -> None:
+    onnx.save(network(5), tmp_path / "five.onnx")
+    models = [network(3), tmp_path / "five.onnx", residual_cnn(), network(3)]
+    reports = archloom.estimate_many(iter(models), options=DIM, as_int8=True, workers=2)
+    estimate.forget()
+    for model, report in zip(models, reports, strict=True):
+        single = archloom.estimate(model, options=DIM, as_int8=True)
+        assert isinstance(report, Report)
+        assert replace(report, layers=()) == replace(single, layers=())
+        assert [(la.name, la.cycles, la.mapping) for la in report.layers] == [
+            (la.name, la.cycles, la.mapping) for la in single.layers]
+
+
+def test_a_workload_without_a_mapping_in_a_batch() -> None:
+    small = {"dim": 8, "scratchpad_kib": 1, "accumulator_kib": 1}
+    wide = nas_space.onnx_model(Architecture(16, 0.25, (((31, 3),),), SMALL))
+    with pytest.raises(MappingError) as single:
+        archloom.estimate(wide, options=small, as_int8=True)
+    (error,) = archloom.estimate_many([wide], options=small, as_int8=True, workers=2, on_error="return")
+    assert isinstance(error, MappingError) and str(error) == str(single.value) and "block1" in str(error)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
