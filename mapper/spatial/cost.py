@@ -55,6 +55,8 @@ class Around:
     crowd: tuple[int, int] = (1, 1)
     finishing: float = 0
     added: float = 0
+    share: np.ndarray | float = 1
+    """Of the tiles of A, for each candidate: what has to be loaded, where tiles overlap."""
 
 
 ALONE = Around()
@@ -77,7 +79,8 @@ def cycles(
     compute = machine.product(c["bm"], c["bn"], bk) * part + overhead
 
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
-    beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k), _beats(machine, bk, c["bn"], gemm.n)
+    size_a = size_a * around.share
+    beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k) * around.share, _beats(machine, bk, c["bn"], gemm.n)
     a = _Traffic(machine, around, c["way_a"], beats_a, size_a, s["rn"], s["cn"], m, n)
     b = _Traffic(machine, around, c["way_b"], beats_b, size_b, s["rm"], s["cm"], n, m)
     with_both = a.beside(b)
@@ -149,7 +152,7 @@ class _Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
 
     def __init__(
-        self, machine: Machine, around: Around, way: Column, beats: Column, size: Column, rows: Column,
+        self, machine: Machine, around: Around, way: Column, beats: np.ndarray, size: np.ndarray, rows: Column,
         columns: Column, mine: _Waves, theirs: _Waves,
     ) -> None:
         """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine`` and

@@ -45,6 +45,10 @@ class Contraction(ABC):
         """Depths that a step of the reduction may have; None: any. With some the reduction stays in one core."""
         return None
 
+    def loaded(self, bm: NDArray[np.int64], bk: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The share of A's tiles that has to be loaded for blocks of ``bm`` and steps of ``bk`` tiles."""
+        return np.ones(len(bm))
+
     @property
     def biases(self) -> int:
         """How many different biases there are: one, or one for each problem."""
@@ -185,6 +189,6 @@ def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
         count = parts[0] * parts[1]
         problems = -(-work.problems // count)
         around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
-                        float(epilogue.residual))
+                        float(epilogue.residual), work.loaded(candidates.columns["bm"], candidates.columns["bk"]))
         estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])
     return np.concatenate(estimated)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from mapper.explore import Trial, explore, fastest
 from mapper.spatial.batched import Product, ProductEmitter
+from mapper.spatial.convolution import Convolution
+from mapper.spatial.convolution_emit import ConvolutionEmitter
 from mapper.spatial.keeping import Planned, kept
 from mapper.spatial.machine import Machine
 from mapper.spatial.parts import Contraction, PartedPlan, parted_cycles, parted_space
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from oracle.stream import Stream
 
-EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {Product: ProductEmitter}
+EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
+    Product: ProductEmitter, Convolution: ConvolutionEmitter,
+}
 
 P = TypeVar("P")
 

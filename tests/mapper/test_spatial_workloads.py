@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_meshes import MESHES, mesh, operands, some_plan
 
-from acadl_models.acadl import ArchitectureGraph
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
@@ -19,7 +18,7 @@ from mapper.spatial import keeping
 from mapper.spatial.batched import Product
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
-from mapper.spatial.parts import Contraction, PartedPlan, check_parts, parted_space
+from mapper.spatial.parts import PartedPlan, check_parts, parted_space
 from mapper.spatial.plan import Plan
 from mapper.spatial.timing import isa_of, simulated
 from mapper.spatial.workloads import emitted, planned, search_workload
@@ -27,35 +26,6 @@ from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
 from oracle.xla import compile_stream
-
-MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (4, 2), (4, 4))
-
-QUICK = {
-    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
-    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
-}
-"""Times that are short for the step-by-step simulator."""
-
-
-@cache
-def mesh(rows: int, columns: int) -> ArchitectureGraph:
-    """Few and small cores, so that everything is cut into pieces."""
-    l1_bytes = 2048 * (2 * 8 + 40 + 1)
-    return wormhole(rows=rows, columns=columns, sums=8, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
-
-
-def some_plan(data: st.DataObject, work: Contraction, machine: Machine) -> PartedPlan:
-    found = parted_space(work, machine)
-    assume(len(found))
-    plan = found.plan(data.draw(st.integers(0, len(found) - 1)))
-    check_parts(work, plan, machine)
-    return plan
-
-
-def operands(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
-    """Whole numbers, of which f16 and f32 lose nothing."""
-    random = np.random.default_rng(seed)
-    return {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
 
 
 def product(work: Product, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:

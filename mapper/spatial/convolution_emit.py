@@ -1,0 +1,98 @@
+"""The program of a convolution: windows of the image are gathered, the filter is loaded as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mapper.spatial.convolution import PIXEL, Convolution, Places
+from mapper.spatial.emit import Place
+from mapper.spatial.machine import TILE_BYTES
+from mapper.spatial.parts_emit import PartedEmitter
+from oracle.affine import Affine
+
+
+@dataclass(frozen=True)
+class Run:
+    """Steps that are alike: of the reduction the ``first`` tile, how many steps, and the depth of each.
+
+    A step takes ``ys x xs`` places of the filter in ``places`` and ``cols`` tiles of channels of each; its first pixel
+    lies at ``start``, in bytes from the problem's first, and that of the next step ``stride`` bytes further.
+    """
+
+    first: int
+    count: int
+    places: Places
+    ys: int
+    xs: int
+    cols: int
+    start: int
+    stride: int
+
+    @property
+    def depth(self) -> int:
+        return self.ys * self.xs * self.cols
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionEmitter(PartedEmitter):
+    """The program of a :class:`Convolution`."""
+
+    @property
+    def image(self) -> Convolution:
+        assert isinstance(self.work, Convolution)
+        return self.work
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """All steps of the reduction."""
+        return tuple(self._runs())
+
+    def _runs(self) -> Iterator[Run]:
+        image, first, bk = self.image, 0, self.plan.block[2]
+        plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, image.blocks
+        for p in image.phases:
+            origin, row = p.phase * blocks * plane + p.shift * PIXEL, p.xs * blocks
+            if bk >= p.ys * row:
+                yield Run(first, 1, p, p.ys, p.xs, blocks, origin, 0)
+            elif bk >= row:
+                yield Run(first, p.ys, p, 1, p.xs, blocks, origin, p.dy * line)
+            elif bk == blocks:
+                for y in range(p.ys):
+                    yield Run(first + y * row, p.xs, p, 1, 1, blocks, origin + y * p.dy * line, p.dx * PIXEL)
+            else:
+                for number in range(p.ys * p.xs):
+                    y, x = divmod(number, p.xs)
+                    start, (whole, rest) = origin + y * p.dy * line + x * p.dx * PIXEL, divmod(blocks, bk)
+                    at = first + number * blocks
+                    yield Run(at, whole, p, 1, 1, bk, start, bk * plane)
+                    if rest:
+                        yield Run(at + whole * bk, 1, p, 1, 1, rest, start + whole * bk * plane, 0)
+            first += p.ys * row
+
+    def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
+        return tuple((run.first, run.count, run.depth) for run in self.runs)
+
+    def mnemonic(self, loop: int, pattern: str) -> str:
+        if loop == 1:
+            return super().mnemonic(loop, pattern)
+        return "gather" if pattern == "none" else f"gather_{pattern}"
+
+    def source(
+        self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
+    ) -> tuple[Affine, dict[str, Affine | int]]:
+        (at, k), gemm, image = first, self.gemm, self.image
+        if loop == 1:
+            dram = ((place.problem * gemm.k + k) * gemm.n + at) * TILE_BYTES + self.b
+            return dram, {"rows": size[1], "cols": size[0], "h0": gemm.n * TILE_BYTES}
+        run = next(run for run in self.runs if run.first == k.constant)
+        phases = max(p.phase for p in image.phases) + 1
+        problem = place.problem * (phases * image.blocks * image.plane)
+        step = (k - run.first) // run.depth
+        dram = (problem + at) * TILE_BYTES + step * run.stride + (run.start + self.a)
+        return dram, {
+            "rows": size[0], "ys": run.ys, "xs": run.xs, "cols": run.cols, "h0": TILE_BYTES,
+            "hy": run.places.dy * image.line * PIXEL, "hx": run.places.dx * PIXEL, "hc": image.plane * TILE_BYTES,
+            "r0": run.depth,
+        }

@@ -1,0 +1,138 @@
+"""Convolutions over meshes of cores: every plan gives NumPy's result, without a matrix of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from small_meshes import MESHES, mesh, operands, some_plan
+
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.wormhole import wormhole
+from mapper.spatial.convolution import Convolution
+from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.machine import Machine
+from mapper.spatial.parts import PartedPlan, check_parts, parted_cycles, parted_space
+from mapper.spatial.plan import Plan
+from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import emitted, search_workload
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.xla import compile_stream
+
+
+def expected(work: Convolution, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Place by place of the filter, in float64."""
+    top, left, bottom, right = work.padding
+    x = np.pad(given_arrays["X"].astype(float), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    w = given_arrays["W"].astype(float)
+    (rows, columns), groups, inside = work.result, work.groups, work.channels // work.groups
+    y = np.zeros((work.batch, rows, columns, groups, work.outputs // groups))
+    for i in range(work.kernel[0]):
+        for j in range(work.kernel[1]):
+            first = (i * work.dilation[0], j * work.dilation[1])
+            seen = x[:, first[0]::work.stride[0], first[1]::work.stride[1]][:, :rows, :columns]
+            y += np.einsum("nyxgc,cgo->nyxgo", seen.reshape(*seen.shape[:3], groups, inside),
+                           w[i, j].reshape(inside, groups, -1))
+    whole = y.reshape(work.batch, rows, columns, work.outputs)
+    whole = whole + given_arrays.get("bias", np.float16(0)) + given_arrays.get("residual", np.float16(0))
+    return np.maximum(whole, 0) if work.epilogue.activation == "relu" else whole
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Convolution:
+    small = st.integers(1, 3)
+    groups = draw(st.sampled_from((1, 1, 1, 2, 3, 8, 40)))
+    channels = groups * draw(st.integers(1, 80 if groups == 1 else max(1, 70 // groups)))
+    outputs = groups * draw(st.integers(1, 70 if groups == 1 else max(1, 70 // groups)))
+    padding = tuple(draw(st.lists(st.integers(0, 3), min_size=4, max_size=4)))
+    epilogue = Epilogue(draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from((None, "relu"))))
+    kernel, stride, dilation = ((draw(top), draw(top)) for top in (st.integers(1, 4), small, small))
+    try:
+        return Convolution(draw(small), draw(st.integers(1, 12)), draw(st.integers(1, 12)), channels, outputs, kernel,
+                           stride, padding, dilation, groups, epilogue)  # type: ignore[arg-type]
+    except MappingError:
+        assume(False)
+        raise
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), convolutions())
+def test_every_plan_gives_the_convolution(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
+    graph = mesh(*size)
+    plan = some_plan(data, work, Machine.of(graph))
+    arrays = operands(work.shapes(), 1)
+    stream = emitted(work, plan, Machine.of(graph))
+    result = work.unpack(run(stream, isa_of(graph), work.pack(arrays), poison=3)["C"])
+    np.testing.assert_array_equal(result, expected(work, arrays))
+
+
+@pytest.mark.parametrize("work", [
+    Convolution(1, 8, 7, 40, 33, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(True, True, "relu")),
+    Convolution(2, 9, 9, 3, 8, (5, 5), (2, 2), (2, 2, 2, 2)),
+    Convolution(1, 6, 6, 70, 70, (3, 3), (2, 2), (0, 0, 1, 1), groups=70),
+])
+def test_the_oracle_runs_convolutions(work: Convolution) -> None:
+    graph = mesh(2, 2)
+    plan = search_workload(work, graph, top_k=1).best.plan
+    arrays = operands(work.shapes(), 1)
+    compiled = compile_stream(emitted(work, plan, Machine.of(graph)), isa_of(graph))
+    result = work.unpack(np.asarray(compiled(*work.pack(arrays).values())[0]))
+    np.testing.assert_array_equal(result, expected(work, arrays))
+
+
+def test_the_engine_equals_the_step_by_step_simulator() -> None:
+    graph, work = mesh(2, 2), Convolution(1, 8, 8, 64, 33, (3, 3), padding=(1, 1, 1, 1))
+    plan = search_workload(work, graph, top_k=1).best.plan
+    resolved = resolve(emitted(work, plan, Machine.of(graph)), isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_a_filter_of_one_place_is_a_product() -> None:
+    work = Convolution(2, 6, 5, 64, 70, (1, 1))
+    assert (work.gemm.m, work.gemm.n, work.gemm.k) == (2, 3, 2)  # 60 pixels without any between
+    assert work.plane == 2
+
+
+def test_no_matrix_of_windows_is_made() -> None:
+    """An image with its margins takes hardly more room than without, and each phase of it is there once."""
+    work = Convolution(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+    assert work.pack({name: np.zeros(shape, np.float16) for name, shape in work.shapes().items()})["A"].size < (
+        1.15 * 56 * 56 * 64)
+    strided = Convolution(1, 56, 56, 64, 64, (3, 3), (2, 2), (1, 1, 1, 1))
+    assert np.prod(strided.inputs()[0][1]) < 1.15 * 56 * 56 * 64
+    assert strided.gemm.k == 9 * 2
+
+
+def test_phases_of_few_channels_are_channels() -> None:
+    assert Convolution(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)).gemm.k == 16
+
+
+def test_the_cost_model_ranks_as_the_simulator_does() -> None:
+    graph = wormhole(rows=2, columns=4)
+    work, machine = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1)), Machine.of(graph)
+    found = parted_space(work, machine)
+    estimated = parted_cycles(work, found)
+    chosen = np.argsort(estimated, kind="stable")[np.linspace(0, len(found) - 1, 24).astype(int)]
+    cycles = [simulated(emitted(work, found.plan(i), machine), graph).cycles for i in chosen.tolist()]
+    assert spearmanr(estimated[chosen], cycles).statistic > 0.9
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(MappingError, match="4 channels and 6 outputs cannot be dealt out to 4 groups"):
+        Convolution(1, 8, 8, 4, 6, (3, 3), groups=4)
+    with pytest.raises(MappingError, match="filter of 5 x 3 with dilation 2 x 1 is larger than .* of 8 x 9"):
+        Convolution(1, 8, 8, 4, 4, (5, 3), padding=(0, 1, 0, 0), dilation=(2, 1))
+    with pytest.raises(MappingError, match="every extent must be at least 1"):
+        Convolution(1, 8, 0, 4, 4, (1, 1))
+    work = Convolution(1, 8, 8, 64, 4, (3, 3))
+    with pytest.raises(MappingError, match="a step of 5 tiles is none of 1, 2, 6, 18, into which windows can be cut"):
+        check_parts(work, PartedPlan((1, 1), Plan(
+            (1, 1, 5), (1, 1, 1), (1, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))),
+            Machine.of(mesh(1, 1)))
