@@ -26,10 +26,12 @@ _LARGEST = 1 << 62
 class Unraisable(Exception):
     """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead.
 
-    ``culprit`` is the item of the program (:mod:`oracle.xla.program`) at which raising failed, if one is to blame.
+    ``culprit`` is the item of the program (:mod:`oracle.xla.program`) at which raising failed, if one is to blame, and
+    ``ring`` the buffer in which a loop walks around in a ring, if that is.
     """
 
     culprit: object = None
+    ring: str | None = None
 
     def at(self, item: object) -> "Unraisable":
         """The same, with the innermost of the items that it passes on its way as the culprit."""
@@ -167,7 +169,10 @@ def _opaque(
     spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
     difference = difference.simplify(everywhere)
     if _overlap(difference, spans, everywhere) and not _apart(difference, spans, everywhere):
-        raise Unraisable(f"the address {window.offsets[axis]} of a write to {window.buffer} is not affine in its loop")
+        offset = window.offsets[axis]
+        fault = Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop")
+        fault.ring = window.buffer
+        raise fault
 
 
 def _apart(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:

@@ -21,6 +21,7 @@ from oracle.xla.program import program
 from oracle.xla.query import Query
 from oracle.xla.relays import without_relays
 from oracle.xla.rings import without_rings
+from oracle.xla.strips import in_strips
 from oracle.xla.tensors import Raiser
 from oracle.xla.work import bounded_work
 
@@ -77,7 +78,24 @@ def raise_stream(stream: ResolvedStream, *, reassociate: bool = False) -> Raisin
             return Raising(_raised(straight, Raiser(program(straight), reassociate)))
         except Unraisable:
             pass
-    return _in_part(stream, reassociate, reason)
+    return _in_strips(stream, reassociate, reason) or _in_part(stream, reassociate, reason)
+
+
+def _in_strips(stream: ResolvedStream, reassociate: bool, reason: Unraisable) -> Raising | None:
+    """The stream raised with strips for the loops around the rings at which raising fails; None if that does not help.
+    """
+    steps = count()
+    with bounded_work(PART_REWRITINGS):
+        while reason.ring is not None:
+            strips = in_strips(stream, reason.ring)
+            if strips is stream:
+                break
+            stream = strips
+            try:
+                return Raising(_raised(stream, Raiser(program(stream), reassociate, steps)))
+            except Unraisable as found:
+                reason = found
+    return None
 
 
 def _raised(stream: ResolvedStream, raiser: Raiser) -> tuple[Raised, ...]:
