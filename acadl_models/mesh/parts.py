@@ -123,8 +123,8 @@ class Tree(Template):
 
 def sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
     """What moves tiles for one mnemonic, several transfers at a time; those gathered from many places, too."""
-    gather = mnemonic.replace("multicast", "gather").replace("load", "gather")
-    return QueuedUnit(name, fetch, {mnemonic, gather}, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+    others = {"gather", "load_row"} if mnemonic == "load" else {mnemonic.replace("multicast", "gather")}
+    return QueuedUnit(name, fetch, {mnemonic} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
 
 
 def _local(name: str, word_bytes: int, number: int, words: int, users: int) -> SRAM:

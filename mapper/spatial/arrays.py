@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.attention import from_tiles, to_tiles
+from mapper.spatial.machine import SIDE
 from oracle.errors import MappingError
 
-__all__ = ["check_arrays", "from_tiles", "rows_of_tiles", "to_tiles"]
+__all__ = ["check_arrays", "from_tiles", "in_tiles", "to_tiles"]
 
 Half = NDArray[np.float16]
 
@@ -27,6 +28,8 @@ def check_arrays(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, Hal
     return {name: arrays[name] for name in shapes}
 
 
-def rows_of_tiles(rows: Half) -> Half:
-    """``(rows, numbers)`` as ``(rows, numbers / 32, 32, 32)``: each row is the first of its tiles, the rest is zero."""
-    return to_tiles(rows[:, None])[:, 0]
+def in_tiles(rows: Half) -> Half:
+    """``(rows, numbers)`` as ``(rows, numbers / 32, 32)``, filled up with zeros."""
+    whole = np.zeros((len(rows), -(-rows.shape[1] // SIDE) * SIDE), rows.dtype)
+    whole[:, :rows.shape[1]] = rows
+    return whole.reshape(len(rows), -1, SIDE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, rows_of_tiles, to_tiles
+from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
 from mapper.spatial.emit import Nodes, Place
 from mapper.spatial.epilogue import NOTHING, Epilogue
 from mapper.spatial.machine import SIDE, TILE_BYTES
@@ -86,7 +86,7 @@ class Product(Contraction):
         found = {"A": to_tiles(self._rows(given["A"])),
                  "B": to_tiles(given["B"].reshape(-1, *given["B"].shape[-2:]))}
         if "bias" in given:
-            found["bias"] = rows_of_tiles(given["bias"][None])
+            found["bias"] = in_tiles(given["bias"][None])
         if "residual" in given:
             found["residual"] = to_tiles(self._rows(given["residual"]))
         return found

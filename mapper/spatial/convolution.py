@@ -26,7 +26,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, rows_of_tiles, to_tiles
+from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
 from mapper.spatial.epilogue import NOTHING, Epilogue
 from mapper.spatial.machine import SIDE
 from mapper.spatial.parts import Contraction
@@ -226,7 +226,7 @@ class Convolution(Contraction):
         given = check_arrays(self.shapes(), arrays)
         found = {"A": self._image(given["X"]), "B": to_tiles(self._filter(given["W"]))}
         if "bias" in given:
-            found["bias"] = rows_of_tiles(self._by_problem(given["bias"][None])[:, 0])
+            found["bias"] = in_tiles(self._by_problem(given["bias"][None])[:, 0])
         if "residual" in given:
             whole = np.zeros((self.gemm.m * SIDE, self.outputs), np.float16)
             whole[self._places()] = given["residual"].reshape(-1, self.outputs)

@@ -18,6 +18,10 @@ ACTIVATIONS: Mapping[str, str] = MappingProxyType({
 """The vector unit's instruction for each activation."""
 
 
+SLOTS = 2
+"""Blocks of an epilogue's operands in a core: one comes while another is used."""
+
+
 @dataclass(frozen=True, order=True)
 class Epilogue:
     """``y = activation(sums + bias + residual)``: a number for each column, and a tensor of the result's shape."""
@@ -41,9 +45,13 @@ class Epilogue:
         own = UNARY[ACTIVATIONS[self.activation]] if self.activation and not self.relu else 0
         return own + self.bias + self.residual
 
-    def room(self, m: int, n: int) -> int:
-        """Tiles of L1 for a block of ``m x n`` sums (NumPy arrays, too)."""
+    def block(self, m: int, n: int) -> int:
+        """Tiles of L1 for the operands of a block of ``m x n`` sums."""
         return n * self.bias + m * n * self.residual
+
+    def room(self, m: int, n: int) -> int:
+        """Tiles of L1 for the operands of all blocks that a core holds at a time."""
+        return SLOTS * self.block(m, n)
 
     def cycles(self, machine: Machine) -> int:
         """Of the vector unit, for a tile of sums."""
@@ -69,7 +77,7 @@ def finished(epilogue: Epilogue, acc: Affine, size: tuple[int, int], beside: Bes
     m, n = size
     found: list[Node] = []
     if epilogue.bias:
-        found += [Instr.make("load", dram=beside.bias, l1=beside.l1, rows=1, cols=n, h0=0),
+        found += [Instr.make("load_row", dram=beside.bias, l1=beside.l1, cols=n),
                   Instr.make("add_row", l1=beside.l1, acc=acc, m=m, n=n)]
     if epilogue.residual:
         l1 = beside.l1 + epilogue.bias * n

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.spatial.cost import Around, cycles
 from mapper.spatial.emit import check, footprint
-from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.epilogue import SLOTS, Epilogue
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import PATTERNS, Plan, TileGemm
 from mapper.spatial.space import EVERYTHING, Columns, Rules, Space, space
@@ -63,7 +63,7 @@ class Contraction(ABC):
         gemm, whole = self.gemm, (self.problems, self.gemm.m, self.gemm.n, SIDE, SIDE)
         found = list(self.inputs())
         if self.epilogue.bias:
-            found.append(("bias", (self.biases, gemm.n, SIDE, SIDE)))
+            found.append(("bias", (self.biases, gemm.n, SIDE)))
         if self.epilogue.residual:
             found.append(("residual", whole))
         return (*found, ("C", whole))
@@ -157,7 +157,7 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
     used = [(r, c) for r, c in ways if r * c <= work.problems]
     if work.depths is not None:
         rules = replace(rules, depths=work.depths)
-    rules = replace(rules, beside=(int(work.epilogue.bias), int(work.epilogue.residual)))
+    rules = replace(rules, beside=(SLOTS * work.epilogue.bias, SLOTS * work.epilogue.residual))
     spaces = []
     for parts in used:
         found = space(work.gemm, part_of(machine, parts), rules)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mapper.spatial.emit import ISA, ZERO, Emitter, Nodes, Place, repeat
-from mapper.spatial.epilogue import Beside, finished
-from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.epilogue import SLOTS, Beside, finished
+from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.parts import Contraction, PartedPlan, check_parts
 from mapper.spatial.zones import Wave, waves
 from oracle.affine import Affine
@@ -28,6 +28,8 @@ class PartedEmitter(Emitter):
     residual: int
     wave_of: Wave = _NO_WAVE
     at: Affine = ZERO
+    turn: Affine = ZERO
+    """Blocks of sums that a core has stored before."""
 
     def nodes(self) -> Nodes:
         """The whole program: waves of products, each dealt out to the parts."""
@@ -52,13 +54,19 @@ class PartedEmitter(Emitter):
             found += repeat("rp", zone.slow, lambda r, zone=zone: repeat("cp", zone.fast, lambda c: part(r, c)))  # type: ignore[misc]
         return found
 
+    def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], sums: Affine) -> Nodes:
+        numbers = [last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1])]
+        turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
+        return Emitter.store(replace(self, turn=self.turns + turn), at, these, sums)
+
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
         """The epilogue of a block, and its way to memory."""
         gemm, width = self.gemm, self.gemm.n * TILE_BYTES
         tile = (place.problem * gemm.m + first[0]) * gemm.n + first[1]
         bias = first[1] + (place.problem * gemm.n if self.work.biases > 1 else 0)
-        l1 = self.core(place) * self.machine.tiles + (self.region(0) + self.region(1))
-        beside = Beside(bias * TILE_BYTES + self.bias, tile * TILE_BYTES + self.residual, l1, width)
+        room = self.work.epilogue.block(*self.plan.block[:2])
+        l1 = self.core(place) * self.machine.tiles + self.turn % SLOTS * room + (self.region(0) + self.region(1))
+        beside = Beside(bias * (2 * SIDE) + self.bias, tile * TILE_BYTES + self.residual, l1, width)
         store = Instr.make("store", acc=acc, dram=tile * TILE_BYTES + self.c, rows=size[0], cols=size[1], h0=width,
                            relu=int(self.work.epilogue.relu))
         return [*finished(self.work.epilogue, acc, size, beside), store]

@@ -120,13 +120,13 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(MappingError, match="expected the operands A, B, bias, residual, found A"):
         work.pack({"A": np.zeros((2, 96, 96), np.float16)})
     plan = Plan((2, 2, 3), (1, 1, 1), (1, 2, 1), "rows", "mn", ("across", "stream"), ("none", "stream"), 3)
-    with pytest.raises(MappingError, match="it needs 36 tiles of operands and 6 of the epilogue's in a core, which "
+    with pytest.raises(MappingError, match="it needs 36 tiles of operands and 12 of the epilogue's in a core, which "
                                            "holds 40; A goes to all cores .across., but only a part of them"):
         check_parts(work, PartedPlan((2, 1), plan), machine)
     with pytest.raises(MappingError, match="2 rows cannot be cut into 3 equal parts"):
         check_parts(work, PartedPlan((3, 1), plan), machine)
     tiny = wormhole(rows=1, columns=1, sums=1, stats=1, l1_bytes=2048 * 8)
-    with pytest.raises(MappingError, match="2 of the epilogue, need 6 tiles in a core, which holds 5"):
+    with pytest.raises(MappingError, match="4 of the epilogue, need 8 tiles in a core, which holds 5"):
         search_workload(work, tiny)
 
 
