@@ -123,7 +123,7 @@ class Tree(Template):
 
 def sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
     """What moves tiles for one mnemonic, several transfers at a time; those gathered from many places, too."""
-    others = {"gather", "load_row"} if mnemonic == "load" else {mnemonic.replace("multicast", "gather")}
+    others = {"load_windows", "load_row"} if mnemonic == "load" else {mnemonic.replace("multicast", "windows")}
     return QueuedUnit(name, fetch, {mnemonic} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
 
 

@@ -77,7 +77,7 @@ class ConvolutionEmitter(PartedEmitter):
     def mnemonic(self, loop: int, pattern: str) -> str:
         if loop == 1:
             return super().mnemonic(loop, pattern)
-        return "gather" if pattern == "none" else f"gather_{pattern}"
+        return "load_windows" if pattern == "none" else f"windows_{pattern}"
 
     def source(
         self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
