@@ -170,6 +170,6 @@ class _Weights:
 
     def __call__(self, shape: tuple[int, ...]) -> np.ndarray:
         if self._rng is None:
-            return np.zeros(shape, np.float32)
+            return np.broadcast_to(np.zeros((), np.float32), shape)
         gain = math.sqrt(2 / max(1, math.prod(shape[1:])))
         return (self._rng.standard_normal(shape) * gain).astype(np.float32)

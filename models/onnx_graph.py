@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 OPSET = 17
 IR_VERSION = 9
@@ -17,8 +17,8 @@ class OnnxGraph:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._model = onnx.ModelProto()  # weights are written where they stay: copies take longer than all else
         self._nodes: list[onnx.NodeProto] = []
-        self._weights: list[onnx.TensorProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def input(self, name: str, shape: Sequence[int | str]) -> str:
@@ -27,7 +27,12 @@ class OnnxGraph:
         return name
 
     def weight(self, name: str, value: np.ndarray) -> str:
-        self._weights.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        """A constant; one number seen in its shape is never written out as an array."""
+        value = value if value.ndim else value.reshape(1)
+        little = value.astype(value.dtype.newbyteorder("<"), copy=False) if value.dtype.itemsize > 1 else value
+        data = little.tobytes() if any(value.strides) else little.reshape(-1)[:1].tobytes() * value.size
+        self._model.graph.initializer.add(
+            name=name, data_type=helper.np_dtype_to_tensor_dtype(value.dtype), dims=value.shape, raw_data=data)
         return name
 
     def node(self, op: str, inputs: Sequence[str], name: str, **attributes: object) -> str:
@@ -78,14 +83,14 @@ class OnnxGraph:
         return self.node("Gemm", inputs, name, transB=1)
 
     def model(self, output: str, shape: Sequence[int | str], *, check: bool = True) -> onnx.ModelProto:
-        """The model with ``output`` of ``shape`` as its only output, with a ``check`` of its form."""
+        """The model with ``output`` of ``shape`` as its only output, with a ``check`` of its form; made once."""
         result = helper.make_tensor_value_info(output, TensorProto.FLOAT, list(shape))
-        model = onnx.ModelProto(
-            ir_version=IR_VERSION, opset_import=[helper.make_opsetid("", OPSET)], producer_name="archloom")
-        graph = model.graph  # filled in place: ONNX's helpers would copy all weights twice more
+        model = self._model
+        model.ir_version, model.producer_name = IR_VERSION, "archloom"
+        model.opset_import.append(helper.make_opsetid("", OPSET))
+        graph = model.graph
         graph.name = self.name
-        for field, values in ((graph.node, self._nodes), (graph.initializer, self._weights),
-                              (graph.input, self._inputs), (graph.output, [result])):
+        for field, values in ((graph.node, self._nodes), (graph.input, self._inputs), (graph.output, [result])):
             field.extend(values)
         if check:
             onnx.checker.check_model(model)
