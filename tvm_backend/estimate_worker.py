@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -10,6 +11,9 @@ from tvm_backend.estimate import Request, estimate_skeleton
 from tvm_backend.estimate_pool import receive, send
 from tvm_backend.onnx_skeleton import NoSkeleton
 from tvm_backend.plain import Unsupported
+
+COLLECTED = 128
+"""Answers after which cycles of objects are looked for: what is found here has none, and grows."""
 
 
 def answer(question: dict[str, Any], skeleton: bytes) -> dict[str, Any]:
@@ -46,8 +50,13 @@ def planned(question: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may come between the answers
+    gc.disable()
+    count = 0
     while (asked := receive(questions)) is not None:
         send(answers, answer(*asked))
+        count += 1
+        if count % COLLECTED == 0:
+            gc.collect()
 
 
 if __name__ == "__main__":
