@@ -19,10 +19,17 @@ UNARY: dict[str, int] = {
 BINARY: dict[str, int] = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "maximum": 1, "minimum": 1}
 """Passes of an operation on sums and as many tiles of L1 (``*_tiles``), one row of tiles (``*_row``)."""
 
-TABLE: dict[str, str] = {
-    "begin": "m * d", "rescale": "m * d", "finish": "2 * m * d",
+SOFTMAX: dict[str, int] = {
+    "begin": 1, "rescale": 1, "finish": 2,
     # largest score, power of the difference, sum of the weights
-    "soften": "3 * m * n", "mask": "m * n",
+    "soften": 3,
+    "mask": 1,
+}
+"""Passes over ``m x d`` tiles of values (the first three), and over ``m x n`` tiles of scores."""
+
+TABLE: dict[str, str] = {
+    **{name: f"{SOFTMAX[name]} * m * d" for name in ("begin", "rescale", "finish")},
+    **{name: f"{SOFTMAX[name]} * m * n" for name in ("soften", "mask")},
     "unpack": "count", "pack": "count",
     **{name: f"{passes} * count" for name, passes in UNARY.items()},
     **{f"{name}_tiles": f"{passes} * count" for name, passes in BINARY.items()},

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
 from oracle.errors import MappingError
+
+Number: TypeAlias = Any
+"""An integer, or a column of them."""
 
 
 @dataclass(frozen=True)
@@ -186,14 +190,20 @@ STREAM_SLOTS = 2
 OUT_SLOTS = 2
 
 
-def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]:
-    """Tiles of operands, of sums, and rows of statistics that the plan needs in a core."""
-    bq, bk = plan.block
+def needs(attention: Attention, bq: Number, bk: Number, kept: Number) -> tuple[Number, Number, Number]:
+    """Tiles of operands, of sums, and rows of statistics that blocks need in a core (of columns of plans, too)."""
     _, keys, width = attention.tiles
-    held = keys if plan.keys[1] == "keep" else STREAM_SLOTS * min(bk, keys)
-    tiles = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * min(bk, keys) + 2 * held * width
-    sums = SCORE_SLOTS * bq * min(bk, keys) + OUT_SLOTS * bq * width
+    bk = np.minimum(bk, keys)
+    held = np.where(kept, keys, STREAM_SLOTS * bk)
+    tiles = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * bk + 2 * held * width
+    sums = SCORE_SLOTS * bq * bk + OUT_SLOTS * bq * width
     return tiles, sums, OUT_SLOTS * 2 * bq + SCORE_SLOTS * bq
+
+
+def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]:
+    """What a plan needs in a core, as :func:`needs` lists it."""
+    tiles, sums, stats = needs(attention, *plan.block, plan.keys[1] == "keep")
+    return int(tiles), int(sums), int(stats)
 
 
 def check(attention: Attention, plan: AttentionPlan, machine: Machine) -> None:
@@ -212,8 +222,8 @@ def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iter
         yield "keys and values are not passed from core to core"
     if plan.keys[0] in ("down", "across") and plan.spread(1) != machine.cores:
         yield f"keys go to all cores ({plan.keys[0]}), but only {plan.spread(1)} cores share them"
-    needs = footprint(attention, plan)
     holds = (machine.tiles, machine.sums, machine.stats)
-    for what, needed, held in zip(("tiles of operands", "sums", "rows of statistics"), needs, holds):
+    needed_of = footprint(attention, plan)
+    for what, needed, held in zip(("tiles of operands", "sums", "rows of statistics"), needed_of, holds):
         if needed > held:
             yield f"it needs {needed} {what} in a core, which holds {held}"

@@ -164,7 +164,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
         ("bm", "bn"): blocks, ("bk",): [(d,) for d in depths], ("nm", "keep_a", "keep_b"): levels,
         ("way_a", "way_b"): ways, ("slots",): [(s,) for s in rules.slots],
     }
-    c = _crossed(axes)
+    c = crossed(axes)
     keep = _fits(gemm, machine, rules, share, depth, c)
     c = {name: column[keep] for name, column in c.items()}
     again = (gemm.m > c["bm"] * share[0]) | (gemm.n > c["bn"] * share[1])
@@ -172,7 +172,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
     return {**c, "outputs": np.where(two, 2, 1), "lead": np.zeros(len(two), np.int64)}
 
 
-def _crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Columns:
+def crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Columns:
     """Columns of all combinations of one entry of each axis; an axis has a column for each name."""
     tables = [np.array(values, np.int64).reshape(-1, len(names)) for names, values in axes.items()]
     shape = [len(table) for table in tables]

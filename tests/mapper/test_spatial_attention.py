@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from acadl_models.acadl import ArchitectureGraph
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
+from mapper.spatial import keeping
 from mapper.spatial.attention import Attention, AttentionPlan, check, footprint
+from mapper.spatial.attention_cost import attention_cycles
 from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_search import attention_cycles, attention_space, search_attention, vendor_attention
+from mapper.spatial.attention_search import planned_attention, search_attention, vendor_attention
+from mapper.spatial.attention_space import attention_space
 from mapper.spatial.attention_steps import turns
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS
@@ -151,12 +155,50 @@ def test_sharing_and_keeping_keys_pays_where_blocks_of_queries_are_small() -> No
     assert abs(found.best.estimated_cycles / found.best.cycles - 1) < 0.1
 
 
-def test_candidates_fit_and_are_costed() -> None:
-    attention, machine = Attention.of(1, 6, 100, 64), Machine.of(mesh(2, 3))
+@pytest.mark.parametrize("attention", [
+    Attention.of(1, 6, 100, 64), Attention.of(1, 6, 100, 64, 2, causal=True), Attention.of(2, 4, 1, 32, 2, keys=90),
+])
+def test_candidates_fit_and_are_costed(attention: Attention) -> None:
+    machine = Machine.of(mesh(2, 3))
     found = attention_space(attention, machine)
-    assert found and len(attention_cycles(attention, machine, found)) == len(found)
-    for plan in found:
-        check(attention, plan, machine)
+    estimated = attention_cycles(attention, machine, found)
+    assert len(found) == len(estimated) > 0 and (estimated > machine.launch_cycles).all()
+    for i in range(len(found)):
+        check(attention, found.plan(i), machine)
+
+
+@pytest.mark.parametrize("attention", [
+    Attention.of(1, 8, 512, 32), Attention.of(1, 8, 512, 32, 4, causal=True), Attention.of(2, 16, 1, 32, 4, keys=900),
+])
+def test_the_cost_model_ranks_plans_as_the_simulation_does(attention: Attention) -> None:
+    graph = wormhole(rows=2, columns=4)
+    machine = Machine.of(graph)
+    found = attention_space(attention, machine)
+    estimated = attention_cycles(attention, machine, found)
+    order = np.argsort(estimated, kind="stable")
+    chosen = order[np.linspace(0, len(order) - 1, 12).astype(int)].tolist()
+    real = [simulated(emit_attention(attention, found.plan(i), machine), graph).cycles for i in chosen]
+    ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[chosen], real)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.9
+
+
+def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
+    graph, attention = mesh(1, 2), Attention.of(1, 2, 64, 32, causal=True)
+    keeping.forget()
+    first = planned_attention(attention, graph, top_k=2)
+    keeping.forget()
+    monkeypatch.setattr("mapper.spatial.attention_search.search_attention", None)
+    assert planned_attention(attention, graph, top_k=2) == first
+    assert AttentionPlan.from_json(first.plan.to_json()) == first.plan
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "{}", '{"block":[1,0],"rows":[1,1],"columns":[1,1],"keys":["none","keep"]}',
+])
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(MappingError, match="expected the JSON of a plan of attention"):
+        AttentionPlan.from_json(text)
 
 
 def test_grouped_queries_share_keys() -> None:

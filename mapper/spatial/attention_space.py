@@ -1,0 +1,120 @@
+"""The space of plans of attention, as columns of arrays like that of products: a candidate is a row.
+
+Every way to spread problems and queries over the dimensions of the mesh, every useful block of queries and of keys,
+every pattern by which keys and values reach the cores that share them, and whether these are kept. Left out are only
+rows that are dominated or useless:
+
+* of the blocks with which a loop takes the same number of waves, or steps, only the smallest;
+* keys are kept only where another wave of the same problem uses them;
+* of two plans that a square mesh makes equal by exchanging its dimensions only one;
+* under a causal mask, where every wave has steps of its own, plans whose program has more than ``MOST_WAVES`` of them,
+  unless all have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.attention import Attention, AttentionPlan, needs
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import LEVELS, PATTERNS
+from mapper.spatial.space import Columns, crossed
+
+MOST_WAVES = 32
+"""Waves of queries with steps of their own that a program may have: it is written out for each of them."""
+
+
+@dataclass(frozen=True)
+class AttentionRules:
+    """What plans may do: patterns and levels of keys and values, and how many tiles of queries a block may have."""
+
+    patterns: frozenset[str] = frozenset(PATTERNS)
+    levels: frozenset[str] = frozenset(LEVELS)
+    most_queries: int | None = None
+
+
+ANYTHING = AttentionRules()
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionSpace:
+    """Candidates in columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``cp``, ``cq`` (cores along rows and columns of the
+    mesh over which problems and queries are spread), ``way`` (index into PATTERNS) and ``keep``."""
+
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["bq"])
+
+    def plan(self, i: int) -> AttentionPlan:
+        """Candidate ``i``."""
+        c = {name: int(column[i]) for name, column in self.columns.items()}
+        way = PATTERNS[c["way"]], "keep" if c["keep"] else "stream"
+        return AttentionPlan((c["bq"], c["bk"]), (c["rp"], c["rq"]), (c["cp"], c["cq"]), way)  # type: ignore[arg-type]
+
+    def taken(self, rows: NDArray[np.bool_]) -> "AttentionSpace":
+        """Some of the candidates."""
+        return AttentionSpace({name: column[rows] for name, column in self.columns.items()})
+
+
+NAMES = ("bq", "bk", "rp", "rq", "cp", "cq", "way", "keep")
+
+
+def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> AttentionSpace:
+    """All candidates that fit the machine."""
+    parts = [
+        _candidates(attention, machine, rules, rows, columns)
+        for rows in _pairs(machine.rows) for columns in _pairs(machine.columns)
+        if machine.rows != machine.columns or rows >= columns
+    ]
+    found = AttentionSpace({name: np.concatenate([part[name] for part in parts]) for name in NAMES})
+    if attention.past is None or not len(found):
+        return found
+    # as many waves as there are positions of blocks at most: those of a group's heads are alike
+    c = found.columns
+    waves = np.minimum(-(-attention.tiles[0] // (c["bq"] * c["rq"] * c["cq"])), attention.tiles[0] // attention.group)
+    return found.taken(waves <= max(MOST_WAVES, int(waves.min())))
+
+
+def _pairs(extent: int) -> list[tuple[int, int]]:
+    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
+
+
+def _candidates(
+    attention: Attention, machine: Machine, rules: AttentionRules, rows: tuple[int, int], columns: tuple[int, int]
+) -> Columns:
+    queries, keys, _ = attention.tiles
+    share = -(-queries // (rows[1] * columns[1]))
+    tall = [size for size in _sizes(share) if size <= (rules.most_queries or share)]
+    ways = [PATTERNS.index(way) for way in _ways(rows[1], columns[1], machine) if way in rules.patterns]
+    c = crossed({
+        ("bq",): [(size,) for size in tall if size <= machine.sums],
+        ("bk",): [(size,) for size in _sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
+        ("keep",): [(LEVELS.index(level),) for level in LEVELS if level in rules.levels],
+    })
+    for name, value in zip(("rp", "rq", "cp", "cq"), (*rows, *columns)):
+        c[name] = np.full(len(c["bq"]), value)
+    chosen = _fits(attention, machine, c) & ((c["keep"] == 0) | (c["bq"] < share))
+    return {name: c[name][chosen] for name in NAMES}
+
+
+def _sizes(extent: int) -> list[int]:
+    """The smallest block for each number of blocks in which ``extent`` tiles can be done."""
+    return sorted({-(-extent // count) for count in range(1, extent + 1)})
+
+
+def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
+    """Patterns for tiles that ``rows`` x ``columns`` cores share."""
+    yield "none"
+    yield from ["row"] * (columns > 1) + ["column"] * (rows > 1)
+    yield from ["down", "across"] * (rows > 1 and columns > 1 and rows * columns == machine.cores)
+
+
+def _fits(attention: Attention, machine: Machine, c: Columns) -> NDArray[np.bool_]:
+    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1)
+    fitting: NDArray[np.bool_] = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
+    return fitting
