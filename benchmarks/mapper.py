@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import geometric_mean
+from tl_common import geometric_mean, spearman
 
 MESHES = ((1, 8), (4, 8), (8, 8))
 BERT = ((512, 2304, 768), (512, 768, 768), (512, 3072, 768), (512, 768, 3072))
@@ -92,16 +92,6 @@ def _correlation(args: argparse.Namespace) -> dict[str, Any]:
             errors += np.abs(estimated[chosen] / real - 1).tolist()
             print(f"rank correlation {name}: {found[name]:.4f}", flush=True)
     return {"least_correlation": min(found.values()), "correlations": found, "mean_model_error": float(np.mean(errors))}
-
-
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of the ranks, equal values having their mean rank."""
-    ranks = []
-    for values in (a, b):
-        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-        ends = np.cumsum(counts)
-        ranks.append((ends - (counts - 1) / 2)[inverse])
-    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def _ablations() -> dict[str, Any]:

@@ -129,6 +129,9 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                *at_least(1.9)),
         Figure("… over the library's default of 32 queries and 32 keys", lambda r: r["over_library"], *RECORDED),
         Figure("… over the best blocks without sharing", lambda r: r["over_best_reload"], *RECORDED),
+        Figure("… share of the time in which a core's busiest unit works", lambda r: r["busy"], *RECORDED),
+        Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
+        Figure("… time with a causal mask over the time with all keys", lambda r: r["causal_time"], *RECORDED),
         Figure("… oracle's largest difference from float32", lambda r: r["max_abs_error"], *at_most(2e-3)),
     ),
     "mapper.py": (

@@ -1,39 +1,60 @@
 """FlashAttention over the heads and lengths of figure 7 of the TL paper, on Wormhole, and its numerics.
 
-64 and 128 heads of 2048 / heads numbers, sequences of 512 to 8192, 8192 tokens in all, not causal, fp16. The searched
-plans share keys and values over the network or keep them; they are compared with mappings that load keys and values
-from memory again for every block of queries, in every core on its own:
+64 and 128 heads of 2048 / heads numbers, sequences of 512 to 8192, 8192 tokens in all, not causal (as in the paper),
+fp16. The searched plans share keys and values over the network or keep them; they are compared with mappings that load
+keys and values from memory again for every block of queries, in every core on its own:
 
 * ``speedup``: 32 queries at a time, the library's default (``ttnn/operations/transformer/sdpa``), and the best number
   of keys at a time;
 * ``over_library``: 32 queries and 32 keys at a time, the library's default for both;
-* ``over_best_reload``: the best blocks of both. Large blocks of queries need so few loads that the vector unit limits,
-  not memory: what then remains is what sharing alone gains.
+* ``over_best_reload``: the best blocks of both. Large blocks of queries need so few loads that the units of a core
+  limit, not memory: what then remains is what sharing alone gains.
 
-Numerics: the oracle, all cores at once, against a float32 reference.
+``busy``: the share of the time, without the launch, in which a core's matrix or vector unit works, whichever works
+more. Rank correlation (Spearman) of the cost model with the simulation: candidates from the whole range of estimates up
+to eight times the best. Beyond the paper: causal masks (``causal_time``: the time over that with all keys), and a model
+with grouped queries (32 heads of 128, 8 of keys): reading 2048 tokens, and a step of decoding with 8192 tokens in the
+cache. Numerics: the oracle, all cores at once, against a float32 reference.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import data, geometric_mean, reference
+from tl_common import data, geometric_mean, reference, spearman
 
-CHECKED = ((2, 2, 4, 256, 32), (2, 2, 8, 192, 16))
-"""Rows and columns of a mesh, problems, sequence and width of a head."""
+if TYPE_CHECKING:
+    from mapper.spatial.attention import Attention
+
+CHECKED: tuple[tuple[int, int, tuple[int, ...], dict[str, Any]], ...] = (
+    (2, 2, (1, 4, 256, 32), {}), (2, 2, (2, 4, 192, 16), {}), (2, 2, (1, 8, 150, 32, 2), {"causal": True}),
+    (2, 3, (2, 6, 70, 64, 2), {"keys": 330, "causal": True}), (2, 2, (2, 8, 1, 64, 2), {"keys": 700, "causal": True}),
+)
+"""Rows and columns of a mesh; batch, heads, queries, width of a head, heads of keys; keys and mask."""
+
+CAUSAL = (512, 1024, 2048)
+"""Lengths that are also planned with a causal mask: longer programs take long to simulate."""
+
+GROUPED = ({"queries": 2048}, {"queries": 1, "keys": 8192})
+SAMPLES = 10
 
 
 def main() -> None:
     args = arguments(__doc__ or "", _options)
-    rows = list(_rows(reference(args.data)["workloads"]["flash_attention"], args.quick))
+    recorded = reference(args.data)["workloads"]["flash_attention"]
+    rows = list(_rows(recorded, args.quick))
+    correlations = dict(_correlations(recorded, args.quick))
     result: dict[str, Any] = {
         "speedup": geometric_mean(r["reload_32"] / r["cycles"] for r in rows),
         "least_speedup": min(r["reload_32"] / r["cycles"] for r in rows),
         "over_library": geometric_mean(r["library"] / r["cycles"] for r in rows),
         "over_best_reload": geometric_mean(r["reload"] / r["cycles"] for r in rows),
+        "busy": geometric_mean(r["busy"] for r in rows),
+        "least_correlation": min(correlations.values()), "correlations": correlations,
+        **_causal(rows, recorded), "grouped": list(_grouped()),
         "max_abs_error": max(_error(*case) for case in CHECKED), "rows": rows,
     }
     finish(args, result)
@@ -44,72 +65,142 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="only sequences up to 1024")
 
 
+def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
+    """Heads, length and workload of each point of figure 7."""
+    from mapper.spatial.attention import Attention
+
+    for heads in recorded["heads"]:
+        for length in recorded["seq"]:
+            if not quick or length <= 1024:
+                batch, width = recorded["batch"][str(length)], recorded["head_dim"][str(heads)]
+                yield heads, length, Attention.of(batch, heads, length, width, causal=causal)
+
+
 def _rows(recorded: Any, quick: bool) -> Any:
     from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention
+    from mapper.spatial.attention_cost import attention_cycles
     from mapper.spatial.attention_emit import emit_attention
-    from mapper.spatial.attention_search import (
-        attention_cycles,
-        attention_space,
-        search_attention,
-        vendor_attention,
-    )
+    from mapper.spatial.attention_search import search_attention, vendor_attention
+    from mapper.spatial.attention_space import AttentionRules, attention_space
     from mapper.spatial.machine import Machine
     from mapper.spatial.timing import simulated
 
     graph = wormhole()
     machine = Machine.of(graph)
-    print(f"{'heads':>5} {'length':>6} {'TFLOP/s':>8} {'of 32':>6} {'library':>8} {'best reload':>11}  plan")
-    for heads in recorded["heads"]:
-        for length in recorded["seq"]:
-            if quick and length > 1024:
-                continue
-            batch, width = recorded["batch"][str(length)], recorded["head_dim"][str(heads)]
-            attention = Attention.of(batch, heads, length, width)
-            best = search_attention(attention, graph).best
-            reload = search_attention(attention, graph, patterns=("none",), levels=("stream",), top_k=3).best
-            few = [p for p in attention_space(attention, machine, ("none",), ("stream",)) if p.block[0] == 1]
-            narrow = few[int(np.argmin(attention_cycles(attention, machine, few)))]
-            cycles = [
-                simulated(emit_attention(attention, plan, machine), graph).cycles
-                for plan in (narrow, vendor_attention(attention, machine))
-            ]
-            row = {
-                "heads": heads, "length": length, "cycles": best.cycles, "reload_32": cycles[0], "library": cycles[1],
-                "reload": reload.cycles, "plan": str(best.plan),
-            }
-            flops = 4 * batch * heads * length**2 * width
-            ratios = [row[name] / best.cycles for name in ("reload_32", "library", "reload")]
-            print(f"{heads:5} {length:6} {flops / best.cycles / 1e3:8.2f} {ratios[0]:6.2f} {ratios[1]:8.2f} "
-                  f"{ratios[2]:11.2f}  {best.plan}", flush=True)
-            yield row
+    again = AttentionRules(frozenset({"none"}), frozenset({"stream"}))
+    narrow = AttentionRules(again.patterns, again.levels, 1)
+    print(f"{'heads':>5} {'length':>6} {'TFLOP/s':>8} {'busy':>5} {'of 32':>6} {'library':>8} {'reload':>7}  plan")
+    for heads, length, attention in _workloads(recorded, quick):
+        best = search_attention(attention, graph).best
+        reload = search_attention(attention, graph, rules=again, top_k=3).best
+        few = attention_space(attention, machine, narrow)
+        chosen = few.plan(int(np.argmin(attention_cycles(attention, machine, few))))
+        cycles = [
+            simulated(emit_attention(attention, plan, machine), graph).cycles
+            for plan in (chosen, vendor_attention(attention, machine))
+        ]
+        row = {
+            "heads": heads, "length": length, "cycles": best.cycles, "reload_32": cycles[0], "library": cycles[1],
+            "reload": reload.cycles, "busy": _busy(best.timing, machine.launch_cycles), "plan": str(best.plan),
+        }
+        ratios = [row[name] / best.cycles for name in ("reload_32", "library", "reload")]
+        print(f"{heads:5} {length:6} {2 * attention.products / best.cycles / 1e3:8.2f} {row['busy']:5.2f} "
+              f"{ratios[0]:6.2f} {ratios[1]:8.2f} {ratios[2]:7.2f}  {best.plan}", flush=True)
+        yield row
 
 
-def _error(rows: int, columns: int, problems: int, length: int, width: int) -> float:
+def _busy(timing: Any, launch: int) -> float:
+    units = [unit for unit in timing.units if unit.name.split(".")[1:2] in (["matrix"], ["vector"])]
+    return max(unit.busy_cycles for unit in units) / (timing.cycles - launch)
+
+
+def _correlations(recorded: Any, quick: bool) -> Any:
+    """Of each point of figure 7, and with a causal mask of the shortest."""
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention_cost import attention_cycles
+    from mapper.spatial.attention_emit import emit_attention
+    from mapper.spatial.attention_space import attention_space
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.timing import simulated
+
+    graph = wormhole()
+    machine = Machine.of(graph)
+    points = [*_workloads(recorded, quick), *(p for p in _workloads(recorded, quick, True) if p[1] == min(CAUSAL))]
+    for heads, length, attention in points:
+        found = attention_space(attention, machine)
+        estimated = attention_cycles(attention, machine, found)
+        order = np.argsort(estimated, kind="stable")
+        order = order[estimated[order] <= 8 * estimated[order[0]]]
+        sample = order[np.linspace(0, len(order) - 1, SAMPLES).astype(int)]
+        real = [simulated(emit_attention(attention, found.plan(int(i)), machine), graph).cycles for i in sample]
+        name = f"{heads} x {length}" + (" causal" if attention.past is not None else "")
+        value = spearman(estimated[sample], np.array(real))
+        print(f"rank correlation {name}: {value:.4f}", flush=True)
+        yield name, value
+
+
+def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention_search import search_attention
+
+    graph, full = wormhole(), {(r["heads"], r["length"]): r["cycles"] for r in rows}
+    shares = {}
+    for heads, length, attention in _workloads(recorded, False, True):
+        if length in CAUSAL and (heads, length) in full:
+            best = search_attention(attention, graph, top_k=2).best
+            shares[f"{heads} x {length}"] = best.cycles / full[heads, length]
+            print(f"causal {heads} x {length}: {shares[f'{heads} x {length}']:.2f} of the time, "
+                  f"{2 * attention.products / best.cycles / 1e3:.2f} TFLOP/s  {best.plan}", flush=True)
+    return {"causal_time": geometric_mean(shares.values()), "causal": shares}
+
+
+def _grouped() -> Any:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention import Attention
+    from mapper.spatial.attention_search import search_attention
+
+    graph = wormhole()
+    for case in GROUPED:
+        attention = Attention.of(1, 32, width=128, kv_heads=8, causal=True, **case)
+        best = search_attention(attention, graph, top_k=3).best
+        loaded = 2 * attention.problems * attention.keys * attention.width * 2
+        row = {**case, "cycles": best.cycles, "tflops": 2 * attention.products / best.cycles / 1e3,
+               "bytes_per_cycle": loaded / best.cycles, "plan": str(best.plan)}
+        print(f"grouped {case}: {best.cycles} cycles, {row['tflops']:.2f} TFLOP/s, keys and values once: "
+              f"{row['bytes_per_cycle']:.0f} bytes a cycle  {best.plan}", flush=True)
+        yield row
+
+
+def _error(rows: int, columns: int, shape: tuple[int, ...], options: dict[str, Any]) -> float:
     """Largest difference of the oracle's result from attention in float32, of normally distributed numbers."""
     from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention, from_tiles, to_tiles
+    from mapper.spatial.attention import Attention
     from mapper.spatial.attention_emit import emit_attention
-    from mapper.spatial.attention_search import attention_cycles, attention_space
+    from mapper.spatial.attention_search import search_attention
     from mapper.spatial.machine import Machine
     from mapper.spatial.timing import isa_of
     from oracle.xla import compile_stream
 
-    graph = wormhole(rows=rows, columns=columns)
-    machine, attention = Machine.of(graph), Attention(problems, length, length, width)
-    plans = attention_space(attention, machine)
-    plan = plans[int(np.argmin(attention_cycles(attention, machine, plans)))]
-    random = np.random.default_rng(length)
-    q, k, v = (random.standard_normal((problems, length, width)).astype(np.float16) for _ in range(3))
-    run = compile_stream(emit_attention(attention, plan, machine), isa_of(graph))
-    result = from_tiles(np.asarray(run(*map(to_tiles, (q, k, v)))[0]), (length, width)).astype(np.float32)
-    scores = q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1) * attention.scale
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    expected = weights / weights.sum(-1, keepdims=True) @ v.astype(np.float32)
-    error = float(np.abs(result - expected).max())
-    print(f"oracle, {problems} heads of {length} x {width}, {rows} x {columns} cores, {plan}: error {error:.1e}",
-          flush=True)
+    graph, attention = wormhole(rows=rows, columns=columns), Attention.of(*shape, **options)
+    plan = search_attention(attention, graph, top_k=1).best.plan
+    random = np.random.default_rng(attention.keys)
+    shape = (attention.problems, attention.group, attention.queries, attention.width)
+    q = random.standard_normal(shape).astype(np.float16)
+    k, v = random.standard_normal((2, attention.problems, attention.keys, attention.width)).astype(np.float16)
+    run = compile_stream(emit_attention(attention, plan, Machine.of(graph)), isa_of(graph))
+    tiles = np.asarray(run(attention.query_tiles(q), attention.key_tiles(k), attention.key_tiles(v))[0])
+    error = float(np.abs(attention.output(tiles).astype(np.float32) - _expected(attention, q, k, v)).max())
+    print(f"oracle, {attention}, {rows} x {columns} cores, {plan}: error {error:.1e}", flush=True)
     return error
+
+
+def _expected(attention: "Attention", q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    scores = q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1)[:, None] * attention.scale
+    if attention.past is not None:
+        seen = np.arange(attention.keys) <= np.arange(attention.queries)[:, None] + attention.past
+        scores = np.where(seen, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True) @ v.astype(np.float32)[:, None])
 
 
 if __name__ == "__main__":

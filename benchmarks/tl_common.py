@@ -1,4 +1,4 @@
-"""What the benchmarks of the TL paper share: its recorded figures, and means of ratios."""
+"""What the benchmarks of the TL paper share: its recorded figures, means of ratios, and rank correlations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from common import ROOT, refuse
 
 DATA = ROOT / "benchmarks" / "data"
@@ -32,3 +33,13 @@ def geometric_mean(values: Iterable[float]) -> float:
     """Of positive values."""
     found = list(values)
     return math.exp(sum(map(math.log, found)) / len(found))
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Correlation of the ranks, equal values having their mean rank."""
+    ranks = []
+    for values in (a, b):
+        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ends = np.cumsum(counts)
+        ranks.append((ends - (counts - 1) / 2)[inverse])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])

@@ -2,8 +2,9 @@
 
 A step of keys takes as long as the slowest of what works on it at the same time: the matrix unit (scores and weighted
 values), the vector unit (softmax), memory, the rings and the ports. Under a causal mask waves of queries have ever more
-steps, all of which are counted. Where the blocks of a wave end at different keys, a core works as long as the mean block
-takes, as every second wave is dealt out the other way round; keys that are sent to all of them are sent for the longest.
+steps, all of which are counted. Where the blocks of a wave end at different keys, a core works as long as the mean
+block takes, as every second wave is dealt out the other way round; keys that are sent to all of them are sent for the
+longest.
 """
 
 from __future__ import annotations
