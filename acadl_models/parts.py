@@ -36,12 +36,14 @@ class QueuedUnit(Template):
 
     def __init__(
         self, name: str, fetch: Fetch, mnemonics: set[str], *, depth: int, latency: UnitLatency,
-        interval: UnitLatency | None, in_flight: int,
+        interval: UnitLatency | None, in_flight: int, operations: UnitLatency = 1,
+        joules_per_operation: float | dict[str, float] | None = None,
     ) -> None:
         self.queue = PipelineStage("queue", latency=1, depth=depth)
         self.stage = ExecuteStage("stage", latency=1)
         self.unit = MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight,
+            operations=operations, joules_per_operation=joules_per_operation,
         )
         ACADLEdge(fetch.stage, self.queue, FORWARD)
         ACADLEdge(self.queue, self.stage, FORWARD)

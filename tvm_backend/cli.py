@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from oracle.errors import ArchloomError
-from tvm_backend.commands import analysis, asm, build, isa, networks, targets, trace
+from tvm_backend.commands import analysis, asm, build, isa, mapping, networks, targets, trace
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.version import VERSION
 
-COMMANDS = (targets, networks, isa, build, analysis, trace, asm)
+COMMANDS = (targets, networks, isa, build, analysis, trace, asm, mapping)
 BAD_INPUT = 2
 INTERRUPTED = 130
 

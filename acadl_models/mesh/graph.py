@@ -115,7 +115,7 @@ def assembled(chip: Chip, network: Callable[[Fetch, Sequence[DRAM]], Cores]) -> 
                 name, data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
                 read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
                 read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
-                address_ranges=[(first, first + size)],
+                address_ranges=[(first, first + size)], joules_per_access=sizes.joules.dram_byte,
             ))
             first += size
         fetch = Fetch("fetch", max(_FETCHED, _AHEAD * chip.cores), _FETCHED)
@@ -148,33 +148,36 @@ def rings(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, torus: bool) -> Core
             beside = [other for other in row if other is not core] + [mesh[i][c] for i in range(len(mesh)) if i != r]
             for other in beside or [core]:  # a core alone hears itself, so that its graph has all that the ISA names
                 core.hear(other)
-    _neighbours(fetch, mesh, chip.sizes.noc_bytes_per_cycle, torus)
-    _senders(fetch, memory, mesh, chip.sizes.noc_bytes_per_cycle)
+    _neighbours(fetch, mesh, chip.sizes, torus)
+    _senders(fetch, memory, mesh, chip.sizes)
     return mesh
 
 
-def _neighbours(fetch: Fetch, mesh: Cores, bytes_per_cycle: int, torus: bool) -> None:
+def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> None:
     """Each core passes tiles on to the right and down; one without neighbours to itself."""
+    def link(name: str) -> Link:
+        return Link(f"{name}_link", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
+
     def join(name: str, core: Core, line: Sequence[Core], at: int) -> None:
         if at + 1 < len(line) or (torus and len(line) > 1):
-            core.pass_on(name, fetch, line[(at + 1) % len(line)], Link(f"{name}_link", bytes_per_cycle))
+            core.pass_on(name, fetch, line[(at + 1) % len(line)], link(name))
 
     for r, row in enumerate(mesh):
         for c, core in enumerate(row):
             join(f"east[{r}][{c}]", core, row, c)
             join(f"south[{r}][{c}]", core, [line[c] for line in mesh], r)
     if len(mesh) == len(mesh[0]) == 1:
-        mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], Link("east[0][0]_link", bytes_per_cycle))
+        mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], link("east[0][0]"))
 
 
-def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, bytes_per_cycle: int) -> None:
+def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> None:
+    def ring(name: str, cores: Sequence[Core], mnemonic: str) -> Ring:
+        joules = sizes.joules.hops(len(cores))
+        return Ring(name, fetch, memory, cores, mnemonic, sizes.noc_bytes_per_cycle, joules=joules)
+
     lines = [list(column) for column in zip(*mesh)]
-    row_rings = [
-        Ring(f"noc_h[{r}]", fetch, memory, row, "multicast_row", bytes_per_cycle) for r, row in enumerate(mesh)
-    ]
-    column_rings = [
-        Ring(f"noc_v[{c}]", fetch, memory, line, "multicast_column", bytes_per_cycle) for c, line in enumerate(lines)
-    ]
+    row_rings = [ring(f"noc_h[{r}]", row, "multicast_row") for r, row in enumerate(mesh)]
+    column_rings = [ring(f"noc_v[{c}]", line, "multicast_column") for c, line in enumerate(lines)]
     crossing_rows, crossing_columns = list(zip(row_rings, mesh)), list(zip(column_rings, lines))
     Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
     Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")

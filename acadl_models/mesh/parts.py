@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
-from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Sizes
+from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
 from acadl_models.mesh.vector import work
 from acadl_models.parts import Fetch, QueuedUnit
 
@@ -38,23 +38,27 @@ class Core(Template):
         ways: Ways | None = None,
     ) -> None:
         tiles, sums, stats = sizes.tiles, sizes.sums, sizes.stats
-        self.l1 = _local("l1", TILE_BYTES, number, tiles, users)
-        self.acc = _local("acc", 2 * TILE_BYTES, number, sums, users)
+        joules = sizes.joules
+        self.l1 = _local("l1", TILE_BYTES, number, tiles, users, joules)
+        self.acc = _local("acc", 2 * TILE_BYTES, number, sums, users, joules)
         if ways is None:
-            inward = Link("noc_in", sizes.noc_bytes_per_cycle)
-            outward = Link("noc_out", sizes.noc_bytes_per_cycle)
+            way = joules.hops(sizes.way_hops)
+            inward = Link("noc_in", sizes.noc_bytes_per_cycle, joules_per_byte=way)
+            outward = Link("noc_out", sizes.noc_bytes_per_cycle, joules_per_byte=way)
             port = Link("port", sizes.l1_bytes_per_cycle) if sizes.l1_bytes_per_cycle else None
             ways = Ways(inward, outward, inward, port)
         self.ways = ways
         self.stat = SRAM(
             "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
-            address_ranges=[(number * stats, (number + 1) * stats)],
+            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
         )
         cycles = {"clear": "count", "*": sizes.product}
         self.reader = sender("reader", fetch, "load")
         products = {"matmul", "matmul_transposed", "weigh", "score", "clear"}
-        self.matrix = QueuedUnit("matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2)
-        self.vector = _vector(fetch, sizes.vector_tile_cycles)
+        self.matrix = QueuedUnit(
+            "matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2,
+            operations={"clear": 0, "*": "m * n * k"}, joules_per_operation=joules.product)
+        self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector)
         self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
         self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
         for place in memory:
@@ -90,11 +94,11 @@ class Ring(Template):
 
     def __init__(
         self, name: str, fetch: Fetch, memory: Sequence[DRAM], cores: Sequence[Core], mnemonic: str, link: Link | int,
-        ports: Sequence[Link | None] | None = None,
+        ports: Sequence[Link | None] | None = None, joules: float | None = None,
     ) -> None:
-        """``link``: its bytes a cycle, or one that others use, too. ``ports``: over which each core's L1 is written,
-        by default its own."""
-        self.link = link if isinstance(link, Link) else Link("ring", link)
+        """``link``: its bytes a cycle, or one that others use, too; ``joules``: of a byte on it. ``ports``: over which
+        each core's L1 is written, by default its own."""
+        self.link = link if isinstance(link, Link) else Link("ring", link, joules_per_byte=joules)
         self.sender = sender("sender", fetch, mnemonic)
         for place in memory:
             ACADLEdge(place, self.sender.unit, READ_DATA, link=self.link)
@@ -127,15 +131,17 @@ def sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
     return QueuedUnit(name, fetch, {mnemonic} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
 
 
-def _local(name: str, word_bytes: int, number: int, words: int, users: int) -> SRAM:
+def _local(name: str, word_bytes: int, number: int, words: int, users: int, joules: Joules) -> SRAM:
     """A core's part of a buffer."""
     return SRAM(
         name, data_width=8 * word_bytes, port_width=_PORT_WORDS, max_concurrent_requests=16, read_write_ports=users,
-        address_ranges=[(number * words, (number + 1) * words)],
+        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes),
     )
 
 
-def _vector(fetch: Fetch, of_tile: int) -> QueuedUnit:
-    """The vector unit: passes over tiles of ``of_tile`` cycles each."""
+def _vector(fetch: Fetch, of_tile: int, joules: float | None) -> QueuedUnit:
+    """The vector unit: passes over tiles of ``of_tile`` cycles and ``joules`` each."""
     cycles_of = work(of_tile)
-    return QueuedUnit("vector", fetch, set(cycles_of), depth=2, latency=cycles_of, interval=cycles_of, in_flight=1)
+    return QueuedUnit(
+        "vector", fetch, set(cycles_of), depth=2, latency=cycles_of, interval=cycles_of, in_flight=1,
+        operations=work(1), joules_per_operation=joules)

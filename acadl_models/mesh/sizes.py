@@ -19,12 +19,34 @@ _LEAST_TILES = 4
 
 
 @dataclass(frozen=True)
+class Joules:
+    """Energies, None: not stated. ``product``: of 32 x 32 x 32 multiply-accumulates, ``vector``: of an operation on all
+    numbers of a tile, ``l1_byte`` and ``dram_byte``: of a byte that is read or written, ``hop_byte``: of a byte on its
+    way from a core to the next."""
+
+    product: float | None = None
+    vector: float | None = None
+    l1_byte: float | None = None
+    dram_byte: float | None = None
+    hop_byte: float | None = None
+
+    def hops(self, count: float) -> float | None:
+        """Of a byte over so many cores."""
+        return None if self.hop_byte is None else count * self.hop_byte
+
+    def words(self, size: int) -> float | None:
+        """Of a word of ``size`` bytes in L1."""
+        return None if self.l1_byte is None else size * self.l1_byte
+
+
+@dataclass(frozen=True)
 class Sizes:
     """``tiles`` of operands, ``sums`` and ``stats`` of a core; the rates of its units and ways.
 
     The matrix unit takes ``product_cycles`` for a product of ``array`` x ``array`` by ``array`` x ``array`` tiles, and
     ``block_cycles`` for one of blocks beside those of its products. The vector unit works on ``vector_width`` numbers
     in ``vector_cycles``. ``l1_bytes_per_cycle``: what networks may write into L1, 0: no less than they bring.
+    ``way_hops``: cores on the way from memory to a core, on the mean.
     """
 
     tiles: int
@@ -37,6 +59,8 @@ class Sizes:
     vector_cycles: int
     vector_width: int = 32
     array: int = 1
+    joules: Joules = Joules()
+    way_hops: float = 0
 
     @property
     def product(self) -> str:

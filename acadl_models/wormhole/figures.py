@@ -19,6 +19,8 @@ Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, `
 
 from __future__ import annotations
 
+from acadl_models.mesh.sizes import Joules
+
 CLOCK_HZ = 1e9
 
 L1_BYTES = 1_499_136
@@ -48,3 +50,14 @@ SUMS = 50
 
 BLOCK_CYCLES = 1250
 """Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""
+
+JOULES = Joules(
+    product=32**3 * (1.1e-12 + 0.9e-12), vector=32**2 * 0.9e-12, l1_byte=100e-12 / 8, dram_byte=1.3e-9 / 8,
+    hop_byte=8 * 0.1e-12 * 2.9,
+)
+"""Energies, none of which the TL paper states. Those of operations and memories are the ones of 45 nm in M. Horowitz,
+"Computing's energy problem" (ISSCC 2014, which the paper cites): a product of 16 bits 1.1 pJ, a sum of 32 bits 0.9 pJ,
+64 bits of a memory of 1 MB 100 pJ, 64 bits of DRAM 1.3 nJ. Assumed: 0.1 pJ for a bit over a millimetre of wire, and
+2.9 mm from a core to the next (the square root of 670 square millimetres over 80 places). Ratios of plans rest on the
+ratios of these figures; absolute energies are those of an old process. Static power is not stated.
+"""

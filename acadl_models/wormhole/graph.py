@@ -37,7 +37,7 @@ def wormhole(
     check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, 0, product_cycles, block_cycles,
-        vector_cycles)
+        vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2)
     chip = Chip(
         "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles,
         clock_hz)

@@ -26,7 +26,7 @@ _NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row"
 
 
 @dataclass(frozen=True, eq=False)
-class _Waves:
+class Waves:
     """Waves over a loop: how many; of a whole block, what the largest block of a mean wave has; of all whole blocks of
     the cores, what they have."""
 
@@ -35,10 +35,10 @@ class _Waves:
     filled: np.ndarray
 
     @staticmethod
-    def of(extent: int, block: Column, cores: Column) -> "_Waves":
+    def of(extent: int, block: Column, cores: Column) -> "Waves":
         count = -(-extent // (block * cores))
         last = np.minimum(extent - (count - 1) * block * cores, block)
-        return _Waves(count, (count - 1 + last / block) / count, extent / (count * block * cores))
+        return Waves(count, (count - 1 + last / block) / count, extent / (count * block * cores))
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def cycles(
     s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
     depth = gemm.k // (s["rk"] * s["ck"])
     bk = np.minimum(c["bk"], depth)
-    m = _Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
-    n = _Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
+    m = Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
+    n = Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
     steps, block = depth / bk, c["bm"] * c["bn"]
     part = m.largest * n.largest
     overhead = machine.block_cycles * np.ceil(steps) / steps
@@ -153,7 +153,7 @@ class _Traffic:
 
     def __init__(
         self, machine: Machine, around: Around, way: Column, beats: np.ndarray, size: np.ndarray, rows: Column,
-        columns: Column, mine: _Waves, theirs: _Waves,
+        columns: Column, mine: Waves, theirs: Waves,
     ) -> None:
         """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine`` and
         ``theirs``: waves over the loop that indexes it and over the other one."""

@@ -48,15 +48,12 @@ def planned(
     gemm: TileGemm, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
 ) -> Planned[Plan]:
     """What :func:`mapper.spatial.search.search` finds, searched only once for a graph and a product."""
-    rule_text = repr([sorted(rules.a), sorted(rules.b), sorted(rules.levels), rules.spreads, rules.slots,
-                      rules.whole_blocks])
-
     def find() -> Planned[Plan]:
         outcome = search(gemm, graph, rules=rules, top_k=top_k)
         best = outcome.best
         return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
 
-    return kept([graph.fingerprint, repr(gemm), rule_text, str(top_k)], Plan.from_json, find)
+    return kept([graph.fingerprint, repr(gemm), rules.text, str(top_k)], Plan.from_json, find)
 
 
 def kept(of: Sequence[str], read: Callable[[str], P], find: Callable[[], Planned[P]]) -> Planned[P]:

@@ -58,6 +58,12 @@ class Rules:
     beside: tuple[int, int] = (0, 0)
     """Tiles of L1 for each column of tiles of a block of C, and for each tile of it, beside the operands."""
 
+    @property
+    def text(self) -> str:
+        """The same in every process for equal rules, and another one for others."""
+        values = (getattr(self, name) for name in self.__dataclass_fields__)
+        return repr([sorted(v) if isinstance(v, frozenset) else v for v in values])
+
 
 EVERYTHING = Rules()
 PAPER = Rules(outputs=1, rising=False)

@@ -1,0 +1,187 @@
+"""``map``: plan a product for the cores of a mesh."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.errors import InputError
+from tvm_backend.commands import arguments, progress
+from tvm_backend.commands.outcome import Outcome
+from tvm_backend.report.table import Column, count, duration, percent, render
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.spatial.search import Measured
+    from mapper.spatial.search import Outcome as Found
+
+MACHINES = ("wormhole", "mesh", "triple_ring")
+_DETAILS = (
+    "Every way to cut the product into blocks, to deal it out to the cores and to move its tiles is ranked by a cost"
+    " model; the best are simulated, and the best of these is the plan. Numbers are of 16 bits."
+)
+
+
+def register(subparsers: Any) -> None:
+    """Add this module's command to the parser of ``archloom``."""
+    parser = arguments.command(subparsers, "map", run_map, "plan a product for the cores of a mesh", _DETAILS)
+    parser.add_argument("--gemm", required=True, metavar="MxNxK", help="C[M, N] = A[M, K] . B[K, N], in elements")
+    parser.add_argument("--target", "-t", default="wormhole", metavar="NAME",
+                        help=f"{', '.join(MACHINES)}, or a .df file of your own (default: wormhole)")
+    parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
+                        help="an option of the machine, such as launch_cycles=1000; repeatable")
+    parser.add_argument("--rows", type=int, metavar="N", help="rows of the mesh")
+    parser.add_argument("--columns", type=int, metavar="N", help="columns of the mesh")
+    parser.add_argument("--objective", choices=("time", "energy", "edp"), default="time",
+                        help="what is minimized; edp: energy times time (default: time)")
+    parser.add_argument("--top-k", type=int, default=5, metavar="K", help="plans that are simulated (default 5)")
+    parser.add_argument("--exhaustive", action="store_true",
+                        help="simulate every plan: for small products on few cores")
+    parser.add_argument("--explain", action="store_true", help="list the plans that were simulated, too")
+
+
+def run_map(args: argparse.Namespace) -> Outcome:
+    """Search a plan, and say what it costs."""
+    from mapper.spatial.plan import TileGemm
+    from mapper.spatial.search import search
+
+    m, n, k = _extents(args.gemm)
+    if args.top_k < 1:
+        raise InputError(f"--top-k {args.top_k}: at least one plan must be simulated")
+    graph, done = _graph(args), 0
+    with progress.bar() as show:
+        def heard(trial: "Measured") -> None:
+            nonlocal done
+            done += 1
+            show(str(trial.plan), done, max(done, args.top_k))
+
+        found = search(
+            TileGemm.of(m, n, k), graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive,
+            progress=heard)
+    return Outcome(_text(found, graph, (m, n, k), args), _data(found, graph, (m, n, k), args.objective))
+
+
+def _extents(text: str) -> tuple[int, int, int]:
+    found = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})", text)
+    if found is None:
+        raise InputError(f"--gemm {text!r}: expected MxNxK, such as 1024x1024x1024")
+    m, n, k = (int(part) for part in found.groups())
+    return m, n, k
+
+
+def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
+    given = arguments.options(args.option)
+    if args.target.endswith(".df"):
+        return _described(Path(args.target), [*given, *(f"--{n}" for n in ("rows", "columns") if getattr(args, n))])
+    if args.target not in MACHINES:
+        raise InputError(f"--target {args.target!r} is none of {', '.join(MACHINES)}, and no .df file")
+    maker = _maker(args.target)
+    names = inspect.signature(maker).parameters
+    for name, other in (("rows", "y"), ("columns", "x")):
+        extent = getattr(args, name)
+        if extent is not None:
+            if name not in names and other not in names:
+                raise InputError(f"--{name}: {args.target} has no option for it, but {', '.join(names)}")
+            given[name if name in names else other] = str(extent)
+    return maker(**_values(args.target, given, names))
+
+
+def _described(path: Path, given: list[str]) -> "ArchitectureGraph":
+    from mapper.spatial.df import read
+    from mapper.spatial.view import graph_of
+
+    if given:
+        raise InputError(f"{', '.join(given)}: {path} says itself what the machine is")
+    return graph_of(read(path.read_text()))
+
+
+def _maker(name: str) -> "Callable[..., ArchitectureGraph]":
+    from acadl_models.mesh import mesh
+    from acadl_models.triple_ring import triple_ring
+    from acadl_models.wormhole import wormhole
+
+    makers: dict[str, Callable[..., ArchitectureGraph]] = {
+        "wormhole": wormhole, "mesh": mesh, "triple_ring": triple_ring}
+    return makers[name]
+
+
+def _values(target: str, given: Mapping[str, str], names: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """Options as what their defaults are."""
+    found: dict[str, Any] = {}
+    for key, text in given.items():
+        if key not in names:
+            raise InputError(f"--option {key}: {target} has no such option, but {', '.join(names)}")
+        kind = type(names[key].default)
+        try:
+            found[key] = text == "true" if kind is bool and text in ("true", "false") else kind(_number(text))
+        except ValueError as error:
+            raise InputError(f"--option {key}={text}: expected {kind.__name__}") from error
+    return found
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not abs(number) < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _text(found: "Found", graph: "ArchitectureGraph", size: tuple[int, int, int], args: argparse.Namespace) -> str:
+    best, (m, n, k) = found.best, size
+    timing, rows, columns = best.timing, graph.dims["rows"], graph.dims["columns"]
+    memory = sum(s.words_read + s.words_written for s in timing.storages if s.name in _memories(graph))
+    lines = [
+        f"{m} x {n} x {k} on {graph.name}, {rows} x {columns} cores: {found.considered:,} plans, {len(found.trials)} "
+        f"simulated",
+        f"plan    {best.plan}",
+        f"time    {count(best.cycles)} cycles, {duration(timing.seconds)}, "
+        f"{2 * m * n * k / timing.seconds / 1e12:.2f} TFLOP/s (model: {best.estimated_cycles:,.0f} cycles)",
+        f"memory  {count(memory)} bytes",
+    ]
+    if best.joules is not None:
+        lines.append(f"energy  {best.joules:.4g} J")
+    if args.explain:
+        lines += ["", _explained(found, graph)]
+    return "\n".join(lines)
+
+
+def _memories(graph: "ArchitectureGraph") -> set[str]:
+    return {place.storage for place in graph.buffers["hbm"]}
+
+
+def _explained(found: "Found", graph: "ArchitectureGraph") -> str:
+    columns = [Column("plan", limit=110), *(
+        Column(title, "right") for title in ("cycles", "model", "error", "matrix units busy", "memory busy", "joules"))]
+    return render(columns, [_row(trial, graph) for trial in sorted(found.trials, key=lambda t: t.score)])
+
+
+def _row(trial: "Measured", graph: "ArchitectureGraph") -> list[str]:
+    timing = trial.timing
+    units = {u.name for u in graph.functional_units if "matmul" in u.to_process}
+    busy = [u.utilization for u in timing.units if u.name in units]
+    memory = [s for s in timing.storages if s.name in _memories(graph)]
+    moved = sum(s.words_read + s.words_written for s in memory)
+    width = sum(getattr(graph[s.name], "port_width", 0) for s in memory)
+    return [
+        str(trial.plan), count(trial.cycles), f"{trial.estimated_cycles:,.0f}",
+        percent(trial.estimated_cycles / trial.cycles - 1), percent(sum(busy) / len(busy)),
+        percent(moved / (width * trial.cycles) if width else None),
+        "–" if trial.joules is None else f"{trial.joules:.4g}",
+    ]
+
+
+def _data(
+    found: "Found", graph: "ArchitectureGraph", size: tuple[int, int, int], objective: str
+) -> dict[str, Any]:
+    return {
+        "gemm": size, "target": graph.name, "rows": graph.dims["rows"], "columns": graph.dims["columns"],
+        "objective": objective, "considered": found.considered, "plan": str(found.best.plan),
+        "plan_json": found.best.plan.to_json(), "cycles": found.best.cycles,
+        "seconds": found.best.timing.seconds, "joules": found.best.joules, "trials": [{
+            "plan": str(t.plan), "cycles": t.cycles, "estimated_cycles": t.estimated_cycles, "joules": t.joules,
+            "score": t.score} for t in found.trials],
+    }
