@@ -12,6 +12,7 @@ from mapper.options import Option, OptionValue, resolve_options
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
+    from mapper.cache import Entry
     from mapper.mapping import Mapping as TileMapping
     from mapper.space import Space
     from mapper.workload import Workload
@@ -35,6 +36,13 @@ class Emitter(Protocol):
         """MappingError if the mapping does not fit."""
 
 
+class Planner(Emitter, Protocol):
+    """An emitter that finds its mappings itself."""
+
+    def find(self, workload: "Workload", top_k: int) -> "Entry":
+        """The best mapping of those that were simulated, with its timing; MappingError where none fits."""
+
+
 @dataclass(frozen=True)
 class Accelerator:
     """The description of an accelerator; everything that depends on options takes them as a mapping.
@@ -42,7 +50,8 @@ class Accelerator:
     ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
     ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets those parameters; ``make_space``
     says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak against which utilization
-    is counted (by default that of a square array of ``dim``).
+    is counted (by default that of a square array of ``dim``). ``planner``: for machines that are planned in a way of
+    their own, such as many cores: for a graph what finds mappings and emits them, in place of emitter and space.
     """
 
     name: str
@@ -54,6 +63,7 @@ class Accelerator:
     make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(default=_square_array, repr=False)
+    planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in; TargetError naming target, option, expectation and finding."""
@@ -150,8 +160,13 @@ class Configuration:
         return has_energy(self.graph)
 
     @cached_property
+    def planner(self) -> Planner | None:
+        """What plans for the graph, where the accelerator has a planner of its own."""
+        return None if self.accelerator.planner is None else self.accelerator.planner(self.graph)
+
+    @cached_property
     def emitter(self) -> Emitter:
-        return self.accelerator.make_emitter(dict(self.isa.parameters))
+        return self.planner or self.accelerator.make_emitter(dict(self.isa.parameters))
 
     def space(self, workload: "Workload") -> "Space":
         """The mappings that ``workload`` may have."""

@@ -38,6 +38,8 @@ class Mapping:
     ``store``: ``after`` the tile is complete, or ``interleave``\\ d with the last step of its reduction.
     ``packing``: what a row of the scratchpad holds in a convolution: ``channels`` of one pixel, or a
     ``kernel_row`` of pixels × channels.
+    ``spread``: for machines of many cores the plan (JSON of :mod:`mapper.spatial`): which core computes what, and how
+    tiles reach it; else empty.
     """
 
     kind: Literal["gemm", "conv2d", "add", "attention"]
@@ -48,6 +50,7 @@ class Mapping:
     buffers: tuple[tuple[str, int], ...] = ()
     store: Literal["after", "interleave"] = "after"
     packing: Literal["channels", "kernel_row"] = "channels"
+    spread: str = ""
 
     def size(self, dim: str) -> int:
         """Extent of a tile along ``dim``, in elements."""
@@ -63,6 +66,10 @@ class Mapping:
 
     def __str__(self) -> str:
         """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
+        if self.spread:
+            from mapper.spatial.layers import described
+
+            return f"{self.kind} {described(self.kind, self.spread)}"
         held = dict(self.loads)
         parts = [self.kind, *([self.dataflow] if self.dataflow else []), " ".join(f"{d}{s}" for d, s in self.tile)]
         parts += [">".join(self.order)] if self.order else []
@@ -93,6 +100,8 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError(f"fields {sorted(fields)} instead of {sorted(known)}")
     if not re.fullmatch(r"[A-Za-z0-9]*", fields["dataflow"]):
         raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
+    if fields["spread"]:
+        json.loads(fields["spread"])
     choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add", "attention")}
     for name, valid in choices.items():
         if fields[name] not in valid:
@@ -104,7 +113,7 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError("sizes and buffers must be at least 1")
     return Mapping(
         fields["kind"], fields["dataflow"], pairs["tile"], tuple(fields["order"]),
-        tuple(fields["loads"].items()), pairs["buffers"], fields["store"], fields["packing"],
+        tuple(fields["loads"].items()), pairs["buffers"], fields["store"], fields["packing"], fields["spread"],
     )
 
 

@@ -135,6 +135,8 @@ def _require_memory(workload: Workload, configuration: "Configuration") -> None:
 @paused()
 def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
     _require_memory(workload, configuration)
+    if configuration.planner is not None:
+        return configuration.planner.find(workload, top_k)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     effort = _Effort()

@@ -64,7 +64,9 @@ class Workload:
     kinds and their tensors, in this order:
 
     ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] int32 (if the epilogue has one) → C[b, m, n];
-               or all of them float32
+               or all of them float32. In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t] (or
+               either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
+               → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
                of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
@@ -85,6 +87,19 @@ class Workload:
     blocks: int = 1
     """Each group's W[…, c, o] has so many blocks on its diagonal and zeros elsewhere: groups of the network that are
     taken together."""
+
+    @property
+    def tile(self) -> int:
+        """Side of the tiles that the tensors of a ``gemm`` or of attention are kept in, 0 where they are not."""
+        shape = self.inputs[0].shape
+        return shape[-1] if len(shape) == 5 and self.kind in ("gemm", "attention") else 0
+
+    @property
+    def transposed(self) -> tuple[bool, bool]:
+        """Whether A of a ``gemm`` in tiles lies as [k, m], and B as [n, k]."""
+        if not self.tile or self.kind != "gemm":
+            return False, False
+        return "k" in self.inputs[0].access[1].variables(), "n" in self.inputs[1].access[1].variables()
 
     @property
     def groups(self) -> int:
@@ -109,12 +124,15 @@ class Workload:
 
 def gemm(
     m: int, n: int, k: int, *, batch: int = 1, epilogue: Epilogue, shared_b: bool = True, name: str = "gemm",
-    dtype: str = "int8",
+    dtype: str = "int8", tile: int = 0, transposed: tuple[bool, bool] = (False, False),
 ) -> Workload:
     """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all.
 
-    ``dtype`` is that of both operands; sums and bias are int32 for integers, else of the operands' type.
+    ``dtype`` is that of both operands; sums and bias are int32 for integers, else of the operands' type. With ``tile``
+    the tensors lie in tiles of so many rows and columns, A and B also ``transposed``.
     """
+    if tile:
+        return _tiled_gemm((batch, m, n, k), epilogue, shared_b, name, dtype, tile, transposed)
     v = {s: Affine.variable(s) for s in "bmnk"}
     dims = (Dim("b", batch, "parallel"), Dim("m", m, "parallel"), Dim("n", n, "parallel"), Dim("k", k, "reduction"))
     sums = "int32" if dtype.startswith("int") else dtype
@@ -126,6 +144,28 @@ def gemm(
     inputs = (a, b) + ((Tensor("bias", (n,), sums, (v["n"],)),) if epilogue.bias else ())
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
     return Workload("gemm", name, dims, inputs, out, epilogue)
+
+
+def _tiled_gemm(
+    sizes: tuple[int, int, int, int], epilogue: Epilogue, shared_b: bool, name: str, dtype: str, tile: int,
+    transposed: tuple[bool, bool],
+) -> Workload:
+    extent = dict(zip("bmnk", sizes))
+    v = {s: Affine.variable(s) for s in extent}
+    dims = tuple(Dim(d, e, "reduction" if d == "k" else "parallel") for d, e in extent.items())
+
+    def tensor(name: str, rows: str, columns: str, batch: int) -> Tensor:
+        high, wide = (-(-extent[d] // tile) for d in (rows, columns))
+        first = v["b"] if batch > 1 else Affine(0)
+        access = (first, v[rows] // tile, v[columns] // tile, v[rows] % tile, v[columns] % tile)
+        return Tensor(name, (batch, high, wide, tile, tile), dtype, access)
+
+    inputs = [tensor("A", *("km" if transposed[0] else "mk"), sizes[0]),
+              tensor("B", *("nk" if transposed[1] else "kn"), 1 if shared_b else sizes[0])]
+    if epilogue.bias:
+        wide = -(-extent["n"] // tile)
+        inputs.append(Tensor("bias", (1, wide, tile), dtype, (Affine(0), v["n"] // tile, v["n"] % tile)))
+    return Workload("gemm", name, dims, tuple(inputs), tensor("C", "m", "n", sizes[0]), epilogue)
 
 
 def conv2d(

@@ -134,6 +134,7 @@ def _step(step: Step) -> dict[str, Any]:
         "name": step.name, "op": step.op, "workload": workload_json.to_json(step.workload), "inputs": step.inputs,
         "output": step.output, "shape": step.shape, "constants": list(step.constants),
         "refused": [asdict(answer) for answer in step.refused],
+        "views": {argument: asdict(view) for argument, view in step.views.items()},
         "finish": None if step.finish is None else step.finish.to_json(),
     }
 
@@ -153,9 +154,13 @@ def _specs(items: list[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
 
 
 def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
-    values = tuple(Value(v["name"], tuple(v["shape"]), v["dtype"], v["layout"]) for v in data["values"])
+    values = tuple(_value(v) for v in data["values"])
     return Region(data["symbol"], data["target"], values, tuple(data["inputs"]), tuple(data["outputs"]),
                   tuple(_read_step(step, constants) for step in data["steps"]))
+
+
+def _value(data: Mapping[str, Any]) -> Value:
+    return Value(data["name"], tuple(data["shape"]), data["dtype"], data["layout"])
 
 
 def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Step:
@@ -168,7 +173,8 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
                   if f"{name}/{FINISH}{array}" in constants}
         finish = Finish(**data["finish"], **arrays)
     return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own, _refused(data), finish=finish)
+                tuple(data["shape"]), own, _refused(data), finish=finish,
+                views={argument: _value(view) for argument, view in data.get("views", {}).items()})
 
 
 def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 SCHEMA = "archloom.check/1"
 LEAST_COSINE = 0.999
 """For outputs of floating-point host operators, which have no quantization step to be compared within."""
-FLOAT_TOLERANCE = 1e-4
-"""For outputs of targets that compute in float32: part of the largest magnitude, since sums have another order."""
+FLOAT_TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
+"""For outputs of targets that compute in floats: part of the largest magnitude, since sums have another order, and
+operands and results of float16 are rounded to 11 bits."""
 DEFAULT_SAMPLES = 4
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
@@ -236,12 +237,14 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 
 
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
-    """The largest error of each output that rounding explains, for a target that computes in float32."""
+    """The largest error of each output that rounding explains, for a target that computes in floats."""
     from tvm_backend.uma.choice import backends
 
-    if any(backend.numbers != "float32" for backend in backends(target)):
+    numbers = [backend.numbers for backend in backends(target)]
+    if not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
-    return {spec.name: FLOAT_TOLERANCE * max(float(np.abs(batch[i]).max(initial=0)) for batch in expected)
+    tolerance = max(FLOAT_TOLERANCE[n] for n in numbers)
+    return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0)) for batch in expected)
             for i, spec in enumerate(model.outputs)}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tvm_backend.check_tensors import Expected, expected_layers
+from tvm_backend.runtime import unstored
 
 if TYPE_CHECKING:
     import onnx
@@ -104,8 +105,7 @@ def _against(
     if expected is None:
         return None, None, None
     output = np.asarray(run.step.finished(run.output, run.arguments)).reshape(value.stored_shape)
-    if value.layout == "nhwc":
-        output = output.transpose(0, 3, 1, 2)
+    output = unstored(output, value)
     differing = steps = None
     if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind != "f":
         gap = np.abs(output.astype(np.int64) - expected.integers.reshape(output.shape).astype(np.int64))

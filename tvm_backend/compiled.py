@@ -15,6 +15,7 @@ import numpy as np
 
 from mapper.options import OptionValue
 from mapper.workload import Workload
+from tvm_backend import tiles
 
 if TYPE_CHECKING:
     from mapper.search import Plan
@@ -26,7 +27,7 @@ __all__ = [
     "TensorSpec", "Value",
 ]
 
-Layout: TypeAlias = Literal["row-major", "nhwc"]
+Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Value:
     """A tensor of a region.
 
     ``shape`` is the shape that the network gives it (NCHW for images); ``layout`` says how the region keeps it in HBM:
-    ``row-major`` as it is, ``nhwc`` with the channels of an NCHW tensor moved last. Host code only sees ``shape``.
+    ``row-major`` as it is, ``nhwc`` with the channels of an NCHW tensor moved last, the others in tiles of float16
+    (:mod:`tvm_backend.tiles`). Host code only sees ``shape``.
     """
 
     name: str
@@ -57,7 +59,12 @@ class Value:
         if self.layout == "nhwc":
             n, c, h, w = self.shape
             return n, h, w, c
-        return self.shape
+        return tiles.tiled_shape(self.shape, self.layout) if self.in_tiles else self.shape
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether the region keeps it in tiles."""
+        return self.layout in tiles.LAYOUTS
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,8 @@ class Step:
     ``inputs`` pairs an argument of the workload with the value it takes, in the workload's order; the value's stored
     bytes are the argument's bytes (reshaped, never permuted). ``constants`` holds the other arguments, shaped as the
     workload's tensors. ``op`` names the fused operators, such as ``conv2d+bias+relu``; ``shape`` is that of the output
-    in the network's axes.
+    in the network's axes. ``views`` say under which shape and in which layout of tiles an argument is read, where these
+    are not the value's own.
     """
 
     name: str
@@ -90,6 +98,7 @@ class Step:
     """answers of targets that come before the region's own in the order of preference"""
     position: int = 0
     """in the order of the network's operators, the host's included"""
+    views: "Mapping[str, Value]" = field(default_factory=dict)
     finish: "Finish | None" = None
     """what the host makes of the workload's int32 sums, where the accelerator's store cannot make the result"""
 

@@ -10,6 +10,7 @@ from oracle.errors import TargetError
 from tvm_backend import expressions as compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Refused, Region, Step, Value
 from tvm_backend.model import Model
+from tvm_backend.tiles import LAYOUTS
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
@@ -100,13 +101,23 @@ def _region(
         names[binding.var] = value.name
         values[value.name] = value
         steps.append(step)
-        for _, operand in step.inputs:
-            layouts.setdefault(operand, value.layout)
+        for argument, operand in step.inputs:
+            view = step.views.get(argument)
+            layouts.setdefault(operand, value.layout if view is None else view.layout)
     inputs = tuple(names[p] for p in function.params)
     for name in inputs:
         values[name] = replace(values[name], layout=layouts.get(name, "row-major"))
     outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
-    return Region(symbol, target.name, tuple(values.values()), inputs, outputs, tuple(steps))
+    return Region(symbol, target.name, tuple(values.values()), inputs, outputs,
+                  tuple(_only_needed_views(step, values) for step in steps))
+
+
+def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
+    """The step without the views under which a value is read as it is kept."""
+    taken = dict(step.inputs)
+    views = {argument: view for argument, view in step.views.items()
+             if (view.shape, view.layout) != (values[taken[argument]].shape, values[taken[argument]].layout)}
+    return replace(step, views=views) if len(views) < len(step.views) else step
 
 
 def _step(
@@ -118,7 +129,7 @@ def _step(
     lowered: Lowered = backend.strategy(label.split(".", 1)[1], options)(op)
     arguments = [names[a] for a in binding.value.args]
     position = {param: i for i, param in enumerate(function.params)}
-    inputs = []
+    inputs, views = [], {}
     for argument, operand in lowered.inputs:
         variable = op.operands[operand].var
         if variable not in position:
@@ -127,6 +138,9 @@ def _step(
                 "which is a constant; put it among the constants"
             )
         inputs.append((argument, arguments[position[variable]]))
+        layout = lowered.layouts.get(argument, lowered.layout)
+        if layout in LAYOUTS:
+            views[argument] = Value(argument, op.operands[operand].shape, op.operands[operand].dtype, layout)
     # an operator alone has no other name than that of its result
     alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
     name = _numbered(binding.var.name if alone else op.name, taken)
@@ -135,7 +149,7 @@ def _step(
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
     )
     work = replace(lowered.workload, name=name)
-    step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants)
+    step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants, views=views)
     return replace(step, finish=lowered.finish), value
 
 
@@ -201,6 +215,6 @@ def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -
         read(call, bound.get, numbers=backend.numbers)
     except NotQuantized as error:
         return Refused(name, str(error), NEEDED[backend.numbers])
-    if backend.numbers == "float32":
+    if backend.numbers != "int8":
         return Refused(name, f"it has no form that {name} takes")
     return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

@@ -74,13 +74,13 @@ def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model
         from tvm_backend.quantize import quantize
 
         proto = light_onnx(text)
-        if numbers == "float32":
+        if numbers != "int8":
             return load(proto, name=name or text)
         return replace(load(quantize(proto, light_samples(proto, CALIBRATION)), name=name or text), floats=proto)
     if _is_trained(text):
         return _load_trained(text, numbers, name or text)
     built = catalogue.build(text)
-    if numbers == "float32":
+    if numbers != "int8":
         from tvm_backend.torch_frontend import load_module
 
         return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
@@ -95,7 +95,7 @@ def _load_trained(text: str, numbers: "Numbers", name: str) -> "Model":
 
     found = trained.build(text)
     example = found.calibration[0]["image"]
-    if numbers == "float32":
+    if numbers != "int8":
         return load_module(found.module, example, name, ["image"])
     floats = to_onnx(found.module, example, name, ["image"])
     return replace(load(quantize(floats, found.calibration), name=name), floats=floats)

@@ -17,7 +17,7 @@ class _Network:
     """Nodes and initializers under way; with float ``numbers``, nothing is quantized."""
 
     def __init__(self, numbers: Numbers) -> None:
-        self.floats = numbers == "float32"
+        self.floats = numbers != "int8"
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from oracle.errors import InputError, suggest
+from tvm_backend import tiles
 from tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
 from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
 from tvm_backend.finish import as_int8
@@ -141,7 +142,8 @@ def run_region(
     }
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
-        arguments = {a: _shaped(as_int8(tensors[value]), shapes[a]) for a, value in step.inputs}
+        arguments = {a: _shaped(as_int8(_read(tensors[value], region.value(value), step.views.get(a))), shapes[a])
+                     for a, value in step.inputs}
         result = executor.run(step, arguments)
         if capture is not None:
             capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(result))
@@ -155,13 +157,24 @@ def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
     return x if x.shape == shape else x.reshape(shape)
 
 
+def _read(x: Any, value: Value, view: Value | None) -> Any:
+    """A tensor of a region as a step reads it."""
+    if view is None:
+        return x
+    return tiles.retiled(x, (value.shape, value.layout), (view.shape, view.layout))
+
+
 def stored(x: Any, value: Value) -> Any:
     """A tensor in the network's layout as the region keeps it."""
+    if value.in_tiles:
+        return tiles.tiled(x, value.layout)
     return x.transpose(0, 2, 3, 1) if value.layout == "nhwc" else x
 
 
 def unstored(x: Any, value: Value) -> Any:
     """Inverse of :func:`stored`."""
+    if value.in_tiles:
+        return tiles.untiled(x, value.shape, value.layout, value.dtype)
     return x.transpose(0, 3, 1, 2) if value.layout == "nhwc" else x
 
 

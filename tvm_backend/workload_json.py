@@ -21,6 +21,9 @@ def to_json(workload: Workload) -> dict[str, Any]:
 
 def _gemm(w: Workload) -> dict[str, Any]:
     sizes = {"m": w.extent("m"), "n": w.extent("n"), "k": w.extent("k"), "batch": w.extent("b")}
+    if w.tile:
+        shared = w.inputs[1].shape[0] == 1
+        return {**sizes, "shared_b": shared, "dtype": w.inputs[0].dtype, "tile": w.tile, "transposed": w.transposed}
     return {**sizes, "shared_b": len(w.inputs[1].shape) == 2, "dtype": w.inputs[0].dtype}
 
 
@@ -51,7 +54,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
-        for name in ("stride", "padding", "dilation"):
+        for name in ("stride", "padding", "dilation", "transposed"):
             if name in rest:
                 rest[name] = tuple(rest[name])
         make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention}[kind]

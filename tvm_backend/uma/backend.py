@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -54,7 +54,7 @@ class Lowered:
     ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
     workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
     operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
-    workload's int32 sums.
+    workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument.
     """
 
     workload: Workload
@@ -63,6 +63,7 @@ class Lowered:
     constants: Mapping[str, np.ndarray]
     layout: Layout
     finish: "Finish | None" = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]

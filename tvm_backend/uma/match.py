@@ -91,8 +91,12 @@ class NotQuantized(Exception):
     """The piece is no operator on the target's numbers; the message says what was seen."""
 
 
-Numbers = Literal["int8", "float32"]
-"""What a target computes with: quantized networks in int8, or networks as they are in float32."""
+Numbers = Literal["int8", "float32", "float16"]
+"""What a target computes with: quantized networks in int8, or networks as they are in float32 or float16 (to which it
+rounds what comes in float32)."""
+
+FLOATS: Mapping[str, tuple[str, ...]] = {"float32": ("float32",), "float16": ("float32", "float16")}
+"""Types of the operands that a target takes that computes in floats."""
 
 
 Lookup = Callable[[Any], Any]
@@ -152,8 +156,8 @@ def _anchored(
 def _attention(
     call: Any, stages: list[Stage], lookup: Lookup, label: list[str], numbers: Numbers
 ) -> QuantizedOp:
-    if numbers != "float32":
-        raise NotQuantized("it is attention of float32")
+    if numbers not in FLOATS:
+        raise NotQuantized("it is attention of floats")
     if compat.attr(call, "causal_mask") is not None:
         raise NotQuantized("its causal mask is not written out")
     operands = tuple(_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
@@ -207,8 +211,8 @@ def _operand(expr: Any, lookup: Lookup, index: int, numbers: Numbers) -> QTensor
         permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else compat.attr_ints(inner, "axes")
         source = inner.args[0]
         inner = lookup(source) if compat.is_var(source) else source
-    if numbers == "float32":
-        return _float(source, index, permutation)
+    if numbers in FLOATS:
+        return _float(source, index, permutation, FLOATS[numbers])
     if compat.op_name(inner) != "dequantize":
         kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
         raise NotQuantized(
@@ -232,21 +236,24 @@ def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
 _ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
 
 
-def _float(expr: Any, index: int, permutation: tuple[int, ...] | None) -> QTensor:
+def _float(
+    expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...] = ("float32",)
+) -> QTensor:
     """A float operand as it is: a variable or a constant."""
-    if not compat.is_tensor(expr) or compat.dtype_of(expr) != "float32":
+    if not compat.is_tensor(expr) or compat.dtype_of(expr) not in types:
         raise NotQuantized(f"operand {index} is {compat.dtype_of(expr) if compat.is_tensor(expr) else '?'}")
     constant = compat.is_constant(expr)
     return QTensor(
-        compat.shape_of(expr), "float32", _ONE, _ZERO, None if constant else expr,
+        compat.shape_of(expr), compat.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
         compat.const_value(expr) if constant else None, permutation,
     )
 
 
 def _bias(expr: Any, lookup: Lookup, numbers: Numbers) -> QTensor | None:
     """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
-    if numbers == "float32":
-        return _float(expr, 2, None) if compat.is_constant(expr) and compat.dtype_of(expr) == "float32" else None
+    if numbers in FLOATS:
+        floats = compat.is_constant(expr) and compat.dtype_of(expr) in FLOATS[numbers]
+        return _float(expr, 2, None, FLOATS[numbers]) if floats else None
     inner = lookup(expr) if compat.is_var(expr) else None
     if inner is not None and compat.op_name(inner) == "reshape":
         inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else None

@@ -29,6 +29,7 @@ NEEDED: dict[Numbers, str] = {
     "int8": "a quantized operator: int8 operands by dequantize, the result by quantize, scales constant "
             "(archloom.quantize, --calibrate)",
     "float32": "float32 operands",
+    "float16": "operands of float32 or float16",
 }
 """What a target takes that computes with these numbers."""
 

@@ -25,12 +25,15 @@ BUILT_IN = {
     "eyeriss": "uma_targets.eyeriss.target:Eyeriss",
     "gamma": "uma_targets.gamma.target:Gamma",
     "gemmini": "uma_targets.gemmini.target:Gemmini",
+    "mesh": "uma_targets.mesh.target:Mesh",
     "oma": "uma_targets.oma.target:Oma",
     "plasticine": "uma_targets.plasticine.target:Plasticine",
     "qkv": "uma_targets.qkv.target:Qkv",
     "systolic_array": "uma_targets.systolic_array.target:SystolicArray",
     "tpu_v1": "uma_targets.tpu_v1.target:TpuV1",
+    "triple_ring": "uma_targets.triple_ring.target:TripleRing",
     "ultratrail": "uma_targets.ultratrail.target:UltraTrail",
+    "wormhole": "uma_targets.wormhole.target:Wormhole",
 }
 
 RESERVED = frozenset({"host", "llvm", "xla"})

@@ -1,0 +1,61 @@
+"""Layers of networks on a mesh of cores: workloads in tiles, planned and emitted as :mod:`mapper.spatial` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mapper import cache
+from mapper.mapping import Mapping
+from mapper.spatial.batched import Product
+from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.machine import SIDE, Machine
+from mapper.spatial.parts import PartedPlan
+from mapper.spatial.workloads import emitted, search_workload
+from oracle.errors import MappingError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.workload import Workload
+    from oracle.stream import Stream
+
+
+def described(kind: str, spread: str) -> str:
+    """The plan in a mapping's ``spread`` as one line."""
+    return str(PartedPlan.from_json(spread))
+
+
+@dataclass(frozen=True, eq=False)
+class MeshPlanner:
+    """Finds and emits plans for the layers of networks on one machine."""
+
+    graph: "ArchitectureGraph"
+
+    @cached_property
+    def machine(self) -> Machine:
+        return Machine.of(self.graph)
+
+    def find(self, workload: "Workload", top_k: int) -> cache.Entry:
+        """The fastest plan of those that were simulated; MappingError where none fits."""
+        found = search_workload(product_of(workload), self.graph, top_k=top_k)
+        best = found.best
+        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mnk", best.plan.plan.block))
+        mapping = Mapping("gemm", "", sizes, tuple(best.plan.plan.order), spread=best.plan.to_json())
+        return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
+                           len(found.trials))
+
+    def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
+        """The stream of a mapping that :meth:`find` gave; MappingError for another."""
+        stream = emitted(product_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
+        return replace(stream, name=workload.name)
+
+
+def product_of(workload: "Workload") -> Product:
+    """The product that a workload in tiles is; MappingError for another workload."""
+    if workload.kind != "gemm" or workload.tile != SIDE:
+        raise MappingError(f"{workload.name}: expected a product in tiles of {SIDE} x {SIDE}, found {workload.kind}")
+    batch, m, n, k = (workload.extent(d) for d in "bmnk")
+    epilogue = Epilogue(bias=workload.epilogue.bias, activation="relu" if workload.epilogue.relu else None)
+    shared = workload.inputs[1].shape[0] == 1
+    return Product(batch, m, n, k, *workload.transposed, shared=shared, epilogue=epilogue)

@@ -1,0 +1,51 @@
+"""Tensors in tiles: there and back, from one layout to another, on the host and on the device."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle.errors import InputError
+from tvm_backend.tiles import LAYOUTS, from_tiles, matrices, retiled, tiled, tiled_shape, to_tiles, untiled
+
+SHAPES = {"tiles": (2, 33, 40), "tile-batch": (2, 3, 33, 5), "tile-heads": (2, 7, 3, 34), "tile-pixels": (2, 35, 3, 5)}
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(-99, 99, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_there_and_back(layout: str) -> None:
+    x = numbers(*SHAPES[layout])
+    tiles = to_tiles(x, layout)
+    assert tiles.shape == tiled_shape(x.shape, layout) and tiles.dtype == np.float16
+    np.testing.assert_array_equal(from_tiles(tiles, x.shape, layout, "float32"), x)
+    on_device = tiled(jnp.asarray(x), layout)
+    np.testing.assert_array_equal(np.asarray(on_device), tiles)
+    np.testing.assert_array_equal(np.asarray(untiled(on_device, x.shape, layout, "float32")), x)
+
+
+def test_a_tile_has_32_rows_of_32_numbers_and_edges_are_zero() -> None:
+    x = numbers(40, 70)
+    tiles = to_tiles(x, "tiles")
+    np.testing.assert_array_equal(tiles[0, 0, 1], x[:32, 32:64])
+    assert not tiles[0, 1, :, 8:].any() and not tiles[0, :, 2, :, 6:].any()
+    with pytest.raises(InputError, match="expected a layout in tiles"):
+        matrices((1, 2), "nhwc")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(("tiles", "tile-batch", "tile-heads")), st.sampled_from(("tiles", "tile-batch", "tile-heads")),
+       *[st.integers(1, 3)] * 2, st.sampled_from((1, 31, 32, 64)), st.sampled_from((5, 32)))
+def test_from_one_layout_to_another(held: str, wanted: str, batch: int, heads: int, length: int, depth: int) -> None:
+    x = numbers(batch, length, heads, depth)
+    shape = (batch, length, heads * depth)
+    again = retiled(to_tiles(x.reshape(shape) if held != "tile-heads" else x, held),
+                    (shape if held != "tile-heads" else x.shape, held),
+                    (shape if wanted != "tile-heads" else x.shape, wanted))
+    np.testing.assert_array_equal(again, to_tiles(x.reshape(shape) if wanted != "tile-heads" else x, wanted).reshape(
+        again.shape))

@@ -1,0 +1,118 @@
+"""Networks on meshes of cores: as torch computes them up to float16, bit for bit as interpreted, saved and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import archloom
+from mapper.mapping import Mapping as TileMapping
+from mapper.search import search
+from mapper.workload import Epilogue, gemm
+from oracle.errors import MappingError, TargetError
+from tvm_backend import workload_json
+from uma_targets.wormhole.target import WORMHOLE
+
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 1}, "triple_ring": {"columns": 2, "rows": 2},
+}
+"""Targets with few cores."""
+TOLERANCE = 3e-3
+"""Part of the largest magnitude: float16 has 11 bits."""
+
+
+def close(found: Any, expected: torch.Tensor) -> None:
+    reference = expected.detach().numpy()
+    assert np.abs(found - reference).max() <= TOLERANCE * np.abs(reference).max()
+    np.testing.assert_array_equal(found.argmax(-1), reference.argmax(-1))
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(48, 70), nn.ReLU(), nn.Linear(70, 40), nn.ReLU(), nn.Linear(40, 10)).eval()
+
+
+def convolutions() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 24, 1), nn.ReLU(),
+        nn.Conv2d(24, 24, 3, stride=2, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(24 * 49, 10)).eval()
+
+
+class Products(nn.Module):
+    """Batches of products, as they are and with either side transposed, and with constants first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.matrix = nn.Parameter(torch.randn(9, 20))
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (a @ b.transpose(1, 2), a.transpose(1, 2) @ b, torch.relu(a.transpose(1, 2) @ torch.ones(20, 7)),
+                self.matrix @ a)
+
+
+@pytest.mark.parametrize("target", list(SMALL))
+def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
+    network, x = mlp(), torch.randn(5, 48)
+    compiled = archloom.compile(network, target, SMALL[target], example_inputs=x)
+    close(compiled(x), network(x))
+    (region,) = compiled.compiled.regions
+    assert [step.op for step in region.steps] == ["dense+bias+relu", "dense+bias+relu", "dense+bias"]
+    assert all(value.layout == "tiles" for value in region.values) and not any(step.views for step in region.steps)
+    assert region.steps[0].constants["B"].shape == (1, 2, 3, 32, 32)
+    assert compiled.report.cycles > 0 and compiled.report.offloaded_macs_share == 1
+
+
+def test_convolutions_are_products_of_windows(tmp_path: Path) -> None:
+    network, x = convolutions(), torch.randn(2, 3, 16, 16)
+    compiled = archloom.compile(network, "mesh", SMALL["mesh"], example_inputs=x)
+    found = compiled(x)
+    close(found, network(x))
+    compiled.save(tmp_path / "net")
+    again = archloom.load_compiled(tmp_path / "net")
+    np.testing.assert_array_equal(again(x), found)
+    (interpreted,) = again.run({again.compiled.inputs[0].name: x}, executor="interpreter").values()
+    np.testing.assert_array_equal(interpreted, found)
+
+
+def test_products_with_either_side_transposed() -> None:
+    network = Products().eval()
+    a, b = torch.randn(3, 20, 40), torch.randn(3, 20, 40)
+    compiled = archloom.compile(network, "wormhole", {"rows": 1, "columns": 1}, example_inputs=(a, b))
+    for found, expected in zip(compiled(a, b), network(a, b), strict=True):
+        assert np.abs(found - expected.detach().numpy()).max() < TOLERANCE * float(expected.detach().abs().max())
+    assert not [op for op in compiled.report.host if op.op == "matmul"]
+    transposed = [step.workload.transposed for step in compiled.compiled.partition.steps()]
+    assert (False, True) in transposed and (True, False) in transposed
+
+
+def test_check_compares_layers_with_the_interpreter() -> None:
+    result = archloom.check(mlp(), "wormhole", SMALL["wormhole"], example_inputs=torch.randn(5, 48))
+    assert result.passed and len(result.layers) == 3 and all(layer.bit_exact for layer in result.layers)
+
+
+def test_workloads_in_tiles() -> None:
+    work = gemm(40, 50, 70, batch=2, epilogue=Epilogue(True, 1.0, True, "float16"), shared_b=False, dtype="float16",
+                tile=32, transposed=(False, True))
+    assert [t.shape for t in work.inputs] == [(2, 2, 3, 32, 32), (2, 2, 3, 32, 32), (1, 2, 32)]
+    assert work.macs == 2 * 40 * 50 * 70 and work.transposed == (False, True) and work.tile == 32
+    assert workload_json.from_json(workload_json.to_json(work)) == work
+    plan = search(work, WORMHOLE.accelerator, {"rows": 1, "columns": 2})
+    assert TileMapping.from_json(plan.mapping.to_json()) == plan.mapping and "parts" in str(plan.mapping)
+    assert [t.shape for t in (*plan.stream.arguments, *plan.stream.results)] == [
+        t.shape for t in (*work.inputs, work.output)]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(TargetError, match="rows.*from 1 to 16"):
+        WORMHOLE.accelerator.configure({"rows": 17})
+    plain = gemm(4, 4, 4, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
+    with pytest.raises(MappingError, match="expected a product in tiles of 32 x 32"):
+        search(plain, WORMHOLE.accelerator)

@@ -1,0 +1,44 @@
+"""What a mesh of cores takes, rule by rule (see :mod:`uma_targets.kit.rules`)."""
+
+from __future__ import annotations
+
+from tvm_backend.uma.match import QuantizedOp
+from uma_targets.kit.rules import Rule, float32_bias, plain_convolution, pointwise_convolution, relu_only
+
+
+def float_operands(op: QuantizedOp) -> str | None:
+    """Both operands are float32 or float16; they are rounded to float16."""
+    for index, tensor in enumerate(op.operands):
+        if tensor.dtype not in ("float32", "float16"):
+            return f"operand {index} is {tensor.dtype}"
+    return None
+
+
+def matrices(op: QuantizedOp) -> str | None:
+    """A matmul multiplies [..., m, k] by one [k, n], or by [..., k, n] with the same leading dimensions."""
+    a, b = (t.read_shape for t in op.operands)
+    if op.operands[0].is_constant:
+        return "the first operand is constant"
+    if len(a) < 2 or len(b) < 2:
+        return f"the operands have shapes {a} and {b}"
+    if len(b) > 2 and a[:-2] != b[:-2]:
+        return f"the leading dimensions differ: {a} and {b}"
+    return None
+
+
+def swapped_at_most(op: QuantizedOp) -> str | None:
+    """An operand is read as it is, or with its last two axes swapped."""
+    for index, tensor in enumerate(op.operands):
+        axes = tensor.permutation
+        if axes is not None and axes != (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2):
+            return f"operand {index} is read with its axes in the order {axes}"
+    return None
+
+
+def bias_of_one_product(op: QuantizedOp) -> str | None:
+    """A bias is added along the columns, the same for all products of a batch."""
+    return float32_bias(op)
+
+
+MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_of_one_product, relu_only)
+CONV2D: tuple[Rule, ...] = (float_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)

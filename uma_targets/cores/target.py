@@ -1,0 +1,133 @@
+"""A target of many cores from one description: its graph and its options; all else is the same for every mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from acadl_models.mesh import isa_parameters
+from mapper.accelerator import Accelerator
+from mapper.options import GraphOptions, Option
+from oracle.errors import MappingError
+from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
+from uma_targets.cores import rules, strategies
+from uma_targets.kit.rules import AllOf, all_of
+from uma_targets.kit.target import lazy_pattern
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from mapper.spatial.layers import MeshPlanner
+    from tvm_backend.expressions import IRModule
+    from tvm_backend.uma.match import Numbers
+
+Options = Mapping[str, Any]
+ISA = "wormhole"
+"""The instructions of all meshes."""
+
+HELP: Mapping[str, tuple[str, str]] = {
+    "sums": ("tiles of 32-bit partial sums in a core", "tiles"),
+    "stats": ("statistics of 32 rows in a core", ""),
+    "l1_bytes": ("L1 of a core", "bytes"),
+    "l1_bytes_per_cycle": ("port through which networks write into an L1; 0: as much as comes", "bytes/cycle"),
+    "array": ("tiles along each side of the matrix unit", ""),
+    "product_cycles": ("of the matrix unit for a product of its size", "cycles"),
+    "block_cycles": ("of a product of blocks, beside those", "cycles"),
+    "vector_width": ("numbers that the vector unit works on at a time", ""),
+    "vector_cycles": ("of the vector unit for these", "cycles"),
+    "noc_bytes_per_cycle": ("of a link of the networks", "bytes/cycle"),
+    "small_ring_bytes_per_cycle": ("of the rings between neighbours", "bytes/cycle"),
+    "large_ring_bytes_per_cycle": ("of the ring that joins all L1s and memory", "bytes/cycle"),
+    "memories": ("at the ends of the large ring", ""),
+    "dram_bytes_per_cycle": ("of all channels of memory together", "bytes/cycle"),
+    "dram_latency_cycles": ("from request to first data", "cycles"),
+    "dram_bytes": ("memory", "bytes"),
+    "launch_cycles": ("from the host's command until the cores work", "cycles"),
+}
+"""Options that meshes have, with their units."""
+
+
+def mesh_options(graph: GraphOptions, own: Mapping[str, str]) -> tuple[Option, ...]:
+    """The options of a mesh: those of its ``own`` with their help, then what its graph has of :data:`HELP`."""
+    found = [graph.size(name, about) for name, about in own.items()]
+    found += [graph.size(name, *HELP[name]) for name in HELP if name in graph.ranges and name not in own]
+    return (*found, graph.clock("clock of cores and networks"))
+
+
+@dataclass(frozen=True)
+class CoresKit:
+    """A mesh of cores: its name, options, and the graph for them."""
+
+    name: str
+    description: str
+    options: tuple[Option, ...]
+    graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        """The accelerator as the mapper sees it."""
+        return Accelerator(self.name, self.description, self.options, ISA, self.graph, isa_parameters, _no_tiles,
+                           _no_tiles, macs_per_cycle, _planner)
+
+
+def _no_tiles(*_: object) -> NoReturn:
+    raise MappingError("a mesh of cores is planned as a whole, not by tiles of one core")
+
+
+def _planner(graph: "ArchitectureGraph") -> "MeshPlanner":
+    from mapper.spatial.layers import MeshPlanner
+
+    return MeshPlanner(graph)
+
+
+def macs_per_cycle(graph: "ArchitectureGraph") -> int:
+    """Peak of all matrix units, without what blocks cost beside their products."""
+    from mapper.spatial.machine import SIDE, Machine
+
+    machine = Machine.of(graph)
+    return machine.cores * (SIDE * machine.array) ** 3 // machine.product_cycles
+
+
+class CoresTarget(UMABackend):
+    """Base of the targets that are meshes of cores: a subclass states ``kit``."""
+
+    kit: ClassVar[CoresKit]
+
+    def __init__(self) -> None:
+        super().__init__()
+        own = "uma_targets.cores.patterns"
+        for form, name in (("activation", "swapped_matmul_activation"), ("plain", "swapped_matmul")):
+            self._offer(f"matmul_swapped_{form}", name, rules.MATMUL, strategies.matmul, own)
+        for anchor, kept, strategy in (("matmul", rules.MATMUL, strategies.matmul),
+                                       ("conv2d", rules.CONV2D, strategies.pointwise)):
+            for form in ("activation", "plain"):
+                self._offer(f"{anchor}_{form}", f"float_{anchor}_{form}", kept, strategy)
+        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
+        self._register_codegen("stream", lambda: self.kit.accelerator)
+
+    def _offer(
+        self, name: str, pattern: str, kept: tuple[rules.Rule, ...], strategy: Strategy,
+        module: str = "uma_targets.kit.patterns",
+    ) -> None:
+        predicate: AllOf = all_of("nn.conv2d" if name.startswith("conv2d") else "matmul", kept)
+        self._register_pattern(name, lazy_pattern(pattern, module), predicate)
+        self._register_operator_strategy(name, strategy)
+
+    def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
+        """Convolutions and attention as products of matrices."""
+        from tvm_backend.products import as_products
+
+        return as_products(module)
+
+    @property
+    def target_name(self) -> str:
+        return self.kit.name
+
+    @property
+    def description(self) -> str:
+        return self.kit.description
+
+    @property
+    def numbers(self) -> "Numbers":
+        return "float16"

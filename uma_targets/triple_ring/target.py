@@ -1,0 +1,22 @@
+"""The UMA target ``triple_ring``: products of float networks on cores that small rings and a large one join."""
+
+from __future__ import annotations
+
+from acadl_models.triple_ring import RANGES, triple_ring
+from mapper.options import GraphOptions
+from uma_targets.cores import CoresKit, CoresTarget, mesh_options
+
+GRAPH = GraphOptions(triple_ring, RANGES)
+
+TRIPLE_RING = CoresKit(
+    name="triple_ring",
+    description="the triple ring of the TL paper: columns of cores that share L1s on a ring, float16 with float32 sums",
+    options=mesh_options(GRAPH, {"rows": "cores that share an L1", "columns": "L1s on the large ring"}),
+    graph=lambda options: triple_ring(**GRAPH.arguments(options)),
+)
+
+
+class TripleRing(CoresTarget):
+    """Triple ring: products on rings of cores."""
+
+    kit = TRIPLE_RING

@@ -1,0 +1,22 @@
+"""The UMA target ``wormhole``: products of float networks on a mesh of Tensix cores, in float16 with float32 sums."""
+
+from __future__ import annotations
+
+from acadl_models.wormhole import RANGES, wormhole
+from mapper.options import GraphOptions
+from uma_targets.cores import CoresKit, CoresTarget, mesh_options
+
+GRAPH = GraphOptions(wormhole, RANGES)
+
+WORMHOLE = CoresKit(
+    name="wormhole",
+    description="Tenstorrent Wormhole: a mesh of Tensix cores on two networks, float16 with float32 sums",
+    options=mesh_options(GRAPH, {"rows": "rows of cores", "columns": "columns of cores"}),
+    graph=lambda options: wormhole(**GRAPH.arguments(options)),
+)
+
+
+class Wormhole(CoresTarget):
+    """Wormhole: products on a mesh of Tensix cores."""
+
+    kit = WORMHOLE
