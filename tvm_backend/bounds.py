@@ -41,13 +41,17 @@ def refuse_impossible(module: "compat.IRModule", name: str) -> None:
 
 
 def _tensors(module: "compat.IRModule", name: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Shapes of the inputs and results, and whose they are."""
+    """Shapes of the inputs, and of the results that outputs are made of, and whose they are."""
     main = module["main"]
+    used = {var for expr in compat.outputs_of(main) for var in compat.variables(expr)}
+    for binding in reversed(compat.bindings(main)):
+        if binding.var in used:
+            used.update(compat.variables(binding.value))
     for param in main.params:
         if compat.is_tensor(param):
             yield compat.shape_of(param), f"{name}: input {param.name!r}"
     for binding in compat.bindings(main):
-        if compat.is_tensor(binding.var):
+        if binding.var in used and compat.is_tensor(binding.var):
             yield compat.shape_of(binding.var), f"{name}: node {binding.var.name!r}: its result"
 
 

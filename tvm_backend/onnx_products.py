@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,13 +48,9 @@ def constants_second(model: "onnx.ModelProto") -> "onnx.ModelProto":
 
 def products_of_matrices(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Replace ``MatMul`` of a vector by one of a matrix of one row or column, in place, where shapes are known."""
-    import onnx
     from onnx import helper, numpy_helper
 
-    shapes = known_shapes(model)
-    products = [node for node in model.graph.node if node.op_type == "MatMul"]
-    if not all(len(shapes.get(name, ())) > 1 for node in products for name in node.input):
-        shapes = known_shapes(onnx.shape_inference.infer_shapes(model))
+    shapes = _shapes_of_products(model)
     nodes: list[Any] = []
 
     def reshaped(source: str, result: str, shape: tuple[int, ...]) -> str:
@@ -78,6 +75,46 @@ def products_of_matrices(model: "onnx.ModelProto") -> "onnx.ModelProto":
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return model
+
+
+def batches_alike(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Give both operands of each ``MatMul`` of batches the same leading dimensions, in place, where shapes are known.
+
+    One that multiplies all of a batch (keys that several heads share) is repeated, but for a single matrix: that is
+    multiplied by all rows at once.
+    """
+    from onnx import helper, numpy_helper
+
+    shapes = _shapes_of_products(model)
+    nodes: list[Any] = []
+    for node in model.graph.node:
+        leads = [shapes.get(name, ())[:-2] for name in node.input] if node.op_type == "MatMul" else []
+        if not leads or leads[0] == leads[1] or math.prod(leads[1]) == 1 or not all(map(shapes.get, node.input)):
+            nodes.append(node)
+            continue
+        inputs, full = list(node.input), np.broadcast_shapes(*leads)
+        for side, lead in enumerate(leads):
+            if lead != full:
+                wide, dims = (f"{node.output[0]}.{word}{side}" for word in ("operand", "shape"))
+                shape = np.array((*full, *shapes[inputs[side]][-2:]), np.int64)
+                model.graph.initializer.append(numpy_helper.from_array(shape, dims))
+                nodes.append(helper.make_node("Expand", [inputs[side], dims], [wide], wide))
+                inputs[side] = wide
+        nodes.append(helper.make_node("MatMul", inputs, list(node.output), node.name))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def _shapes_of_products(model: "onnx.ModelProto") -> dict[str, tuple[int, ...]]:
+    """Shapes by name; inferred if those of an operand of a ``MatMul`` are not stated."""
+    import onnx
+
+    shapes = known_shapes(model)
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    if all(len(shapes.get(name, ())) > 1 for node in products for name in node.input):
+        return shapes
+    return known_shapes(onnx.shape_inference.infer_shapes(model))
 
 
 def plain_gemms(model: "onnx.ModelProto") -> "onnx.ModelProto":

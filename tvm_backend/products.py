@@ -47,12 +47,18 @@ def _is_rewritten(value: Any) -> bool:
     """Whether a plain expression is rewritten: a convolution of windows, or a product whose constant comes first."""
     if expressions.op_name(value) == "matmul":
         ranks = [len(expressions.shape_of(a)) for a in value.args]
-        return min(ranks) == 1 or expressions.is_constant(value.args[0])
+        return min(ranks) == 1 or expressions.is_constant(value.args[0]) or _is_unequal(value)
     if expressions.op_name(value) != "nn.conv2d":
         return False
     ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
     kernel = expressions.shape_of(value.args[1])[2:]
     return not Form(kernel, **ints, groups=int(expressions.attr(value, "groups"))).is_pointwise
+
+
+def _is_unequal(product: Any) -> bool:
+    """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
+    first, second = (expressions.shape_of(a)[:-2] for a in product.args)
+    return first != second and math.prod(second) > 1
 
 
 def _uses(main: compat.Function) -> dict[Any, int]:
@@ -100,7 +106,9 @@ class _Rewriting:
             return
         if name in ("nn.conv2d_transpose", "nn.conv1d_transpose") and self._transposed(var, value):
             return
-        if name == "matmul" and (self._constant_first(var, value) or self._vector(var, value)):
+        if name == "matmul" and (
+            self._constant_first(var, value) or self._vector(var, value) or self._shared(var, value)
+        ):
             return
         if name in ("nn.attention", "nn.attention_bias") and not self.whole(attention_shape(value)):
             self.replaced[var] = self._attention(value, var.name)
@@ -223,6 +231,18 @@ class _Rewriting:
                     self.emit("reshape", sides[side], matrix))
         sums = self.emit("matmul", *sides, label=var.name)
         self.replaced[var] = self.emit("reshape", sums, compat.shape_of(var))
+        return True
+
+    def _shared(self, var: Any, call: Any) -> bool:
+        """A product of batches of which one operand is shared by parts of it: that is repeated."""
+        if not _is_unequal(call):
+            return False
+        full, sides = compat.shape_of(call)[:-2], []
+        for side in call.args:
+            shape = compat.shape_of(side)
+            x = compat.substitute(side, self.replaced)
+            sides.append(x if shape[:-2] == full else self.emit("broadcast_to", x, (*full, *shape[-2:])))
+        self.replaced[var] = self.emit("matmul", *sides, label=var.name)
         return True
 
     # what follows a product

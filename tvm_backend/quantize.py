@@ -28,7 +28,7 @@ import numpy as np
 from oracle.errors import InputError, ModelError
 from tvm_backend.onnx_convolutions import plain_convolutions
 from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
-from tvm_backend.onnx_products import constants_second, plain_gemms, products_of_matrices
+from tvm_backend.onnx_products import batches_alike, constants_second, plain_gemms, products_of_matrices
 from tvm_backend.onnx_recurrent import frame_by_frame
 from tvm_backend.onnx_rewrites import biased_products, known_shapes, sums_to_additions
 
@@ -149,7 +149,7 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             copy.CopyFrom(proto)
             copy = without_functions(copy, HIDING_PRODUCTS)
             plain = plain_convolutions(sums_to_additions(frame_by_frame(copy)))
-            onnx.save(constants_second(products_of_matrices(plain)), source)
+            onnx.save(batches_alike(constants_second(products_of_matrices(plain))), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
             prepared = biased_products(plain_gemms(onnx.load(path)))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases

@@ -5,49 +5,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-
-def _argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
-    value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
-    return importer.env[value] if type(value).__name__ == "Node" else value
+from tvm_backend import torch_indexing
+from tvm_backend.torch_indexing import argument
 
 
 def _attention(node: Any, importer: Any) -> Any:
-    """[batch, heads, length, depth] to one attention operator, with boolean masks, grouped heads and a scale."""
+    """[..., length, depth] to one attention operator, with boolean masks, grouped or shared heads and a scale."""
     from tvm_backend import compat
 
     emit = importer.block_builder.emit
-    query, key, value = (_argument(node, importer, i, n) for i, n in enumerate(("query", "key", "value")))
+    query, key, value = (argument(node, importer, i, n) for i, n in enumerate(("query", "key", "value")))
     if node.kwargs.get("enable_gqa", False):
-        groups = compat.shape_of(query)[1] // compat.shape_of(key)[1]
-        key, value = (emit(compat.relax_op("repeat")(x, groups, 1)) for x in (key, value))
-    mask = _argument(node, importer, 3, "attn_mask")
+        groups = compat.shape_of(query)[-3] // compat.shape_of(key)[-3]
+        key, value = (emit(compat.relax_op("repeat")(x, groups, -3)) for x in (key, value))
+    outer = np.broadcast_shapes(*(compat.shape_of(x)[:-2] for x in (query, key, value)))
+    query, key, value = (_of_heads(x, outer, emit) for x in (query, key, value))
+    mask = argument(node, importer, 3, "attn_mask")
     if mask is not None and compat.dtype_of(mask) == "bool":
         dtype = compat.dtype_of(query)
         low, zero = (compat.constant(np.asarray(v, dtype)) for v in (np.finfo(dtype).min, 0))
         mask = emit(compat.relax_op("where")(mask, zero, low))
     if mask is not None:  # TVM's operator takes no broadcast
-        full = (*compat.shape_of(query)[:3], compat.shape_of(key)[2])
+        full = (*outer, compat.shape_of(query)[2], compat.shape_of(key)[2])
         mask = emit(compat.relax_op("broadcast_to")(mask, full)) if compat.shape_of(mask) != full else mask
-    causal = "TopLeft" if _argument(node, importer, 5, "is_causal", False) else None
+        mask = _of_heads(mask, outer, emit)
+    causal = "TopLeft" if argument(node, importer, 5, "is_causal", False) else None
     heads_last = [emit(compat.relax_op("permute_dims")(x, [0, 2, 1, 3])) for x in (query, key, value)]
     scale = compat.float_immediate(node.kwargs.get("scale"))
     result = emit(compat.relax_op("nn.attention")(*heads_last, bias=mask, scale=scale, causal_mask=causal))
-    return emit(compat.relax_op("permute_dims")(result, [0, 2, 1, 3]))
+    result = emit(compat.relax_op("permute_dims")(result, [0, 2, 1, 3]))
+    if len(outer) == 2:
+        return result
+    return emit(compat.relax_op("reshape")(result, (*outer, *compat.shape_of(result)[2:])))
+
+
+def _of_heads(x: Any, outer: tuple[int, ...], emit: Any) -> Any:
+    """An operand of attention, broadcast to the leading dimensions ``outer``, as [batch, heads, length, depth]."""
+    from tvm_backend import compat
+
+    inner = compat.shape_of(x)[-2:]
+    if compat.shape_of(x) != (*outer, *inner):
+        x = emit(compat.relax_op("broadcast_to")(x, (*outer, *inner)))
+    if len(outer) == 2:
+        return x
+    return emit(compat.relax_op("reshape")(x, (math.prod(outer[:-1]), *(outer[-1:] or (1,)), *inner)))
 
 
 def _cumsum(node: Any, importer: Any) -> Any:
     """TVM cannot sum booleans."""
     from tvm_backend import compat
 
-    x = _argument(node, importer, 0, "self")
+    x = argument(node, importer, 0, "self")
     if compat.dtype_of(x) == "bool":
         x = importer.block_builder.emit(compat.relax_op("astype")(x, "int64"))
-    return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(_argument(node, importer, 1, "dim"))))
+    return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(argument(node, importer, 1, "dim"))))
 
 
 def _equal(node: Any, importer: Any) -> Any:
@@ -59,21 +76,22 @@ def _equal(node: Any, importer: Any) -> Any:
             return importer.block_builder.emit(compat.relax_op("astype")(x, "int8"))
         return x
 
-    a, b = (as_integer(_argument(node, importer, i, n)) for i, n in enumerate(("self", "other")))
+    a, b = (as_integer(argument(node, importer, i, n)) for i, n in enumerate(("self", "other")))
     if not hasattr(b, "ty"):
         b = compat.constant(np.asarray(b, compat.dtype_of(a)))
     return importer.block_builder.emit(compat.relax_op("equal")(a, b))
 
 
 def _concatenate(node: Any, importer: Any) -> Any:
-    """torch leaves out tensors of shape [0], with which caches of keys and values begin; TVM 0.27 refuses them."""
+    """Leave out tensors without elements: torch takes any of shape [0], with which caches of keys and values begin, and
+    rotations of all of a head leave nothing to pass on; TVM 0.27 refuses the former."""
     from tvm_backend import compat
 
     parts = [importer.env[part] for part in node.args[0]]
-    parts = [part for part in parts if compat.shape_of(part) != (0,)] or parts[:1]
+    parts = [part for part in parts if 0 not in compat.shape_of(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    axis = int(_argument(node, importer, 1, "dim", 0))
+    axis = int(argument(node, importer, 1, "dim", 0))
     return importer.block_builder.emit(compat.relax_op("concat")(parts, axis=axis))
 
 
@@ -82,7 +100,7 @@ def _linear(node: Any, importer: Any) -> Any:
     from tvm_backend import compat
 
     emit = importer.block_builder.emit
-    x, weight, bias = (_argument(node, importer, i, name) for i, name in enumerate(("input", "weight", "bias")))
+    x, weight, bias = (argument(node, importer, i, name) for i, name in enumerate(("input", "weight", "bias")))
     product = emit(compat.relax_op("matmul")(x, emit(compat.relax_op("permute_dims")(weight))))
     return product if bias is None else emit(compat.relax_op("add")(product, bias))
 
@@ -91,7 +109,7 @@ def _matmul(node: Any, importer: Any) -> Any:
     """As :func:`_linear`, of any two tensors."""
     from tvm_backend import compat
 
-    a, b = (_argument(node, importer, i, "") for i in range(2))
+    a, b = (argument(node, importer, i, "") for i in range(2))
     return importer.block_builder.emit(compat.relax_op("matmul")(a, b))
 
 
@@ -101,8 +119,8 @@ def _windows(node: Any, importer: Any) -> Any:
     from tvm_backend.products import Form
 
     emit = importer.block_builder.emit
-    x = _argument(node, importer, 0, "self")
-    kernel, dilation, padding, strides = ([int(v) for v in _argument(node, importer, i, "")] for i in range(1, 5))
+    x = argument(node, importer, 0, "self")
+    kernel, dilation, padding, strides = ([int(v) for v in argument(node, importer, i, "")] for i in range(1, 5))
     n, c = compat.shape_of(x)[:2]
     pads = [pad for axis in range(2) for pad in (padding[axis], padding[axis])]
     if any(pads):
@@ -120,7 +138,7 @@ def _nearest(node: Any, importer: Any) -> Any:
     from tvm_backend import compat
 
     names = ("input", "output_size", "scale_factors")
-    x, size, factors = (_argument(node, importer, i, name) for i, name in enumerate(names))
+    x, size, factors = (argument(node, importer, i, name) for i, name in enumerate(names))
     for axis in (2, 3):
         old = compat.shape_of(x)[axis]
         new = int(size[axis - 2]) if size is not None else int(old * factors[axis - 2])
@@ -130,20 +148,11 @@ def _nearest(node: Any, importer: Any) -> Any:
     return x
 
 
-def _select(node: Any, importer: Any) -> Any:
-    """torch counts negative indices from the end; TVM 0.27 takes what lies before the tensor."""
-    from tvm_backend import compat
-
-    x, axis, index = (_argument(node, importer, i, name) for i, name in enumerate(("self", "dim", "index")))
-    place = compat.constant(np.asarray(int(index) % compat.shape_of(x)[int(axis)], np.int64))
-    return importer.block_builder.emit(compat.relax_op("take")(x, place, axis=int(axis), mode="clip"))
-
-
 def _quantize(node: Any, importer: Any) -> Any:
     """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
     from tvm_backend import compat
 
-    x, scale, zero, low, high, dtype = (_argument(node, importer, i, "") for i in range(6))
+    x, scale, zero, low, high, dtype = (argument(node, importer, i, "") for i in range(6))
     name = str(dtype).removeprefix("torch.")
     scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
     result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
@@ -156,7 +165,7 @@ def _quantize(node: Any, importer: Any) -> Any:
 def _dequantize(node: Any, importer: Any) -> Any:
     from tvm_backend import compat
 
-    x, scale, zero, _, _, dtype = (_argument(node, importer, i, "") for i in range(6))
+    x, scale, zero, _, _, dtype = (argument(node, importer, i, "") for i in range(6))
     name = str(dtype).removeprefix("torch.")
     scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
     return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
@@ -165,7 +174,7 @@ def _dequantize(node: Any, importer: Any) -> Any:
 def _dequantize_channels(node: Any, importer: Any) -> Any:
     from tvm_backend import compat
 
-    x, scale, zero, axis, _, _, dtype = (_argument(node, importer, i, "") for i in range(7))
+    x, scale, zero, axis, _, _, dtype = (argument(node, importer, i, "") for i in range(7))
     name = str(dtype).removeprefix("torch.")
     if hasattr(zero, "ty"):
         zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
@@ -185,9 +194,9 @@ def _extreme(name: str) -> Callable[[Any, Any], Any]:
     def convert(node: Any, importer: Any) -> Any:
         from tvm_backend import compat
 
-        axes = _argument(node, importer, 1, "dim", []) or None
-        keep = bool(_argument(node, importer, 2, "keepdim", False))
-        x = _argument(node, importer, 0, "self")
+        axes = argument(node, importer, 1, "dim", []) or None
+        keep = bool(argument(node, importer, 2, "keepdim", False))
+        x = argument(node, importer, 0, "self")
         return importer.block_builder.emit(compat.relax_op(name)(x, axes, keep))
 
     return convert
@@ -197,14 +206,14 @@ def _sum(node: Any, importer: Any) -> Any:
     """TVM adds bytes as bytes, whatever type is asked for; torch adds integers as int64 by default."""
     from tvm_backend import compat
 
-    emit, x = importer.block_builder.emit, _argument(node, importer, 0, "self")
-    dtype = _argument(node, importer, 3, "dtype")
+    emit, x = importer.block_builder.emit, argument(node, importer, 0, "self")
+    dtype = argument(node, importer, 3, "dtype")
     integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
     name = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
     if name != compat.dtype_of(x):
         x = emit(compat.relax_op("astype")(x, name))
-    axes = _argument(node, importer, 1, "dim", None) or None
-    return emit(compat.relax_op("sum")(x, axes, bool(_argument(node, importer, 2, "keepdim", False))))
+    axes = argument(node, importer, 1, "dim", None) or None
+    return emit(compat.relax_op("sum")(x, axes, bool(argument(node, importer, 2, "keepdim", False))))
 
 
 def _integer_product(node: Any, importer: Any) -> Any:
@@ -217,11 +226,12 @@ def _integer_product(node: Any, importer: Any) -> Any:
         one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
         return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
 
-    product = emit(compat.relax_op("matmul")(*(real(_argument(node, importer, i, "")) for i in range(2))))
+    product = emit(compat.relax_op("matmul")(*(real(argument(node, importer, i, "")) for i in range(2))))
     return emit(compat.relax_op("astype")(product, "int32"))
 
 
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    **torch_indexing.CONVERTERS,
     "scaled_dot_product_attention.default": _attention,
     "cat.default": _concatenate,
     "cumsum.default": _cumsum,
@@ -231,7 +241,6 @@ CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "amax.default": _extreme("max"),
     "sum.dim_IntList": _sum,
     "_int_mm.default": _integer_product,
-    "select.int": _select,
     "linear.default": _linear,
     "matmul.default": _matmul,
     "mm.default": _matmul,

@@ -132,8 +132,8 @@ def reasons(net: Net, y: str, scheme: Scheme | None = None) -> dict[str, str]:
 
 def test_reasons_reach_the_host_part() -> None:
     net = Net()
-    broadcast = net.node("MatMul", [net.input("a", 2, 5, 4), net.input("b", 1, 4, 3)], "broadcast")
-    assert "the leading dimensions differ: (2, 5, 4) and (1, 4, 3)" in reasons(net, broadcast)["broadcast"]
+    conv = net.node("Conv", [net.input("x", 1, 4, 6, 6), net.input("kernel", 3, 4, 3, 3)], "computed")
+    assert "the kernel is not constant" in reasons(net, conv)["computed"]
 
 
 @pytest.mark.parametrize(("c", "o", "form", "op", "blocks"), [

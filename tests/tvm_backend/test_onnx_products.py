@@ -11,7 +11,7 @@ import pytest
 import torch
 from networks import Net, quantized, samples, split
 
-from tvm_backend.onnx_products import constants_second, plain_gemms, products_of_matrices
+from tvm_backend.onnx_products import batches_alike, constants_second, plain_gemms, products_of_matrices
 from tvm_backend.torch_frontend import load_module
 from tvm_backend.uma import registry
 
@@ -60,7 +60,7 @@ def test_products_of_vectors(x: tuple[int, ...], w: tuple[int, ...]) -> None:
     relu = net.node("Relu", [net.input("x", *x)], "relu")
     model = net.model(net.node("MatMul", [relu, net.weight("w", *w)], "product"))
     same(model, products_of_matrices(copied(model)))
-    assert split(quantized(model))[0].offloaded_macs_share == (1 if len(w) < 3 else 0)
+    assert split(quantized(model))[0].offloaded_macs_share == 1
 
 
 @pytest.mark.parametrize("added", [(), (7,), (1, 7), (4, 7), (1,)])
@@ -87,4 +87,14 @@ def test_gemm_with_a_tensor_that_is_no_constant_is_offloaded(attributes: dict[st
     x, y = net.input("x", 5, 5), net.input("y", 5, 5)
     model = net.model(net.node("Gemm", [x, net.weight("w", 5, 5), y], "gemm", **attributes))
     same(model, plain_gemms(copied(model)))
+    assert split(quantized(model))[0].offloaded_macs_share == 1
+
+
+@pytest.mark.parametrize(("a", "b"), [
+    ((2, 3, 5, 4), (1, 1, 4, 6)), ((2, 3, 5, 4), (2, 1, 4, 6)), ((1, 3, 5, 4), (2, 3, 4, 6)), ((5, 4), (2, 4, 6)),
+])
+def test_batches_of_which_one_is_shared(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    net = Net()
+    model = net.model(net.node("MatMul", [net.input("a", *a), net.input("b", *b)], "product"))
+    same(model, batches_alike(copied(model)))
     assert split(quantized(model))[0].offloaded_macs_share == 1

@@ -152,14 +152,13 @@ def test_an_explanation_has_every_operator_in_the_order_of_the_network() -> None
 
 def test_a_refusal_says_what_would_fit() -> None:
     net = Net()
-    model = quantized(net.model(net.node("MatMul", [net.input("a", 2, 4, 8), net.input("b", 1, 8, 4)], "product")))
-    (product,) = [op for op in archloom.explain(model).operators if op.op == "matmul"]
-    (answer,) = product.refused
-    assert answer.reason.startswith("the leading dimensions differ")
-    assert answer.needs == ("A matmul multiplies [..., m, k] by one [k, n], or by [..., k, n] with the same leading "
-                            "dimensions.")
+    model = quantized(net.model(net.node("Conv", [net.input("x", 1, 4, 6, 6), net.input("w", 3, 4, 3, 3)], "computed")))
+    (computed,) = [op for op in archloom.explain(model).operators if op.op == "nn.conv2d"]
+    (answer,) = computed.refused
+    assert answer.reason.startswith("the kernel is not constant")
+    assert answer.needs == "A convolution has NCHW data and a constant OIHW kernel."
     text = str(archloom.explain(model))
-    assert "product: the leading dimensions differ" in text and f"it takes: {answer.needs}" in text
+    assert "computed: the kernel is not constant" in text and f"it takes: {answer.needs}" in text
 
 
 def test_explain_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -139,7 +139,7 @@ def plain_matmul(op: QuantizedOp) -> str | None:
         return "the first operand is constant"
     if len(a) < 2 or len(b) < 2:
         return f"the operands have shapes {a} and {b}"
-    if len(b) > 2 and a[:-2] != b[:-2]:
+    if math.prod(b[:-2]) > 1 and a[:-2] != b[:-2]:
         return f"the leading dimensions differ: {a} and {b}"
     if op.operands[0].permutation is not None:
         return "the first operand is transposed"

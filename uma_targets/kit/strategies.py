@@ -18,7 +18,7 @@ def matmul(op: QuantizedOp) -> Lowered:
     a, b = op.operands
     *lead, m, k = a.read_shape
     n = b.read_shape[-1]
-    batched = len(b.read_shape) > 2
+    batched = len(b.read_shape) > 2 and b.read_shape[:-2] == a.read_shape[:-2]
     rows, batch = (m, math.prod(lead)) if batched else (m * math.prod(lead), 1)
     work = wl.gemm(
         rows, n, k, batch=batch, epilogue=epilogue(op), shared_b=not batched, name=op.name, dtype=a.dtype

@@ -1,0 +1,88 @@
+"""Converters of ATen's indexing, which TVM 0.27 gets wrong: indices below zero, and several that belong together.
+
+``importer`` is TVM's, ``node`` the fx node; what a converter gives is bound to a variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oracle.errors import ModelError
+
+
+def argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
+    """An argument of a node by its place or its name; nodes are what they were converted to."""
+    value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+    return importer.env[value] if type(value).__name__ == "Node" else value
+
+
+def _select(node: Any, importer: Any) -> Any:
+    """torch counts negative indices from the end; TVM 0.27 takes what lies before the tensor."""
+    from tvm_backend import compat
+
+    x, axis, index = (argument(node, importer, i, name) for i, name in enumerate(("self", "dim", "index")))
+    place = compat.constant(np.asarray(int(index) % compat.shape_of(x)[int(axis)], np.int64))
+    return importer.block_builder.emit(compat.relax_op("take")(x, place, axis=int(axis), mode="clip"))
+
+
+def _index(node: Any, importer: Any) -> Any:
+    """``x[i, :, j]``: indices are broadcast to one another and belong together, those below zero count from the end.
+
+    What they choose stands where they stood, or first if an axis without an index is between them. TVM 0.27 takes what
+    lies before the tensor for negative indices, and every combination of some pairs of indices.
+    """
+    from tvm_backend import compat
+
+    emit = importer.block_builder.emit
+    x = argument(node, importer, 0, "self")
+    shape, rank = compat.shape_of(x), len(compat.shape_of(x))
+    given = {axis: importer.env[index] for axis, index in enumerate(node.args[1]) if index is not None}
+    for index in given.values():
+        if compat.dtype_of(index) == "bool":
+            raise ModelError(f"node {node.name!r} (index): expected integers as indices, found a mask: the shape of "
+                             "the result depends on its numbers")
+    axes = list(given)
+    others = [axis for axis in range(rank) if axis not in given]
+    places = _places([_from_start(index, shape[axis], emit) for axis, index in given.items()],
+                     [shape[axis] for axis in axes], emit)
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
+    if len(axes) == 1:
+        return emit(compat.relax_op("take")(x, places, axis=axes[0], mode="clip"))
+    if axes + others != list(range(rank)):
+        x = emit(compat.relax_op("permute_dims")(x, [*axes, *others]))
+    kept = [shape[axis] for axis in others]
+    x = emit(compat.relax_op("reshape")(x, (math.prod(shape[axis] for axis in axes), *kept)))
+    chosen = emit(compat.relax_op("take")(x, places, axis=0, mode="clip"))
+    if not together or axes[0] == 0:
+        return chosen
+    made, before = len(compat.shape_of(places)), axes[0]
+    order = [*range(made, made + before), *range(made), *range(made + before, made + len(others))]
+    return emit(compat.relax_op("permute_dims")(chosen, order))
+
+
+def _from_start(index: Any, extent: int, emit: Callable[[Any], Any]) -> Any:
+    """Indices, int64, with those below zero counted from the end."""
+    from tvm_backend import compat
+
+    op, zero, size = compat.relax_op, *(compat.constant(np.asarray(n, np.int64)) for n in (0, extent))
+    if compat.dtype_of(index) != "int64":
+        index = emit(op("astype")(index, "int64"))
+    return emit(op("where")(emit(op("less")(index, zero)), emit(op("add")(index, size)), index))
+
+
+def _places(indices: Sequence[Any], extents: Sequence[int], emit: Callable[[Any], Any]) -> Any:
+    """Places in the indexed axes taken together, the last counting fastest."""
+    from tvm_backend import compat
+
+    place = indices[0]
+    for index, extent in zip(indices[1:], extents[1:], strict=True):
+        scaled = emit(compat.relax_op("multiply")(place, compat.constant(np.asarray(extent, np.int64))))
+        place = emit(compat.relax_op("add")(scaled, index))
+    return place
+
+
+CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {"select.int": _select, "index.Tensor": _index}
