@@ -8,9 +8,10 @@ How the hardware is modelled:
   ``noc_bytes_per_cycle`` each; with ``l1_bytes_per_cycle`` all that networks write into an L1 goes through one port.
 * The **networks**: each row and each column of the mesh has one sender. A multicast takes its row or column for as long
   as its bytes need at the bandwidth of a link, whatever number of cores takes them off; multicasts of one row
-  follow one another. A tree goes over the first column (or row), then over all rows (or columns). Neighbours also have
-  a link of their own, over which a core passes tiles on to the right or down, in a torus from the last to the first,
-  too.
+  follow one another, and so do tiles that cores share with others of their row or collect from them (``share_row``,
+  ``gather_row``). ``unicast`` goes from any core to any other, along the row and then along the column. A tree goes
+  over the first column (or row), then over all rows (or columns). Neighbours also have a link of their own, over which
+  a core passes tiles on to the right or down, in a torus from the last to the first, too.
 * **Memory** is one port with the bandwidth of all channels together: tiles are interleaved over the channels.
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
   write or read them, which is what a core's semaphores are for.
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from acadl_models.acadl import DRAM, WRITE_DATA, ACADLEdge, ArchitectureGraph, Link, architecture, create_ag, generate
-from acadl_models.mesh.parts import Core, Ring, Tree
+from acadl_models.mesh.parts import Core, Ring, Router, Tree
 from acadl_models.mesh.sizes import RANGES as _RANGES
 from acadl_models.mesh.sizes import Sizes, check_options, operand_tiles
 from acadl_models.options import no_flags, refuse
@@ -179,6 +180,10 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) ->
     row_rings = [ring(f"noc_h[{r}]", row, "multicast_row") for r, row in enumerate(mesh)]
     column_rings = [ring(f"noc_v[{c}]", line, "multicast_column") for c, line in enumerate(lines)]
     crossing_rows, crossing_columns = list(zip(row_rings, mesh)), list(zip(column_rings, lines))
+    for r, row in enumerate(mesh):
+        ways = [(core, core.ways.port if core in row else column_rings[c].link)
+                for c, line in enumerate(lines) for core in line]
+        Router(f"router[{r}]", fetch, row_rings[r].link, row, ways)
     Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
     Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
 

@@ -90,7 +90,7 @@ class Core(Template):
 
 
 class Ring(Template):
-    """Who sends from memory to any of ``cores``, all on one link: a row or a column of a network."""
+    """Who sends from memory to any of ``cores``, and from core to core, all on one link: a row or a column."""
 
     def __init__(
         self, name: str, fetch: Fetch, memory: Sequence[DRAM], cores: Sequence[Core], mnemonic: str, link: Link | int,
@@ -99,11 +99,15 @@ class Ring(Template):
         """``link``: its bytes a cycle, or one that others use, too; ``joules``: of a byte on it. ``ports``: over which
         each core's L1 is written, by default its own."""
         self.link = link if isinstance(link, Link) else Link("ring", link, joules_per_byte=joules)
-        self.sender = sender("sender", fetch, mnemonic)
+        along = mnemonic.removeprefix("multicast_")
+        lines = along in ("row", "column")
+        self.sender = sender("sender", fetch, mnemonic, *([f"share_{along}", f"gather_{along}"] if lines else []))
         for place in memory:
             ACADLEdge(place, self.sender.unit, READ_DATA, link=self.link)
         for core, port in zip(cores, ports or [core.ways.port for core in cores]):
             ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=port)
+            if lines:
+                ACADLEdge(core.l1, self.sender.unit, READ_DATA, link=self.link)
 
 
 class Tree(Template):
@@ -125,10 +129,24 @@ class Tree(Template):
                 ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=link)
 
 
-def sender(name: str, fetch: Fetch, mnemonic: str) -> QueuedUnit:
-    """What moves tiles for one mnemonic, several transfers at a time; those gathered from many places, too."""
+class Router(Template):
+    """Sends tiles of ``sources`` to any core: over ``link``, and each target's further way, if it has one."""
+
+    def __init__(
+        self, name: str, fetch: Fetch, link: Link, sources: Sequence[Core], targets: Sequence[tuple[Core, Link | None]]
+    ) -> None:
+        self.sender = sender("sender", fetch, "unicast")
+        for core in sources:
+            ACADLEdge(core.l1, self.sender.unit, READ_DATA, link=link)
+        for core, way in targets:
+            ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=way)
+
+
+def sender(name: str, fetch: Fetch, mnemonic: str, *more: str) -> QueuedUnit:
+    """What moves tiles for one mnemonic, several transfers at a time; those gathered from many places, and ``more``."""
     others = {"load_windows", "load_row"} if mnemonic == "load" else {mnemonic.replace("multicast", "windows")}
-    return QueuedUnit(name, fetch, {mnemonic} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
+    return QueuedUnit(
+        name, fetch, {mnemonic, *more} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
 
 
 def _local(name: str, word_bytes: int, number: int, words: int, users: int, joules: Joules) -> SRAM:

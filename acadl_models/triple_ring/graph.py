@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from acadl_models.acadl import DRAM, ArchitectureGraph, Link
 from acadl_models.mesh import sizes
 from acadl_models.mesh.graph import Chip, Cores, assembled
-from acadl_models.mesh.parts import Core, Ring, Ways
+from acadl_models.mesh.parts import Core, Ring, Router, Ways
 from acadl_models.parts import Fetch
 from acadl_models.triple_ring import figures
 
@@ -107,6 +107,7 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, large: Link) -> 
         Ring(f"across[{c}]", fetch, memory, column, "multicast_column", large, _once(column))
     every = [core for column in zip(*mesh) for core in column]
     ports = [port for column in zip(*mesh) for port in _once(column)]
+    Router("router", fetch, large, every, [(core, core.ways.port) for core in every])
     for name, mnemonic in (("all_v", "multicast_down"), ("all_h", "multicast_across")):
         Ring(name, fetch, memory, every, mnemonic, large, ports)
 
