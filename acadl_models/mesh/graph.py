@@ -5,7 +5,8 @@ How the hardware is modelled:
 * A **core** has L1, part of which holds operands (tiles of 16 bits) and part partial sums (tiles of 32 bits), and units
   that work at the same time: a reader (from memory to L1), the matrix unit, the vector unit, an adder for sums of other
   cores, and a writer, which also turns sums into 16 bits. Reader and writer have a way in and out of
-  ``noc_bytes_per_cycle`` each; with ``l1_bytes_per_cycle`` all that networks write into an L1 goes through one port.
+  ``noc_bytes_per_cycle`` each; with ``l1_bytes_per_cycle`` all that networks write into an L1 goes through one port,
+  unless that carries as much as they bring.
 * The **networks**: each row and each column of the mesh has one sender. A multicast takes its row or column for as long
   as its bytes need at the bandwidth of a link, whatever number of cores takes them off; multicasts of one row
   follow one another, and so do tiles that cores share with others of their row or collect from them (``share_row``,
@@ -66,6 +67,7 @@ def mesh(
     dram_bytes: int = 8 << 30,
     launch_cycles: int = 1000,
     clock_hz: float = 1e9,
+    name: str = "mesh",
 ) -> ArchitectureGraph:
     """``y`` rows of ``x`` cores; the defaults are a machine of round figures, not one that was built.
 
@@ -77,10 +79,12 @@ def mesh(
     """
     check_options("mesh", locals(), RANGES)
     refuse("mesh", no_flags(locals(), ["torus"]))
+    # a row and a column bring two links' bytes: a port of as many never limits
+    port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     sizes = Sizes(
-        operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, l1_bytes_per_cycle, product_cycles,
+        operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
         block_cycles, vector_cycles, vector_width, array)
-    chip = Chip("mesh", y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz)
+    chip = Chip(name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz)
     return assembled(chip, lambda fetch, memory: rings(fetch, memory, chip, torus))
 
 

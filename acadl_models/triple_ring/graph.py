@@ -21,7 +21,7 @@ from acadl_models.parts import Fetch
 from acadl_models.triple_ring import figures
 
 RANGES: dict[str, tuple[int, int]] = {
-    "columns": (1, 64), "rows": (1, 4),
+    "columns": (2, 64), "rows": (2, 4),
     **{name: bounds for name, bounds in sizes.RANGES.items() if name != "noc_bytes_per_cycle"},
     "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
     "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096), "memories": (1, 2),
@@ -50,6 +50,7 @@ def triple_ring(
     dram_bytes: int = figures.DRAM_BYTES,
     launch_cycles: int = figures.LAUNCH_CYCLES,
     clock_hz: float = figures.CLOCK_HZ,
+    name: str = "triple_ring",
 ) -> ArchitectureGraph:
     """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories`` of ``dram_bytes``.
 
@@ -60,7 +61,7 @@ def triple_ring(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
         product_cycles, block_cycles, vector_cycles, vector_width, array)
     chip = Chip(
-        "triple_ring", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
+        name, rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
         launch_cycles, clock_hz)
     return assembled(chip, lambda fetch, memory: _wired(fetch, memory, chip, large_ring_bytes_per_cycle))
 
@@ -82,7 +83,7 @@ def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) ->
     for r, row in enumerate(mesh):
         for c, core in enumerate(row):
             _joined(fetch, mesh, r, c, small[r][c], ports[c])
-            for other in [other for other in row if other is not core] or [core]:
+            for other in (other for other in row if other is not core):
                 core.hear(other)
             for other in (line[c] for line in mesh if line is not row):
                 core.hear(other, ports[c])
@@ -93,8 +94,7 @@ def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) ->
 def _joined(fetch: Fetch, mesh: Cores, r: int, c: int, onward: Link, port: Link) -> None:
     """A core passes tiles on to the next of its row, around the ring, and through its L1 to the next of its column."""
     row = mesh[r]
-    if len(row) > 1 or len(mesh) == 1:
-        row[c].pass_on(f"east[{r}][{c}]", fetch, row[(c + 1) % len(row)], onward)
+    row[c].pass_on(f"east[{r}][{c}]", fetch, row[(c + 1) % len(row)], onward)
     if r + 1 < len(mesh):
         row[c].pass_on(f"south[{r}][{c}]", fetch, mesh[r + 1][c], port)
 

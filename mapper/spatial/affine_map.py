@@ -1,15 +1,19 @@
-"""The affine maps of the ``df`` dialect: ``affine_map<(d0, d1) -> ((d0 + 1) mod 8, d1)>``, read, written, evaluated."""
+"""The affine maps of the ``df`` dialect: ``affine_map<(d0, d1) -> ((d0 + 1) mod 8, d1)>``, read, written, evaluated.
+
+Symbols, ``affine_map<(d0, d1)[s0] -> (s0, d1)>``, stand for every value: a point has an image for each of them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from oracle.errors import TargetError
 
-_WORD = re.compile(r"\s*(\d+|[A-Za-z_]\w*|->|[()+*,-])")
+_WORD = re.compile(r"\s*(\d+|[A-Za-z_]\w*|->|[][()+*,-])")
 _MOD, _FLOOR, _CEIL = "mod", "floordiv", "ceildiv"
 
 
@@ -32,18 +36,29 @@ Expression: TypeAlias = Union[int, str, Operation]
 
 @dataclass(frozen=True)
 class AffineMap:
-    """From a point of ``dims`` to a point with a coordinate for each of ``results``."""
+    """From a point of ``dims`` to points with a coordinate for each of ``results``; ``symbols`` have any value there."""
 
     dims: tuple[str, ...]
     results: tuple[Expression, ...]
+    symbols: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"affine_map<({', '.join(self.dims)}) -> ({', '.join(map(str, self.results))})>"
+        free = f"[{', '.join(self.symbols)}]" if self.symbols else ""
+        return f"affine_map<({', '.join(self.dims)}){free} -> ({', '.join(map(str, self.results))})>"
 
-    def __call__(self, point: Sequence[int]) -> tuple[int, ...]:
-        """The image of a point; TargetError where it divides by something that is not positive."""
-        values = dict(zip(self.dims, point))
+    def __call__(self, point: Sequence[int], free: Sequence[int] = ()) -> tuple[int, ...]:
+        """The image of a point for values of the symbols; TargetError where it divides by what is not positive."""
+        values = dict(zip((*self.dims, *self.symbols), (*point, *free)))
         return tuple(_evaluate(result, values) for result in self.results)
+
+    def images(self, point: Sequence[int], extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """All images of a point among ``extents``: a symbol takes the values of the coordinates that it is."""
+        ranges = [
+            range(max([n for result, n in zip(self.results, extents) if result == symbol], default=1))
+            for symbol in self.symbols
+        ]
+        for free in itertools.product(*ranges):
+            yield self(point, free)
 
 
 def identity(count: int) -> AffineMap:
@@ -94,17 +109,12 @@ class _Reader:
             place = found.end()
         self.place = 0
         self.dims: tuple[str, ...] = ()
+        self.symbols: tuple[str, ...] = ()
 
     def map(self) -> AffineMap:
-        self._take("(")
-        names = []
-        while self._peek() != ")":
-            names.append(self._next())
-            if self._peek() == ",":
-                self._next()
-        self._take(")")
+        self.dims = self._names("(", ")")
+        self.symbols = self._names("[", "]") if self._peek() == "[" else ()
         self._take("->")
-        self.dims = tuple(names)
         self._take("(")
         results = [self._sum()]
         while self._peek() == ",":
@@ -113,7 +123,17 @@ class _Reader:
         self._take(")")
         if self.place < len(self.words):
             raise self._fault("the end")
-        return AffineMap(self.dims, tuple(results))
+        return AffineMap(self.dims, tuple(results), self.symbols)
+
+    def _names(self, opening: str, closing: str) -> tuple[str, ...]:
+        self._take(opening)
+        found = []
+        while self._peek() != closing:
+            found.append(self._next())
+            if self._peek() == ",":
+                self._next()
+        self._take(closing)
+        return tuple(found)
 
     def _sum(self) -> Expression:
         left = self._product()
@@ -136,9 +156,9 @@ class _Reader:
             return inside
         if word.isdigit():
             return int(self._next())
-        if word in self.dims:
+        if word in (*self.dims, *self.symbols):
             return self._next()
-        raise self._fault(f"a number, a parenthesis or one of {', '.join(self.dims)}")
+        raise self._fault(f"a number, a parenthesis or one of {', '.join((*self.dims, *self.symbols))}")
 
     def _peek(self) -> str:
         return self.words[self.place] if self.place < len(self.words) else ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from mapper.spatial.affine_map import AffineMap, parse_map
+from mapper.spatial.fitting import inside
 from oracle.errors import TargetError
 
 
@@ -30,15 +31,17 @@ class SpatialDim:
 
 @dataclass(frozen=True)
 class ComputeUnit:
-    """``df.mat`` or ``df.vec``: ``throughput`` cycles for operands of ``shape``."""
+    """``df.mat`` or ``df.vec``: ``throughput`` cycles for operands of ``shape``, ``latency`` more for many of them."""
 
     name: str
     kind: str
     shape: tuple[int, ...]
     throughput: int
+    latency: int | None = None
 
     def __str__(self) -> str:
-        return f"%{self.name} = df.{self.kind} {{shape = [{_list(self.shape)}], throughput = {self.throughput}}}"
+        more = _also(latency=self.latency)
+        return f"%{self.name} = df.{self.kind} {{shape = [{_list(self.shape)}], throughput = {self.throughput}{more}}}"
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,21 @@ class Cores:
 
 @dataclass(frozen=True)
 class Memories:
-    """``df.memory``: one for each point of ``scaleout``, of ``size`` bytes; ``bandwidth`` of a port, None: no limit."""
+    """``df.memory``: one for each point of ``scaleout``, of ``size`` bytes; ``bandwidth`` of a port, None: no limit.
+
+    ``ports`` (None: one) and ``latency`` in cycles (None: not stated) are this project's additions.
+    """
 
     name: str
     scaleout: tuple[str, ...]
     size: int
     bandwidth: int | None
+    ports: int | None = None
+    latency: int | None = None
 
     def __str__(self) -> str:
-        width = "" if self.bandwidth is None else f", bandwidth = {self.bandwidth}"
-        return f"%{self.name} = df.memory {{scaleout = ({_names(self.scaleout)}), size = {self.size}{width}}}"
+        more = _also(bandwidth=self.bandwidth, ports=self.ports, latency=self.latency)
+        return f"%{self.name} = df.memory {{scaleout = ({_names(self.scaleout)}), size = {self.size}{more}}}"
 
 
 @dataclass(frozen=True)
@@ -102,12 +110,19 @@ Item: TypeAlias = Union[SpatialDim, ComputeUnit, Scalar, Cores, Memories, Links]
 
 @dataclass(frozen=True)
 class Description:
-    """All declarations of a ``df`` text, in order; :func:`read` has checked that they fit each other."""
+    """All declarations of a ``df`` text, in order; :func:`read` has checked that they fit each other.
+
+    ``name`` and ``clock_hz``: of the module, where it states them.
+    """
 
     items: tuple[Item, ...]
+    name: str | None = None
+    clock_hz: float | None = None
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.items)) + "\n"
+        head = "module" + (f" @{self.name}" if self.name else "")
+        head += f" attributes {{clock_hz = {_plain(self.clock_hz)}}}" if self.clock_hz else ""
+        return "\n".join([f"{head} {{", *(f"  {item}" for item in self.items), "}"]) + "\n"
 
     def of(self, kind: type[Item]) -> list[Item]:
         """The declarations of one kind."""
@@ -121,19 +136,58 @@ class Description:
         return tuple(sizes[dim] for dim in place.scaleout)
 
 
-def read(text: str) -> Description:
-    """The description in ``text`` (``//`` begins a comment); TargetError names line and figure that are wrong."""
+RATES = ("cycles", "operations")
+
+
+def read(text: str, rates: str = "cycles") -> Description:
+    """The description in ``text`` (``//`` begins a comment); TargetError names line and figure that are wrong.
+
+    ``rates``: what ``throughput`` means, as the paper's listings use both: ``"cycles"`` for operands of the shape
+    (listing 8), or ``"operations"`` in a cycle, multiply-accumulates of a df.mat (listing 9).
+    """
+    if rates not in RATES:
+        raise TargetError(f"rates must be one of {', '.join(RATES)}, not {rates!r}")
     items: list[Item] = []
+    name: str | None = None
+    clock: float | None = None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.partition("//")[0].strip()
-        if line and line not in ("module {", "}"):
-            try:
+        try:
+            module = _MODULE.match(line)
+            if module:
+                name = module[1]
+                clock = _clock(module[2]) if module[2] is not None else None
+            elif line and line != "}":
                 item = _item(line)
+                if isinstance(item, ComputeUnit) and rates == "operations":
+                    item = _by_operations(item)
                 _check(item, items)
-            except TargetError as error:
-                raise TargetError(f"df, line {number}: {error}") from None
-            items.append(item)
-    return Description(tuple(items))
+                items.append(item)
+        except TargetError as error:
+            raise TargetError(f"df, line {number}: {error}") from None
+    return Description(tuple(items), name, clock)
+
+
+_MODULE = re.compile(r"module(?:\s+@(\w+))?(?:\s+attributes\s*\{\s*clock_hz\s*=\s*([^}]*?)\s*\})?\s*\{$")
+
+
+def _clock(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise TargetError(f"clock_hz must be a positive number, not {text!r}")
+    return value
+
+
+def _by_operations(unit: ComputeUnit) -> ComputeUnit:
+    cycles, rest = divmod(math.prod(unit.shape), unit.throughput)
+    if rest:
+        raise TargetError(
+            f"%{unit.name} does {unit.throughput} operations in a cycle, which do not divide the "
+            f"{math.prod(unit.shape)} of {list(unit.shape)}")
+    return ComputeUnit(unit.name, unit.kind, unit.shape, cycles, unit.latency)
 
 
 _LINE = re.compile(r"%(\w+)\s*=\s*df\.(\w+)\s*([^{]*?)\s*(?:\{(.*)\})?\s*$")
@@ -149,13 +203,18 @@ def _item(line: str) -> Item:
         return SpatialDim(name, _number("size", operands[0] if operands else ""))
     if kind in ("mat", "vec"):
         shape = tuple(int(n) for n in re.findall(r"\d+", _attribute(inside, "shape", r"\[([^\]]*)\]")))
-        return ComputeUnit(name, kind, shape, _figure(inside, "throughput"))
+        unit = ComputeUnit(name, kind, shape, _figure(inside, "throughput"), _optional(inside, "latency"))
+        wanted = 3 if kind == "mat" else 1
+        if len(shape) != wanted or 0 in shape:
+            raise TargetError(f"shape of df.{kind} %{name} must be {wanted} extents of at least 1, not {list(shape)}")
+        return unit
     if kind == "scalar":
         return Scalar(name, _figure(inside, "latency"))
     if kind in ("core", "memory"):
         scaleout = tuple(re.findall(r"%(\w+)", _attribute(inside, "scaleout", r"(\([^)]*\)|%\w+)")))
         if kind == "memory":
-            return Memories(name, scaleout, _figure(inside, "size"), _optional(inside, "bandwidth"))
+            more = [_optional(inside, what) for what in ("bandwidth", "ports", "latency")]
+            return Memories(name, scaleout, _figure(inside, "size"), *more)
         return Cores(name, scaleout, _units(inside))
     if kind in ("mux", "interconnects"):
         ends = [word.lstrip("%") for word in operands if word.startswith("%")]
@@ -234,8 +293,9 @@ def _check_map(links: Links, description: Description) -> None:
             f"%{links.source} has {len(source)}, %{links.target} {len(target)}"
         )
     for point in _points(source):
-        image = links.map(point)
-        if any(not 0 <= i < n for i, n in zip(image, target)):
+        for image in links.map.images(point, target):
+            if inside(image, target):
+                continue
             raise TargetError(
                 f"the map of %{links.name} takes {point} of %{links.source} to {image}, but %{links.target} has "
                 f"{' x '.join(map(str, target))} instances"
@@ -249,6 +309,14 @@ def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     if math.prod(extents) > MOST_POINTS:
         raise TargetError(f"{' x '.join(map(str, extents))} instances are more than {MOST_POINTS}")
     return itertools.product(*map(range, extents))
+
+
+def _also(**attributes: int | None) -> str:
+    return "".join(f", {name} = {value}" for name, value in attributes.items() if value is not None)
+
+
+def _plain(number: float | None) -> str:
+    return str(int(number)) if number is not None and number == int(number) else repr(number)
 
 
 def _list(numbers: Sequence[int]) -> str:

@@ -79,11 +79,20 @@ class Machine:
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Read the figures off a graph made by :mod:`acadl_models.mesh`; TargetError for another."""
-        missing = [name for name in ("rows", "columns") if name not in graph.dims]
-        missing += [name for name in ("tiles", "sums", "stats") if name not in graph.parameters]
+        missing = _missing(graph)
         if missing:
             raise TargetError(f"graph {graph.name!r} is no mesh of cores: it does not state {', '.join(missing)}")
         return _Reader(graph).machine()
+
+
+def is_mesh(graph: "ArchitectureGraph") -> bool:
+    """Whether a graph states what a mesh of cores does."""
+    return not _missing(graph)
+
+
+def _missing(graph: "ArchitectureGraph") -> list[str]:
+    missing = [name for name in ("rows", "columns") if name not in graph.dims]
+    return missing + [name for name in ("tiles", "sums", "stats") if name not in graph.parameters]
 
 
 class _Reader:

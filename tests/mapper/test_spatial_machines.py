@@ -30,7 +30,7 @@ SMALL: dict[str, Callable[[], ArchitectureGraph]] = {
     "torus": lambda: mesh(2, 2, sums=8, stats=16, l1_bytes=1 << 18, l1_bytes_per_cycle=40, **QUICK),  # type: ignore[arg-type]
     "large array": lambda: mesh(2, 1, sums=8, stats=16, l1_bytes=1 << 18, array=2, **QUICK),  # type: ignore[arg-type]
     "rings": lambda: triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, **QUICK),  # type: ignore[arg-type]
-    "one ring": lambda: triple_ring(columns=4, rows=1, sums=8, stats=16, l1_bytes=1 << 18, **QUICK),  # type: ignore[arg-type]
+    "square rings": lambda: triple_ring(columns=2, sums=8, stats=16, l1_bytes=1 << 19, **QUICK),  # type: ignore[arg-type]
 }
 
 PRODUCT = TileGemm(4, 5, 3)
