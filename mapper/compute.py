@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,9 @@ MOST = 4096
 """The largest value that is tried for an attribute."""
 
 _MOVES = frozenset((
-    "reshape", "convert", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate", "pad",
-    "constant", "iota", "reverse", "copy", "dot_general", "gather", "scatter", "dynamic_slice", "dynamic_update_slice",
-    "tuple", "get_tuple_element",
+    "reshape", "convert", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate",
+    "pad", "constant", "iota", "reverse", "copy", "dot_general", "gather", "scatter", "dynamic_slice",
+    "dynamic_update_slice", "tuple", "get_tuple_element",
 ))
 """Operators that move numbers or only make them; ``dot_general`` is looked at by itself."""
 
@@ -75,13 +76,16 @@ class _Probe:
         values.update({key: 0 for r in self.isa.registers for key in r.keys if not self.fixed[key]})
         free = [name for name in values if self.sized(values, name)]
         values.update(dict.fromkeys(free, 1))
-        together = self.bound(values, free) or 1
-        values.update(dict.fromkeys(free, together))
-        bounds = {name: self.bound(values, [name]) for name in free}
-        # what nothing bounds, although it matters: what others bound through a minimum stays as large as they are
-        growing = [name for name, most in bounds.items() if most is None and self.matters(values, name)]
-        for name, most in bounds.items():
-            values[name] = most or together
+        if any(self.starts(values, name) for name in free):
+            growing = free  # as many products as one likes, after a start
+        else:
+            together = self.bound(values, free) or 1
+            values.update(dict.fromkeys(free, together))
+            bounds = {name: self.bound(values, [name]) for name in free}
+            # what nothing bounds, although it matters: what others bound by a minimum stays as large as they are
+            growing = [name for name, most in bounds.items() if most is None and self.matters(values, name)]
+            for name, most in bounds.items():
+                values[name] = most or together
         for name in growing:
             values[name] = self.period(values, name)
         shape = self.shape(values)
@@ -104,6 +108,12 @@ class _Probe:
         common = math.gcd(shape[0], cycles)
         kind = "scalar" if shape[0] == 1 else "vec"
         return Compute(kind, self.what.name, (shape[0] // common,), cycles // common, start)
+
+    def starts(self, values: dict[str, int], name: str) -> bool:
+        """Whether twice the work takes less than twice the cycles."""
+        one = self.period(values, name)
+        cycles, twice = (self.cycles({**values, name: times * one}) for times in (1, 2))
+        return cycles < twice < 2 * cycles
 
     def sized(self, values: Mapping[str, int], name: str) -> bool:
         """Whether an attribute decides on the shape, by itself or as the least of several."""
@@ -179,7 +189,7 @@ class _Probe:
         return max(1, self.expression.evaluate(scope))
 
     def shape(self, values: Mapping[str, int]) -> tuple[int, ...]:
-        """(m, n, k) of the largest product, or how many numbers the largest operation works on; empty: no arithmetic."""
+        """(m, n, k) of the largest product, or how many numbers the largest operation works on; () if there is none."""
         scope: dict[str, int] = {**self.fixed, **values}
         kinds: dict[str, tuple[int, ...]] = {}
         products: list[tuple[int, ...]] = []
@@ -205,7 +215,7 @@ def _product(op: ast.Op, kinds: Mapping[str, tuple[int, ...]]) -> tuple[int, ...
     left, right = (kinds.get(t.name, ()) for t in op.operands if isinstance(t, ast.Tensor))
     if not left or not right:
         return 0, 0, 0
-    listed = {name: [int(getattr(i, "value")) for i in value.items] for name, value in op.attributes
+    listed = {name: [int(i.value) for i in value.items if isinstance(i, ast.Number)] for name, value in op.attributes
               if isinstance(value, ast.Group)}
     k = math.prod(left[i] for i in listed["lhs_contracting"])
     batch = math.prod(left[i] for i in listed.get("lhs_batch", ()))
@@ -224,10 +234,8 @@ def _statements(
         if isinstance(statement, ast.If):
             taken = (*statement.then, *statement.otherwise)
             if registers.isdisjoint(node.name for node in names(statement.condition)):
-                try:
+                with suppress(TaidlError):
                     taken = statement.then if evaluate(statement.condition, scope) else statement.otherwise
-                except TaidlError:
-                    pass
             yield from _statements(taken, scope, registers)
         elif isinstance(statement, ast.Repeat):
             scope[statement.variable] = 0

@@ -1,11 +1,11 @@
 """The figures of the triple ring, where they come from, and how they are read.
 
 Source: the TL paper (Li, Bai et al., "TL: Automatic End-to-End Compiler of Tile-Based Languages for Spatial Dataflow
-Architectures"), listing 9, "a 1D triple-ring topology similar to the IBM-Spyre accelerator". It prints rings of 8
-for 32 cores, and a set of memories that nobody declares (``%memories``): read are rings of 32, and ``%L1``.
+Architectures"), listing 9, "a 1D triple-ring topology similar to the IBM-Spyre accelerator". The listing prints
+rings of 8 for 32 cores, and a set of memories that nobody declares (``%memories``): read are rings of 32, and ``%L1``.
 
-* **Matrix unit**: ``throughput = 16384`` for 128 x 128 x 128 is its multiply-accumulates in a cycle, 128 x 128: it takes
-  128 cycles for a product of that shape.
+* **Matrix unit**: ``throughput = 16384`` for 128 x 128 x 128 is its multiply-accumulates in a cycle, 128 x 128: it
+  takes 128 cycles for a product of that shape.
 * **Vector unit**: ``throughput = 128`` for 128 numbers: an operation in every cycle.
 * **L1**: 2 MiB and 128 bytes a cycle for the two cores of a column. As on Wormhole the matrix unit's cycles include the
   reads of its operands; the 128 bytes are what the rings may write.

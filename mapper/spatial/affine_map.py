@@ -36,7 +36,7 @@ Expression: TypeAlias = Union[int, str, Operation]
 
 @dataclass(frozen=True)
 class AffineMap:
-    """From a point of ``dims`` to points with a coordinate for each of ``results``; ``symbols`` have any value there."""
+    """From a point of ``dims`` to points with a coordinate for each of ``results``; ``symbols`` have any value."""
 
     dims: tuple[str, ...]
     results: tuple[Expression, ...]

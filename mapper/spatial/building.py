@@ -26,9 +26,9 @@ def graph_of(description: Description) -> "ArchitectureGraph":
     where cores share their L1s. TargetError names the object that neither of them has.
 
     Read are: cores of one or two dimensions (the last one is that of the columns); their local memories, which a
-    ``df.mux`` joins with them, of which ``acc`` and ``stat`` are sums and statistics; links from core to core, which are
-    rings or open lines of one bandwidth; memory off chip; one df.mat and one df.vec; a df.scalar outside of cores as the
-    time until they begin. What a text does not state has the machine's default.
+    ``df.mux`` joins with them, of which ``acc`` and ``stat`` are sums and statistics; links from core to core, which
+    are rings or open lines of one bandwidth, the ways from memory included; memory off chip; one df.mat and one df.vec;
+    a df.scalar outside of cores as the time until they begin. What a text does not state has the machine's default.
     """
     machine = _Machine(description)
     return machine.ring() if machine.shares else machine.mesh()
@@ -87,6 +87,13 @@ class _Machine:
             raise TargetError(f"%{found[0].name} states no bandwidth")
         return found[0]
 
+    @property
+    def off_chip_bytes(self) -> int:
+        """Bytes a cycle of each memory off chip."""
+        width = self.off_chip.bandwidth
+        assert width is not None
+        return width
+
     def mesh(self) -> "ArchitectureGraph":
         from acadl_models.mesh import mesh
 
@@ -97,7 +104,7 @@ class _Machine:
             columns, rows, **self.common(rows, columns, 1), torus=self.torus, noc_bytes_per_cycle=noc,
             # what networks bring at most never waits for a port of as many bytes
             l1_bytes_per_cycle=l1.bandwidth or 0,
-            dram_bytes=instances * self.off_chip.size, dram_bytes_per_cycle=instances * (self.off_chip.bandwidth or 0))
+            dram_bytes=instances * self.off_chip.size, dram_bytes_per_cycle=instances * self.off_chip_bytes)
 
     def ring(self) -> "ArchitectureGraph":
         from acadl_models.triple_ring import triple_ring
@@ -121,7 +128,7 @@ class _Machine:
             columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=l1.bandwidth,
             small_ring_bytes_per_cycle=small, large_ring_bytes_per_cycle=large,
             memories=math.prod(self.text.extents(self.off_chip.name)), dram_bytes=self.off_chip.size,
-            dram_bytes_per_cycle=self.off_chip.bandwidth)
+            dram_bytes_per_cycle=self.off_chip_bytes)
 
     def common(self, rows: int, columns: int, sharing: int) -> dict[str, Any]:
         """What both kinds of machines are made from; ``sharing`` cores have parts of one L1."""
@@ -178,8 +185,8 @@ class _Machine:
         wrong = next(p for p in self.points() if all(
             link.map(p) != self.next(p, axis, torus) for axis in range(len(self.extents)) for torus in (True, False)))
         raise TargetError(
-            f"%{link.name} leads from {wrong} to {link.map(wrong)}, which is no neighbour: rings and lines of cores are "
-            f"built")
+            f"%{link.name} leads from {wrong} to {link.map(wrong)}, which is no neighbour: rings and lines of cores "
+            f"are built")
 
     def points(self) -> list[Point]:
         return list(itertools.product(*map(range, self.extents)))

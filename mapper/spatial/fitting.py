@@ -20,8 +20,8 @@ def fitted(
 ) -> list[AffineMap] | None:
     """Maps whose images are ``pairs`` and nothing else; None if there are no such maps of the forms that are tried.
 
-    ``sources`` and ``targets``: extents. ``same``: both are one set, in which a place that is mapped to itself counts as
-    not joined: so the ends of an open line are told. ``symbols``: whether maps may have them.
+    ``sources`` and ``targets``: extents. ``same``: both are one set, in which a place that is mapped to itself counts
+    as not joined: so the ends of an open line are told. ``symbols``: whether maps may have them.
     """
     left, found = set(pairs), []
     points = list(itertools.product(*map(range, sources)))

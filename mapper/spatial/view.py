@@ -1,11 +1,11 @@
 """The hardware view of any architecture graph as a ``df`` description.
 
 Objects whose names differ in their indices alone are one set (``core[0][0].l1 .. core[7][7].l1``). **Cores** are the
-templates in whose arrays units compute, or one core for a graph without such arrays; units that reach the global memory
-move data and count as ways. **Memories** hold the ISA's buffers; storages that are written through one port are one
-memory. Which core reaches which memory, and what links join, is said by affine maps (:mod:`mapper.spatial.fitting`):
-a ``df.mux`` from cores to what their units read or write, ``df.interconnects`` for links and for units outside of cores.
-What several places share as one medium maps each of them to all of them.
+templates in whose arrays units compute, or one core for a graph without such arrays; units that reach the global
+memory move data and count as ways. **Memories** hold the ISA's buffers; storages that are written through one port are
+one memory. Which core reaches which memory, and what links join, is said by affine maps
+(:mod:`mapper.spatial.fitting`): a ``df.mux`` from cores to what their units read or write, ``df.interconnects`` for
+links and for units outside of cores. What several places share as one medium maps each of them to all of them.
 """
 
 from __future__ import annotations
@@ -146,10 +146,8 @@ class _View:
         found = set()
         for unit in self.graph.functional_units:
             touched = [*self.graph.reads(unit), *self.graph.writes(unit)]
-            for storage in touched:
-                path = self.graph.path(storage) if hasattr(storage, "read_write_ports") else (storage,)
-                if any(s.name in places for s in path):
-                    found.add(unit.name)
+            if any(s.name in places for storage in touched for s in self.path(storage)):
+                found.add(unit.name)
         return frozenset(found)
 
     @cached_property
@@ -359,8 +357,8 @@ class _View:
                 name, index = self.places[storage.name]
                 ends = mine[0].name, name  # type: ignore[index]
                 found.setdefault(ends, set()).add((mine[1], index))  # type: ignore[index]
-                direct = edge.link is None or self.is_port(edge, storage)
-                widths.setdefault(ends, set()).add(None if direct else edge.link.bandwidth)
+                link = None if self.is_port(edge, storage) else edge.link
+                widths.setdefault(ends, set()).add(link.bandwidth if link else None)
         for (core, memory), pairs in found.items():
             width = widths[core, memory].pop() if len(widths[core, memory]) == 1 else None
             yield from self.links(f"{core}_to_{memory}", "mux", sets[core], self.memories[memory], pairs, width, core)
@@ -404,8 +402,13 @@ class _View:
 
     def held(self, storage: Storage) -> list[str]:
         """The buffers that lie in a storage, or behind a cache."""
-        path = self.graph.path(storage) if hasattr(storage, "read_write_ports") else (storage,)
-        return [buffer for place in path for buffer in self.holds.get(place.name, ())]
+        return [buffer for place in self.path(storage) for buffer in self.holds.get(place.name, ())]
+
+    def path(self, storage: Storage) -> tuple[Storage, ...]:
+        """The storage, and what lies behind a cache."""
+        from acadl_models.acadl import DataStorage
+
+        return self.graph.path(storage) if isinstance(storage, DataStorage) else (storage,)
 
     def _carry(
         self, joined: dict[str, _Joined], name: str, bandwidth: int | None, sources: Iterable[Storage],
@@ -463,8 +466,8 @@ class _View:
             maps = fitted(pairs, source.extents, target.extents, source is target)
         if maps is None:
             raise TargetError(
-                f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} follow "
-                f"no affine maps")
+                f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
+                f"follow no affine maps")
         for map_ in maps:
             yield Links(self.named(base), kind, source.name, target.name, map_, bandwidth)
 
@@ -473,4 +476,4 @@ class _View:
         memories = list(self.memory_items())
         ways = list(self.ways())
         dims = [SpatialDim(name, extent) for name, extent in self.dims.items()]
-        return Description(tuple([*dims, *units, *memories, *ways]), self.graph.name, self.graph.clock_hz)
+        return Description((*dims, *units, *memories, *ways), self.graph.name, self.graph.clock_hz)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acadl_models.acadl import READ_DATA, SRAM, ACADLEdge, ArchitectureGraph, architecture, create_ag, generate
+from acadl_models.mesh import mesh
+from acadl_models.parts import Fetch, QueuedUnit
+from acadl_models.triple_ring import triple_ring
 from acadl_models.wormhole import wormhole
 from mapper.spatial.affine_map import AffineMap, identity, parse_map, shifted
-from mapper.spatial.df import Cores, Description, Links, read
+from mapper.spatial.building import graph_of
+from mapper.spatial.df import Cores, Description, Links, Memories, read
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import TileGemm
 from mapper.spatial.search import search
-from mapper.spatial.view import described, graph_of
+from mapper.spatial.view import described
+from oracle import taidl
 from oracle.errors import TargetError
+from tvm_backend.uma.registry import get, names
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
 WORMHOLE = REFERENCE["wormhole"]
@@ -54,8 +63,12 @@ def test_the_printing_errors_of_the_triple_ring() -> None:
     with pytest.raises(TargetError, match="%memories is not declared before it is used"):
         read("\n".join(RINGS))
     repaired = "\n".join(RINGS).replace("%memories", "%L1").replace("mod 8", "mod 32")
-    with pytest.raises(TargetError, match="%L1 is shared by cores"):
-        graph_of(read(repaired))
+    assert Machine.of(graph_of(read(repaired, rates="operations"))) == Machine.of(triple_ring())
+    with pytest.raises(TargetError, match="line 1: %PT does 16385 operations in a cycle, which do not divide"):
+        read(repaired.replace("16384", "16385"), rates="operations")
+    with pytest.raises(TargetError, match="rates must be one of cycles, operations, not 'flops'"):
+        read(repaired, rates="flops")
+
 
 
 def test_a_view_is_written_and_read_and_makes_the_same_machine() -> None:
@@ -69,13 +82,94 @@ def test_a_view_is_written_and_read_and_makes_the_same_machine() -> None:
     assert plans[0].plan == plans[1].plan and plans[0].cycles == plans[1].cycles
 
 
+MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
+    "wormhole": wormhole,
+    "one row": lambda: wormhole(rows=1, columns=8),
+    "mesh": lambda: mesh(4, 3, name="other"),
+    "open": lambda: mesh(3, 2, torus=False),
+    "one core": lambda: mesh(1, 1),
+    "two": lambda: mesh(1, 2),
+    "four": lambda: mesh(2, 2, l1_bytes_per_cycle=70),
+    "figures": lambda: mesh(
+        5, 3, l1_bytes_per_cycle=48, array=2, vector_width=48, vector_cycles=5, sums=7, stats=9, clock_hz=1.5e9,
+        block_cycles=0),
+    "triple ring": triple_ring,
+    "square rings": lambda: triple_ring(columns=2, rows=2),
+    "three rings": lambda: triple_ring(columns=5, rows=3, memories=1, sums=3),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_graphs_are_described_and_built_again(name: str) -> None:
+    """The same graph, in every figure but those of energy, which Wormhole has and the dialect has not."""
+    graph = MACHINES[name]()
+    text = str(described(graph))
+    again = graph_of(read(text))
+    assert str(described(again)) == text and Machine.of(again) == Machine.of(graph)
+    assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_target_has_a_view(name: str) -> None:
+    accelerator = get(name).accelerator
+    graph = accelerator.graph()
+    view = described(graph, accelerator.isa())
+    assert read(str(view)) == view and view.clock_hz == graph.clock_hz
+    memory = next(m for m in view.items if isinstance(m, Memories) and m.name == "hbm")
+    assert memory.size * math.prod(view.extents("hbm")) == graph.bytes_of("hbm")
+    assert any(cores.units for cores in view.items if isinstance(cores, Cores))
+
+
+@pytest.mark.parametrize(("name", "unit"), [
+    ("gemmini", "%execute = df.mat {shape = [16, 16, 16], throughput = 15}"),
+    ("gamma", "%matMulFu = df.mat {shape = [1, 8, 8], throughput = 1}"),
+    ("amx", "%tmul = df.mat {shape = [16, 16, 64], throughput = 16}"),
+    ("qkv", "%softmax = df.vec {shape = [16], throughput = 3}"),
+    ("systolic_array", "%array = df.mat {shape = [16, 16, 1], throughput = 1}"),
+    ("tpu_v1", "%matrix = df.mat {shape = [256, 256, 256], throughput = 256}"),
+    ("ai_engine", "%vector = df.mat {shape = [4, 2, 4], throughput = 1}"),
+    ("eyeriss", "%pe = df.core {scaleout = (%pe_0, %pe_1), scalein = (%mac, [1])}"),
+    ("ultratrail", "%array = df.mat {shape = [1, 8, 8], throughput = 1}"),
+    ("oma", "%fu0 = df.scalar {latency = 1}"),
+    ("plasticine", "%pmu = df.memory {scaleout = (%pmu_0, %pmu_1), size = 262144, bandwidth = 64}"),
+])
+def test_units_are_read_off_graph_and_instructions(name: str, unit: str) -> None:
+    accelerator = get(name).accelerator
+    assert f"  {unit}\n" in str(described(accelerator.graph(), accelerator.isa()))
+
+
 def test_a_ring_of_cores_has_one_row() -> None:
-    text = str(described(wormhole(rows=1, columns=4))).replace("(%rows, %columns)", "(%columns)")
-    text = text.replace("(d0, d1) -> (d0, d1)", "(d0) -> (d0)").replace("(d0, d1) -> (0)", "(d0) -> (0)")
-    text = text.replace("(d0, d1) -> (d0, (d1 + 1) mod 4)", "(d0) -> ((d0 + 1) mod 4)")
-    lines = [line for line in text.splitlines() if "noc_v" not in line]
-    machine = Machine.of(graph_of(read("\n".join(lines))))
-    assert (machine.rows, machine.columns) == (1, 4)
+    lines = listing().splitlines()
+    kept = [line for line in lines if "%y =" not in line and "noc_v" not in line]
+    text = "\n".join(kept).replace("(%x, %y)", "(%x)").replace("(d0, d1) -> (d0, d1)", "(d0) -> (d0)")
+    text = text.replace("(d0, d1) -> ((d0 + 1) mod 8, d1)", "(d0) -> ((d0 + 1) mod 8)")
+    text = text.replace("(d0, d1) -> (d0 floordiv 4 + 2 * (d1 floordiv 4))", "(d0) -> (d0 floordiv 4)")
+    machine = Machine.of(graph_of(read(text)))
+    assert (machine.rows, machine.columns) == (1, 8)
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("(d0, (d1 + 1) mod 8)", "(d0, (d1 + 2) mod 8)", r"%noc_v leads from \(0, 0\) to \(0, 2\), which is no"),
+    ("(d0, (d1 + 1) mod 8)", "(d0, d1 + 1 - (d1 + 1) floordiv 8)", "must be all rings or all open; found %noc_h: a"),
+    ("((d0 + 1) mod 8, d1)", "(d0, (d1 + 1) mod 8)", "no df.interconnects joins the cores along %x"),
+    ("shape = [32, 32, 32]", "shape = [32, 32, 16]", r"%FPU works on \[32, 32, 16\]; cores are built for products of"),
+    ("bandwidth = 267", "latency = 3", "%drams states no bandwidth"),
+    ("size = 1499136", "size = 14991", "mesh: l1_bytes must be an integer from 16384"),
+    ("%SFPU, [8, 1]", "[8]", "%cores has no df.vec"),
+    ("df.vec {shape = [32]", "df.vec {shape = [32, 3]", r"line 4: shape of df.vec %SFPU must be 1 ext"),
+])
+def test_machines_that_are_not_built_name_what_is_to_blame(old: str, new: str, message: str) -> None:
+    assert old in listing()
+    with pytest.raises(TargetError, match=message):
+        graph_of(read(listing().replace(old, new)))
+
+
+def test_shared_memories_lie_on_rings() -> None:
+    text = str(described(triple_ring(columns=4)))
+    with pytest.raises(TargetError, match="%small_ring_2 is no ring: it does not lead from the last of %columns on"):
+        graph_of(read(text.replace("(d1 + 1) mod 4)", "(d1 + 1) - ((d1 + 1) floordiv 4))")))
+    with pytest.raises(TargetError, match="%l1 states no bandwidth"):
+        graph_of(read(text.replace("size = 1507328, bandwidth = 128", "size = 1507328")))
 
 
 @pytest.mark.parametrize(("line", "message"), [
@@ -107,11 +201,26 @@ def test_errors_name_the_line_and_what_is_wrong(line: str, message: str) -> None
         read(before + line)
 
 
-def test_a_graph_that_is_no_mesh_has_no_view() -> None:
-    from acadl_models.qkv import qkv
+@generate
+def lonely(buffer: str = "hbm") -> None:
+    """A fetch stage, and a unit that only moves data."""
+    memory = SRAM("memory", address_ranges=[(0, 64)], read_write_ports=2)
+    fetch = Fetch("fetch", 4)
+    unit = QueuedUnit("mover", fetch, {"load"}, depth=1, latency=1, interval=1, in_flight=1)
+    ACADLEdge(memory, unit.unit, READ_DATA)
+    architecture("lonely", clock_hz=1e9, buffers={buffer: memory})
 
-    with pytest.raises(TargetError, match="is no mesh of cores"):
-        described(qkv())
+
+def test_graphs_without_a_view_say_why(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="graph 'lonely': which ISA says what its units compute"):
+        described(create_ag(lonely()))
+    text = "isa lonely;\n[hold] (64) (i8);\n[load]() {\n    %A:1xi8 <- $hold[0 : 1];\n    %A -> $hold[1 : 2];\n}\n"
+    (tmp_path / "lonely.taidl").write_text(text)
+    isa = taidl.load(tmp_path / "lonely.taidl")
+    with pytest.raises(TargetError, match="'lonely' has no view: it places no buffer 'hbm'"):
+        described(create_ag(lonely("hold")), isa)
+    with pytest.raises(TargetError, match="'lonely' has no view: no unit of it computes anything"):
+        described(create_ag(lonely()), isa)
 
 
 @settings(max_examples=50, deadline=None)

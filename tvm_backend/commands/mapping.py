@@ -91,8 +91,8 @@ def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
 
 
 def _described(path: Path, given: list[str]) -> "ArchitectureGraph":
+    from mapper.spatial.building import graph_of
     from mapper.spatial.df import read
-    from mapper.spatial.view import graph_of
 
     if given:
         raise InputError(f"{', '.join(given)}: {path} says itself what the machine is")

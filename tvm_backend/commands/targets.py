@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tvm_backend.uma.backend import UMABackend
 
 DETAILS = (
-    "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), or a .py file of"
-    " your own that registers a target or makes an architecture graph at its top level (it is run, checked and listed)."
+    "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), a .py file of"
+    " your own that registers a target or makes an architecture graph at its top level (it is run, checked and listed),"
+    " or a .df file with a mesh or rings of cores (-O rates=operations where its throughputs are operations a cycle)."
 )
 
 
@@ -34,6 +35,8 @@ def register(subparsers: Any) -> None:
                           help="an option of the target, such as dim=32; repeatable")
     describe.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
     describe.add_argument("--svg", metavar="FILE", type=Path, help="draw the graph into FILE, too")
+    describe.add_argument("--df", action="store_true",
+                          help="print cores, memories, links and compute units in the df dialect instead")
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
@@ -52,23 +55,49 @@ def run_describe(args: argparse.Namespace) -> Outcome:
     options = arguments.options(args.option)
     path = Path(args.target)
     if path.suffix == ".taidl":
-        for flag, given in (("--dot", args.dot), ("--svg", args.svg)):
+        for flag, given in (("--dot", args.dot), ("--svg", args.svg), ("--df", args.df)):
             if given:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
         return _isa_outcome(load(args.target, options))
+    if path.suffix == ".df":
+        graph = _graph_in(path, options)
+        return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
         from tvm_backend.uma import own_files
 
         ran = own_files.run(path)
         if ran.targets:
-            return _target_outcome(own_files.target_in(args.target), options, args.dot, args.svg)
+            return _target_outcome(own_files.target_in(args.target), options, args.dot, args.svg, args.df)
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
-        return _graph_outcome(graph_of(path, ran.values), args.dot, args.svg)
-    return _target_outcome(args.target, options, args.dot, args.svg)
+        graph = graph_of(path, ran.values)
+        return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
+    return _target_outcome(args.target, options, args.dot, args.svg, args.df)
 
 
-def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None) -> Outcome:
+def _graph_in(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
+    """The graph of the machine in a df file."""
+    from mapper.spatial.building import graph_of as built
+    from mapper.spatial.df import read
+
+    unknown = ", ".join(name for name in options if name != "rates")
+    if unknown:
+        raise InputError(f"--option: {path} has no option {unknown} (there is: rates)")
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+    return built(read(text, options.get("rates", "cycles")))
+
+
+def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome:
+    from mapper.spatial.view import described
+
+    text = str(described(graph, isa))
+    return Outcome(text.rstrip("\n"), {"name": graph.name, "df": text})
+
+
+def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None, df: bool = False) -> Outcome:
     from acadl_models.acadl.describe import describe
     from tvm_backend.target_list import info
     from tvm_backend.uma import registry
@@ -78,6 +107,8 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | N
     (chosen,) = choose(backend, options)
     values, own = chosen.options, chosen.accelerator_options
     graph, isa = backend.accelerator.graph(own), backend.accelerator.isa(own)
+    if df:
+        return _df_outcome(graph, isa)
     if dot:
         return _graph_outcome(graph, dot, svg)
     _draw(graph, svg)
