@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.explore import Trial, explore, fastest
+from mapper.spatial import sweep
 from mapper.spatial.batched import Product, ProductEmitter
 from mapper.spatial.convolution import Convolution
 from mapper.spatial.convolution_emit import ConvolutionEmitter
-from mapper.spatial.keeping import Planned, kept
+from mapper.spatial.keeping import Planned, Written, kept
 from mapper.spatial.machine import Machine
-from mapper.spatial.parts import Contraction, PartedPlan, parted_cycles, parted_space
+from mapper.spatial.parts import Contraction, PartedPlan, PartedSpace, parted_cycles, parted_space
 from mapper.spatial.parts_emit import PartedEmitter, emit_parts
 from mapper.spatial.search import ALIKE, TOP_K, nothing_fits
 from mapper.spatial.space import EVERYTHING, Rules
+from mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
+from mapper.spatial.sweep_emit import emit_sweep
 from mapper.spatial.timing import simulated
 from oracle.errors import MappingError
 
@@ -34,58 +37,96 @@ EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
     Product: ProductEmitter, Convolution: ConvolutionEmitter,
 }
 
-P = TypeVar("P")
+P = TypeVar("P", bound=Written)
+W = TypeVar("W")
+
+AnyPlan: TypeAlias = PartedPlan | SweepPlan
+AnyWork: TypeAlias = Contraction | Sweep
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Generic[W, P]):
     """What a search found: the best of ``trials``, which are in the order of their estimates."""
 
-    work: Contraction
-    trials: tuple[Trial[PartedPlan], ...]
+    work: W
+    trials: tuple[Trial[P], ...]
     considered: int
 
     @property
-    def best(self) -> Trial[PartedPlan]:
+    def best(self) -> Trial[P]:
         return fastest(self.trials)
 
 
-def emitted(work: Contraction, plan: PartedPlan, machine: Machine) -> "Stream":
+@overload
+def emitted(work: Contraction, plan: PartedPlan, machine: Machine) -> "Stream": ...
+@overload
+def emitted(work: Sweep, plan: SweepPlan, machine: Machine) -> "Stream": ...
+def emitted(work: AnyWork, plan: AnyPlan, machine: Machine) -> "Stream":
     """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit."""
-    return emit_parts(work, plan, machine, EMITTERS[type(work)], type(work).__name__.lower())
+    if isinstance(work, Sweep) and isinstance(plan, SweepPlan):
+        return emit_sweep(work, plan, machine)
+    if isinstance(work, Contraction) and isinstance(plan, PartedPlan):
+        return emit_parts(work, plan, machine, EMITTERS[type(work)], type(work).__name__.lower())
+    raise MappingError(f"{plan} is no plan of {work}")
 
 
+@overload
 def search_workload(
-    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
-    heard: Callable[[Trial[PartedPlan]], None] | None = None,
-) -> Found:
+    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...,
+    heard: Callable[[Trial[PartedPlan]], None] | None = ...,
+) -> Found[Contraction, PartedPlan]: ...
+@overload
+def search_workload(
+    work: Sweep, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...,
+    heard: Callable[[Trial[SweepPlan]], None] | None = ...,
+) -> Found[Sweep, SweepPlan]: ...
+def search_workload(
+    work: Any, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
+    heard: Callable[[Any], None] | None = None,
+) -> Found[Any, Any]:
     """Rank all plans, simulate the ``top_k`` best and what is like the best of them; MappingError that says what is too
-    small where none fits."""
+    small where none fits. ``rules`` are those of products on parts of the mesh."""
     machine = Machine.of(graph)
-    found = parted_space(work, machine, rules)
+    found: PartedSpace | SweepSpace
+    alike: Callable[[Any], Hashable]
+    nothing: Callable[[Any, Machine], str]
+    if isinstance(work, Sweep):
+        found, alike, variants = sweep_space(work, machine), _alike_sweeps, None
+        estimated, nothing = sweep_cycles(work, machine, found), sweep.nothing_fits
+    else:
+        found, alike, variants = parted_space(work, machine, rules), _alike, _variants
+        estimated, nothing = parted_cycles(work, found), _nothing_fits
     if not len(found):
-        raise MappingError(_nothing_fits(work, machine))
-    estimated = parted_cycles(work, found)
+        raise MappingError(nothing(work, machine))
 
-    def attempt(plan: PartedPlan, estimate: float) -> Trial[PartedPlan]:
+    def attempt(plan: Any, estimate: float) -> Trial[Any]:
         return Trial(plan, estimate, simulated(emitted(work, plan, machine), graph))
 
-    trials = explore(ranked(estimated, found.plan, _alike, 800 * top_k), attempt, top_k=top_k, variants=_variants,
+    trials = explore(ranked(estimated, found.plan, alike, 800 * top_k), attempt, top_k=top_k, variants=variants,
                      heard=heard)
     return Found(work, trials, len(found))
 
 
+@overload
 def planned(
-    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
-) -> Planned[PartedPlan]:
+    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...
+) -> Planned[PartedPlan]: ...
+@overload
+def planned(
+    work: Sweep, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...
+) -> Planned[SweepPlan]: ...
+def planned(
+    work: Any, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
+) -> Planned[Any]:
     """What :func:`search_workload` finds, searched only once for a graph and a workload, in the process and on disk."""
 
-    def find() -> Planned[PartedPlan]:
-        outcome = search_workload(work, graph, rules=rules, top_k=top_k)
+    def find() -> Planned[Any]:
+        outcome: Found[Any, Any] = search_workload(work, graph, rules=rules, top_k=top_k)
         best = outcome.best
         return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
 
-    return kept([graph.fingerprint, repr(work), repr(rules_of(rules)), str(top_k)], PartedPlan.from_json, find)
+    read: Callable[[str], Any] = SweepPlan.from_json if isinstance(work, Sweep) else PartedPlan.from_json
+    return kept([graph.fingerprint, repr(work), repr(rules_of(rules)), str(top_k)], read, find)
 
 
 def rules_of(rules: Rules) -> list[object]:
@@ -111,6 +152,10 @@ def ranked(
 
 def _alike(plan: PartedPlan) -> Hashable:
     return plan.parts, tuple(plan.plan.spread(loop) for loop in range(3))
+
+
+def _alike_sweeps(plan: SweepPlan) -> Hashable:
+    return plan.spread(0), plan.spread(1), plan.slots
 
 
 def _variants(plan: PartedPlan) -> Iterator[PartedPlan]:

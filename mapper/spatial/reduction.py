@@ -1,0 +1,137 @@
+"""Reductions of rows and of columns, and what is done with rows of a matrix: softmax, layer norm, RMS norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from mapper.spatial.machine import SIDE
+from mapper.spatial.space import Column
+from mapper.spatial.sweep import Numbers, Pair, Sweep
+from oracle.errors import MappingError
+
+Reduced = Literal["sum", "mean", "max"]
+Normed = Literal["softmax", "layer_norm", "rms_norm"]
+
+_PASSES: Mapping[str, int] = {"sum": 2, "mean": 2, "max": 2, "softmax": 9, "rms_norm": 5, "layer_norm": 11}
+"""Of the vector unit over a row."""
+
+
+@dataclass(frozen=True, order=True)
+class Rows(Sweep):
+    """Of each of ``rows`` rows of ``columns`` numbers their ``sum``, ``mean`` or ``max``, or the row itself after
+    ``softmax`` of ``scale * x``, ``layer_norm`` or ``rms_norm``.
+
+    The norms take ``gamma``, layer norm also ``beta`` (a number for each column), and add ``epsilon`` to the variance.
+    All operands are fp16 and all work is in f32, but that the weights of a softmax are kept as fp16 until their sum is
+    known. A core holds whole rows, 32 at a time, and works on a part of them at a time, which is a plan's block.
+    """
+
+    rows: int
+    columns: int
+    kind: Reduced | Normed
+    scale: float = 1.0
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        kinds = (*get_args(Reduced), *get_args(Normed))
+        if min(self.rows, self.columns) < 1 or self.kind not in kinds:
+            raise MappingError(f"{self}: every extent must be at least 1, and the kind one of {', '.join(kinds)}")
+
+    @property
+    def reduced(self) -> bool:
+        """Whether a number is left of each row."""
+        return self.kind in get_args(Reduced)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Operands with a number for each column."""
+        return {"layer_norm": ("gamma", "beta"), "rms_norm": ("gamma",)}.get(self.kind, ())
+
+    @property
+    def fixed(self) -> Pair:
+        return 1, 0
+
+    @property
+    def spreadable(self) -> Pair:
+        return 1, 0
+
+    def room(self, m: Column, n: Column, slots: Column) -> tuple[Column, Column, Column]:
+        return (slots + len(self.weights)) * self.tiles[1], 2 * n + 2 * self.reduced, 0 * m + 4
+
+    def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
+        stored = n / self.tiles[1] if self.reduced else n
+        return n, stored, n * _PASSES[self.kind] + 2 * n / self.tiles[1]
+
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        m, n = self.tiles
+        result = (1, m, 1 if self.reduced else n, SIDE, SIDE)
+        return (("X", (1, m, n, SIDE, SIDE)), *((name, (1, n, SIDE)) for name in self.weights), ("Z", result))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands as arrays."""
+        return {"X": (self.rows, self.columns), **dict.fromkeys(self.weights, (self.columns,))}
+
+    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
+        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
+        given = check_arrays(self.shapes(), arrays)
+        return {name: to_tiles(a[None]) if a.ndim == 2 else in_tiles(a[None]) for name, a in given.items()}
+
+    def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
+        """The result, ``(rows, columns)`` or ``(rows,)``, from its tiles."""
+        if self.reduced:
+            return from_tiles(result, (self.rows, 1))[0, :, 0]
+        return from_tiles(result, (self.rows, self.columns))[0]
+
+
+@dataclass(frozen=True, order=True)
+class Columns(Sweep):
+    """Of each of ``columns`` columns of ``rows`` numbers (fp16) the ``sum``, ``mean`` or ``max``.
+
+    Sums of the same columns may be dealt out to several cores and are added up over the network; the largest numbers of
+    columns are found by one core.
+    """
+
+    rows: int
+    columns: int
+    kind: Reduced
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1 or self.kind not in get_args(Reduced):
+            raise MappingError(
+                f"{self}: every extent must be at least 1, and the kind one of {', '.join(get_args(Reduced))}")
+
+    @property
+    def fixed(self) -> Pair:
+        return 0, 0
+
+    @property
+    def spreadable(self) -> Pair:
+        return int(self.kind != "max"), 1
+
+    def room(self, m: Column, n: Column, slots: Column) -> tuple[Column, Column, Column]:
+        return slots * m * n, 1 * n, 0 * m
+
+    def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
+        return m * n, n // np.maximum(1, self.tiles[0] // m), m * n
+
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        m, n = self.tiles
+        return ("X", (1, m, n, SIDE, SIDE)), ("Z", (1, 1, n, SIDE, SIDE))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands as arrays."""
+        return {"X": (self.rows, self.columns)}
+
+    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
+        """The operand as it lies in memory; MappingError for another name or shape than :meth:`shapes`."""
+        return {"X": to_tiles(check_arrays(self.shapes(), arrays)["X"][None])}
+
+    def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
+        """The result ``(columns,)`` from its tiles."""
+        return from_tiles(result, (1, self.columns))[0, 0]

@@ -1,0 +1,203 @@
+"""Sweeps: work on every number of a matrix, or on its rows or columns, spread over a mesh of cores.
+
+A matrix of ``m x n`` tiles is dealt out in blocks; cores load a block of it (and of the other operands), the vector
+unit works on it as f32, and the result is stored. There is nothing to share between cores but what memory brings
+anyway, so that a plan is a block and how rows and columns of tiles are spread over the mesh.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.space import Column, Columns
+from oracle.errors import MappingError
+
+Pair = tuple[int, int]
+
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+
+_BETWEEN = 20
+"""Cycles between a block's work and the next."""
+
+
+@dataclass(frozen=True, order=True)
+class SweepPlan:
+    """``block``: rows and columns of tiles that a core works on at a time; ``rows``, ``columns``: how rows and columns
+    of tiles are spread over the cores along each dimension of the mesh; ``slots``: blocks of operands in a core."""
+
+    block: Pair
+    rows: Pair
+    columns: Pair
+    slots: int = 2
+
+    def spread(self, loop: int) -> int:
+        """Over how many cores rows (0) or columns (1) of tiles are spread."""
+        return self.rows[loop] * self.columns[loop]
+
+    def __str__(self) -> str:
+        """One line, such as ``4x2 rows m8 columns n8 *2``."""
+        def over(name: str, pair: Pair) -> str:
+            return f"{name} " + (" ".join(f"{loop}{count}" for loop, count in zip("mn", pair) if count > 1) or "-")
+
+        block = f"{self.block[0]}x{self.block[1]}"
+        return f"{block} {over('rows', self.rows)} {over('columns', self.columns)} *{self.slots}"
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "SweepPlan":
+        """The plan written by :meth:`to_json`; MappingError for anything else."""
+        try:
+            fields: Any = json.loads(text)
+            (bm, bn), rows, columns = fields["block"], fields["rows"], fields["columns"]
+            found = SweepPlan((int(bm), int(bn)), (int(rows[0]), int(rows[1])), (int(columns[0]), int(columns[1])),
+                              int(fields["slots"]))
+            if set(fields) != set(asdict(found)) or min(*found.block, *found.rows, *found.columns, found.slots) < 1:
+                raise ValueError("block, rows and columns must be two numbers of at least 1, slots at least 1")
+            return found
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise MappingError(f"expected the JSON form of a plan of a sweep, found {text[:80]!r}: {error}") from error
+
+
+class Sweep(ABC):
+    """Work on a matrix of tiles."""
+
+    rows: int
+    columns: int
+
+    @property
+    def tiles(self) -> Pair:
+        """Rows and columns of tiles of the matrix."""
+        return -(-self.rows // 32), -(-self.columns // 32)
+
+    @property
+    @abstractmethod
+    def fixed(self) -> Pair:
+        """Rows and columns of tiles that a block must have; 0: any."""
+
+    @property
+    @abstractmethod
+    def spreadable(self) -> Pair:
+        """Whether rows, and columns, of tiles may be dealt out to several cores, as 1."""
+
+    @abstractmethod
+    def room(self, m: Column, n: Column, slots: Column) -> tuple[Column, Column, Column]:
+        """Tiles of operands, sums, and statistics that blocks of ``m x n`` need in a core."""
+
+    @abstractmethod
+    def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
+        """For a block of ``m x n`` tiles: those that are loaded, that are stored, and passes of the vector unit."""
+
+    @abstractmethod
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes in memory of all operands, the result the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSpace:
+    """Candidates in columns: ``rm``, ``rn``, ``cm``, ``cn`` (spreads over rows and columns), block and ``slots``."""
+
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["bm"])
+
+    def plan(self, i: int) -> SweepPlan:
+        """Candidate ``i``."""
+        c = {name: int(column[i]) for name, column in self.columns.items()}
+        return SweepPlan((c["bm"], c["bn"]), (c["rm"], c["rn"]), (c["cm"], c["cn"]), c["slots"])
+
+
+def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
+    """All candidates that fit: every spread, every block that makes fewer waves than the next smaller one."""
+    table = np.array([
+        (rm, rn, cm, cn, bm, bn, slots)
+        for rm, rn in _pairs(machine.rows, work) for cm, cn in _pairs(machine.columns, work)
+        for bm in _sizes(work, 0, rm * cm) for bn in _sizes(work, 1, rn * cn) for slots in (1, 2, 3)
+    ], np.int64).reshape(-1, 7)
+    c: Columns = dict(zip(("rm", "rn", "cm", "cn", "bm", "bn", "slots"), table.T))
+    needs, holds = work.room(c["bm"], c["bn"], c["slots"]), (machine.tiles, machine.sums, machine.stats)
+    keep = np.logical_and.reduce([need <= held for need, held in zip(needs, holds)])
+    return SweepSpace({name: column[keep] for name, column in c.items()})
+
+
+def _pairs(extent: int, work: Sweep) -> Iterator[Pair]:
+    """Ways to spread rows and columns of tiles over a dimension of the mesh."""
+    for m in (d for d in range(1, extent + 1) if extent % d == 0):
+        pair = (m, extent // m)
+        if all(count == 1 or may for count, may in zip(pair, work.spreadable)):
+            yield pair
+
+
+def _sizes(work: Sweep, loop: int, cores: int) -> list[int]:
+    share = -(-work.tiles[loop] // cores)
+    if work.fixed[loop]:
+        return [work.fixed[loop]]
+    return sorted({-(-share // waves) for waves in range(1, share + 1)})
+
+
+def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np.float64]:
+    """Estimated cycles: a wave takes as long as memory, a core's ways or its vector unit; the first loads and the last
+    block's work and store come before and after."""
+    c = found.columns
+    spread_m, spread_n = c["rm"] * c["cm"], c["rn"] * c["cn"]
+    waves_m, waves_n = -(-work.tiles[0] // (c["bm"] * spread_m)), -(-work.tiles[1] // (c["bn"] * spread_n))
+    loads, stores, passes = work.work(c["bm"], c["bn"])
+    filled = work.tiles[0] * work.tiles[1] / (waves_m * waves_n * spread_m * spread_n * c["bm"] * c["bn"])
+    beat = -(-TILE_BYTES // machine.dram_bytes)
+    memory = (loads + stores) * beat * machine.cores * filled
+    load, store = loads * TILE_BYTES / machine.core_bytes, stores * TILE_BYTES / machine.core_bytes
+    vector = passes * machine.vector_cycles
+    vector, waves = vector + _BETWEEN, waves_m * waves_n
+    alone = c["slots"] == 1
+    step = np.maximum(memory, np.where(alone, load + vector + store + 3 * machine.dram_latency,
+                                       np.maximum.reduce([load, store, vector])))
+    first = np.maximum(load, loads * beat * np.minimum(machine.cores, spread_m * spread_n))
+    estimated: NDArray[np.float64] = (
+        machine.launch_cycles + waves * step + np.minimum(first, memory) + 3 * machine.dram_latency + store
+        + np.where(memory > vector, vector, 0))
+    return estimated
+
+
+def check_sweep(work: Sweep, plan: SweepPlan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    faults = list(_faults(work, plan, machine))
+    if faults:
+        raise MappingError(f"plan {plan} for {work}: " + "; ".join(faults))
+
+
+def _faults(work: Sweep, plan: SweepPlan, machine: Machine) -> Iterator[str]:
+    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
+        if over[0] * over[1] != extent:
+            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    for loop, name in enumerate(("rows", "columns")):
+        if plan.spread(loop) > 1 and not work.spreadable[loop]:
+            yield f"{name} of tiles cannot be dealt out to several cores"
+        if work.fixed[loop] not in (0, plan.block[loop]):
+            yield f"a block must have {work.fixed[loop]} {name} of tiles, not {plan.block[loop]}"
+    needs = work.room(*(np.array([v]) for v in (*plan.block, plan.slots)))
+    holds = (machine.tiles, machine.sums, machine.stats)
+    for what, needed, held in zip(("tiles of operands", "sums", "statistics"), needs, holds):
+        if int(needed[0]) > held:
+            yield f"it needs {int(needed[0])} {what} in a core, which holds {held}"
+
+
+def nothing_fits(work: Sweep, machine: Machine) -> str:
+    """Which figure is to blame where no block fits."""
+    least = [fixed or 1 for fixed in work.fixed]
+    needs = work.room(*(np.array([v]) for v in (*least, 1)))
+    found = [
+        f"{int(needed[0])} {what}, of which it holds {held}"
+        for what, needed, held in zip(("tiles of operands", "sums", "statistics"), needs,
+                                      (machine.tiles, machine.sums, machine.stats)) if int(needed[0]) > held]
+    return f"{work}: the smallest block of {least[0]} x {least[1]} tiles needs in a core " + ", ".join(found)

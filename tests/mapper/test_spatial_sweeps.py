@@ -1,0 +1,184 @@
+"""Element-wise operators, reductions and norms over meshes of cores: every plan gives NumPy's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from small_meshes import MESHES, mesh, operands
+
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.wormhole import wormhole
+from mapper.spatial.elementwise import Elementwise, Operation
+from mapper.spatial.machine import Machine
+from mapper.spatial.reduction import Columns, Rows
+from mapper.spatial.sweep import Sweep, SweepPlan, check_sweep, sweep_cycles, sweep_space
+from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import emitted, planned, search_workload
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.xla import compile_stream
+
+BINARY: dict[str, Any] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+UNARY: dict[str, Any] = {"relu": lambda x: np.maximum(x, 0), "negate": np.negative, "abs": np.abs, "square": np.square,
+         "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh, "silu": lambda x: x / (1 + np.exp(-x))}
+
+
+def ran(data: st.DataObject, size: tuple[int, int], work: Sweep, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """The result of some plan."""
+    graph = mesh(*size)
+    machine = Machine.of(graph)
+    found = sweep_space(work, machine)
+    assume(len(found))
+    plan = found.plan(data.draw(st.integers(0, len(found) - 1)))
+    check_sweep(work, plan, machine)
+    return unpacked(work, run(emitted(work, plan, machine), isa_of(graph), packed(work, arrays), poison=3)["Z"])
+
+
+def packed(work: Sweep, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    assert isinstance(work, Elementwise | Rows | Columns)
+    return work.pack(arrays)
+
+
+def unpacked(work: Sweep, result: np.ndarray) -> np.ndarray:
+    assert isinstance(work, Elementwise | Rows | Columns)
+    return work.unpack(result)
+
+
+OPERATIONS = st.one_of(
+    st.builds(Operation, st.sampled_from(sorted(UNARY))),
+    st.builds(Operation, st.just("linear"), st.just("none"), st.sampled_from((0.5, 2.0)), st.sampled_from((0.0, 1.0))),
+    st.builds(Operation, st.sampled_from(sorted(BINARY)), st.sampled_from(("tensor", "row"))),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 200)] * 2, st.lists(OPERATIONS, min_size=1, max_size=3))
+def test_every_plan_works_on_every_number(
+    data: st.DataObject, size: tuple[int, int], rows: int, columns: int, operations: list[Operation]
+) -> None:
+    work = Elementwise(rows, columns, tuple(operations))
+    arrays = operands(work.shapes(), rows)
+    expected, number = arrays["X"].astype(np.float32), 0
+    for op in operations:
+        if op.operand != "none":
+            expected = BINARY[op.kind](expected, arrays[f"Y{number}"].astype(np.float32))
+            number += 1
+        else:
+            expected = expected * op.factor + op.shift if op.kind == "linear" else UNARY[op.kind](expected)
+    np.testing.assert_allclose(ran(data, size, work, arrays), expected, rtol=2e-3, atol=2e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 300)] * 2, st.sampled_from(("sum", "mean", "max")))
+def test_every_plan_reduces_rows_and_columns(
+    data: st.DataObject, size: tuple[int, int], rows: int, columns: int, kind: str
+) -> None:
+    reduce: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[kind]
+    for axis, work in ((1, Rows(rows, columns, kind)), (0, Columns(rows, columns, kind))):  # type: ignore[arg-type]
+        arrays = operands(work.shapes(), rows)
+        arrays["X"] -= np.float16(2 * (kind == "max"))  # padding must not count as the largest
+        expected = reduce(arrays["X"].astype(np.float32), axis=axis)
+        np.testing.assert_allclose(ran(data, size, work, arrays), expected, rtol=1e-3, atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), st.integers(1, 200), st.integers(1, 400),
+       st.sampled_from(("softmax", "layer_norm", "rms_norm")))
+def test_every_plan_gives_norms_of_rows(
+    data: st.DataObject, size: tuple[int, int], rows: int, columns: int, kind: str
+) -> None:
+    work = Rows(rows, columns, kind, scale=0.5 if kind == "softmax" else 1.0, epsilon=0.25)  # type: ignore[arg-type]
+    arrays = operands(work.shapes(), rows)
+    np.testing.assert_allclose(ran(data, size, work, arrays), normed(work, arrays), atol=4e-3, rtol=2e-3)
+
+
+def normed(work: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    x = arrays["X"].astype(np.float32)
+    if work.kind == "softmax":
+        weights = np.exp(work.scale * (x - x.max(1, keepdims=True)))
+        return weights / weights.sum(1, keepdims=True)
+    centred = x - x.mean(1, keepdims=True) if work.kind == "layer_norm" else x
+    y = centred / np.sqrt((centred ** 2).mean(1, keepdims=True) + work.epsilon) * arrays["gamma"]
+    return y + arrays.get("beta", np.float16(0))
+
+
+WORKS = (
+    Elementwise(70, 100, (Operation("add", "tensor"), Operation("multiply", "row"), Operation("relu"))),
+    Rows(40, 80, "softmax"), Rows(33, 96, "layer_norm"), Columns(70, 100, "sum"), Rows(40, 70, "max"),
+)
+
+
+@pytest.mark.parametrize("work", WORKS[:4])
+def test_the_oracle_runs_sweeps(work: Sweep) -> None:
+    graph = mesh(2, 2)
+    assert isinstance(work, Elementwise | Rows | Columns)
+    plan = search_workload(work, graph, top_k=1).best.plan
+    given_operands = work.pack(operands(work.shapes(), 3))
+    stream = emitted(work, plan, Machine.of(graph))
+    result = np.asarray(compile_stream(stream, isa_of(graph))(*given_operands.values())[0])
+    np.testing.assert_allclose(result, run(stream, isa_of(graph), given_operands)["Z"], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_the_engine_equals_the_step_by_step_simulator(work: Sweep) -> None:
+    graph = mesh(2, 2)
+    resolved = resolve(emitted(work, search_workload(work, graph, top_k=1).best.plan, Machine.of(graph)), isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+@pytest.mark.parametrize("work", [
+    Elementwise(1024, 2048, (Operation("add", "tensor"),)), Columns(4096, 1024, "sum"), Rows(4096, 384, "max"),
+])
+def test_what_memory_limits_takes_what_memory_takes(work: Sweep) -> None:
+    graph = wormhole(rows=4, columns=4)
+    machine, found = Machine.of(graph), search_workload(work, graph, top_k=3)
+    moved = sum(2 * int(np.prod(shape)) for _, shape in work.tensors())
+    vector = work.tiles[0] * work.tiles[1] * 2 * machine.vector_cycles / machine.cores
+    bound = machine.launch_cycles + max(moved / machine.dram_bytes, vector)
+    assert bound <= found.best.cycles < 1.2 * bound
+
+
+def test_the_cost_model_ranks_as_the_simulator_does() -> None:
+    graph, work = wormhole(rows=2, columns=4), Elementwise(900, 1000, (Operation("gelu"),))
+    machine = Machine.of(graph)
+    found = sweep_space(work, machine)
+    estimated = sweep_cycles(work, machine, found)
+    chosen = np.argsort(estimated, kind="stable")[np.linspace(0, len(found) - 1, 20).astype(int)].tolist()
+    cycles = [simulated(emitted(work, found.plan(i), machine), graph).cycles for i in chosen]
+    order = np.argsort(np.argsort(cycles))
+    assert np.corrcoef(order, np.arange(len(order)))[0, 1] > 0.9
+
+
+def test_a_sweep_is_planned_once() -> None:
+    work, graph = Columns(70, 100, "sum"), mesh(1, 2)
+    found = planned(work, graph)
+    assert planned(work, graph) is found
+    assert SweepPlan.from_json(found.plan.to_json()) == found.plan
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(MappingError, match="operation 'add' with operand 'none': expected one of relu"):
+        Operation("add")
+    with pytest.raises(MappingError, match="there must be an operation"):
+        Elementwise(2, 2, ())
+    with pytest.raises(MappingError, match="the kind one of sum, mean, max, softmax"):
+        Rows(2, 2, "median")  # type: ignore[arg-type]
+    with pytest.raises(MappingError, match=r"the kind one of sum, mean, max$"):
+        Columns(2, 2, "softmax")  # type: ignore[arg-type]
+    with pytest.raises(MappingError, match="smallest block of 1 x 1 tiles needs in a core 63 tiles of operands, of "
+                                           "which it holds 40"):
+        search_workload(Rows(8, 2000, "sum"), mesh(1, 1))
+    machine = Machine.of(mesh(2, 2))
+    with pytest.raises(MappingError, match="over 4 rows, of which there are 2; columns of tiles cannot be dealt"):
+        check_sweep(Rows(64, 64, "sum"), SweepPlan((1, 2), (2, 2), (2, 1)), machine)
+    with pytest.raises(MappingError, match="a block must have 1 rows of tiles, not 2"):
+        check_sweep(Rows(64, 64, "sum"), SweepPlan((2, 1), (2, 1), (2, 1)), machine)
+    with pytest.raises(MappingError, match="expected the JSON form of a plan of a sweep"):
+        SweepPlan.from_json('{"block":[1]}')
