@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.acadl.objects import FunctionalUnit
+    from acadl_models.acadl import ArchitectureGraph, CacheInterface
+    from acadl_models.acadl.objects import DataStorage, FunctionalUnit
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,37 @@ class Hardware:
         """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         return unit.latency_of(mnemonic).evaluate({**self._graph.parameters, **values})
+
+    @property
+    def caches(self) -> "tuple[CacheInterface, ...]":
+        """The graph's caches."""
+        return self._graph.caches
+
+    def way(self, mnemonic: str) -> tuple[str, float, int]:
+        """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes in a cycle,
+        and cycles of latency beside those of the memory."""
+        from acadl_models.acadl import READ_DATA, WRITE_DATA
+
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        memory = self.memory("hbm")
+        port = memory.words_per_cycle * memory.row_bytes
+        storage: DataStorage = self._graph[self._graph.buffers["hbm"][0].storage]  # type: ignore[assignment]
+        for kind in (READ_DATA, WRITE_DATA):
+            link = self._graph.link(storage, unit, kind)
+            if link is not None:
+                return link.name, min(port, link.bandwidth), link.latency
+        return "", port, 0
+
+    def interval_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
+        """As :meth:`interval_cycles`, for columns of attributes."""
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
+        return expression.evaluate_columns({**self._graph.parameters, **values})
+
+    def latency_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
+        """As :meth:`latency_cycles`, for columns of attributes."""
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        return unit.latency_of(mnemonic).evaluate_columns({**self._graph.parameters, **values})
 
     def __str__(self) -> str:
         array = f"{self.dim} x {self.dim} array " if "dim" in self._graph.parameters else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -20,6 +21,7 @@ from oracle.errors import InputError, MappingError
 if TYPE_CHECKING:
     from acadl_models.timing.result import TimingResult
     from mapper.accelerator import Accelerator, Configuration
+    from mapper.space import Space
     from oracle.stream import Node, Stream
 
 DEFAULT_TOP_K = 5
@@ -29,6 +31,9 @@ STEPPED_BUDGET = 200_000
 
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
+
+ALIKE = 2
+"""Candidates of a product that are simulated although they differ in the height of their tiles alone."""
 
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
@@ -150,8 +155,18 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
         effort.add(stream, timing)
         return Trial(mapping, estimate, timing)
 
-    ranked = ((mapping_of(i), float(estimated[i])) for i in _distinct(np.argsort(estimated, kind="stable"), mapping_of))
-    trials = explore(ranked, attempt, top_k=top_k, variants=_variants, enough=effort.spent)
+    numbers: dict[Mapping, int] = {}
+
+    def ranked() -> Iterator[tuple[Mapping, float]]:
+        for i in _distinct(np.argsort(estimated, kind="stable"), space):
+            numbers[mapping_of(i)] = i
+            yield mapping_of(i), float(estimated[i])
+
+    def variants(mapping: Mapping) -> Iterator[Mapping]:
+        yield from _variants(mapping)
+        yield from map(mapping_of, space.neighbours(numbers[mapping]))
+
+    trials = explore(ranked(), attempt, top_k=top_k, variants=variants, enough=effort.spent)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = fastest(trials)
@@ -173,14 +188,18 @@ class _Effort:
         return self.stepped > STEPPED_BUDGET or self.written > WRITTEN_BUDGET
 
 
-def _distinct(order: np.ndarray, mapping_of: Any) -> Iterator[int]:
-    """Candidates in order of their estimates, one for each tiling, order and set of load levels."""
+def _distinct(order: np.ndarray, space: "Space") -> Iterator[int]:
+    """Candidates in order of their estimates, one for each tiling, order and set of load levels, and few that differ in
+    one size alone: the model's errors are alike, too."""
     seen = set()
+    alike: Counter[tuple[int, ...]] = Counter()
     for i in order.tolist():
-        m = mapping_of(i)
+        m, likeness = space.mapping(i), space.likeness(i)
         kind = (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)
-        if kind not in seen:
+        if kind not in seen and (likeness is None or alike[likeness] < ALIKE):
             seen.add(kind)
+            if likeness is not None:
+                alike[likeness] += 1
             yield i
 
 

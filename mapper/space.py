@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -22,22 +23,32 @@ STREAM, HOIST, INTERLEAVE = range(len(LEVELS))
 class Table:
     """Candidates of one kind: ``columns`` of equal length, their estimated cycles, and what row ``i`` means.
 
-    ``spad_rows`` and ``acc_rows`` are what each candidate needs.
+    ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
+    columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best.
     """
 
     columns: Columns
-    spad_rows: np.ndarray
-    acc_rows: np.ndarray
+    needs: Columns
     estimate: Callable[[Columns], np.ndarray]
     mapping: Callable[[Columns, int], Mapping]
+    steps: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.spad_rows)
+        return len(next(iter(self.columns.values())))
 
     def kept(self, mask: np.ndarray) -> "Table":
         """The rows where ``mask`` holds."""
-        columns = {name: column[mask] for name, column in self.columns.items()}
-        return Table(columns, self.spad_rows[mask], self.acc_rows[mask], self.estimate, self.mapping)
+        return Table(select(self.columns, mask), select(self.needs, mask), self.estimate, self.mapping, self.steps)
+
+    def neighbours(self, i: int) -> Iterator[int]:
+        """Candidates that differ from ``i`` by one step in one column."""
+        for name in self.steps:
+            here = self.columns[name][i]
+            alike = np.logical_and.reduce([c == c[i] for other, c in self.columns.items() if other != name])
+            for values, side in ((-self.columns[name], -here), (self.columns[name], here)):
+                beyond = np.flatnonzero(alike & (values > side))
+                if len(beyond):
+                    yield int(beyond[np.argmin(values[beyond])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,44 +61,61 @@ class Space:
     def __len__(self) -> int:
         return sum(len(t) for t in self.tables)
 
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """Number of the first candidate of each table."""
+        return np.cumsum([0, *map(len, self.tables)])
+
+    def _place(self, i: int) -> tuple[int, int]:
+        """Table and row of candidate ``i``."""
+        table = int(np.searchsorted(self._starts, i, side="right")) - 1
+        return table, i - int(self._starts[table])
+
+    def mapping(self, i: int) -> Mapping:
+        """What candidate ``i`` stands for."""
+        table, row = self._place(i)
+        return self.tables[table].mapping(self.tables[table].columns, row)
+
+    def neighbours(self, i: int) -> Iterator[int]:
+        """Candidates that are one step away from ``i``."""
+        table, row = self._place(i)
+        return (int(self._starts[table]) + other for other in self.tables[table].neighbours(row))
+
+    def likeness(self, i: int) -> tuple[int, ...] | None:
+        """Equal for candidates that agree in all columns that have steps; None where there are none."""
+        table, row = self._place(i)
+        found = self.tables[table]
+        return (table, *(int(found.columns[name][row]) for name in found.steps)) if found.steps else None
+
     def ranked(self) -> tuple[np.ndarray, Callable[[int], Mapping]]:
         """Estimated cycles of all candidates, and the mapping of candidate ``i``."""
         parts = [t.estimate(t.columns) for t in self.tables]
-        starts = np.cumsum([0, *map(len, parts)])
-
-        def mapping(i: int) -> Mapping:
-            table = int(np.searchsorted(starts, i, side="right")) - 1
-            return self.tables[table].mapping(self.tables[table].columns, i - int(starts[table]))
-
-        return (np.concatenate(parts) if parts else np.zeros(0)), mapping
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Rows of the two local memories."""
-
-    spad_rows: int
-    acc_rows: int
+        return (np.concatenate(parts) if parts else np.zeros(0)), self.mapping
 
 
 @dataclass
 class SpaceBuilder:
-    """Collects tables and prunes what does not fit; keeps the smallest demand to explain an empty space."""
+    """Collects tables and prunes what needs more than there is ``room`` for; keeps the smallest demand to explain an
+    empty space, in which ``help`` says what would help."""
 
     name: str
-    bounds: Bounds
+    room: MappingABC[str, int]
+    help: str = ""
     tables: list[Table] = field(default_factory=list)
     considered: int = 0
-    least: list[tuple[int, int]] = field(default_factory=list)
+    least: list[dict[str, int]] = field(default_factory=list)
 
     def add(self, table: Table) -> None:
         """Take the candidates of ``table`` that fit."""
         if not len(table):
             return
         self.considered += len(table)
-        over = np.maximum(table.spad_rows / self.bounds.spad_rows, table.acc_rows / self.bounds.acc_rows)
+        if not table.needs:
+            self.tables.append(table)
+            return
+        over = np.max([need / max(self.room[memory], 1e-9) for memory, need in table.needs.items()], axis=0)
         nearest = int(np.argmin(over))
-        self.least.append((int(table.spad_rows[nearest]), int(table.acc_rows[nearest])))
+        self.least.append({memory: int(need[nearest]) for memory, need in table.needs.items()})
         fits = over <= 1
         if fits.any():
             self.tables.append(table.kept(fits))
@@ -98,15 +126,14 @@ class SpaceBuilder:
             return Space(tuple(self.tables), self.considered)
         if not self.least:
             raise MappingError(f"{self.name}: no mapping is defined for this operator with these options")
-        bounds = (("scratchpad", self.bounds.spad_rows), ("accumulator", self.bounds.acc_rows))
-        demand = min(self.least, key=lambda d: max(d[0] / bounds[0][1], d[1] / bounds[1][1]))
+        demand = min(self.least, key=lambda needs: max(n / max(self.room[m], 1e-9) for m, n in needs.items()))
         gaps = [
-            f"{need} rows of the {what}, which has {bound} ({need - bound} too few)"
-            for need, (what, bound) in zip(demand, bounds, strict=True) if need > bound
+            f"{need} {memory}, of which there are {self.room[memory]} ({need - self.room[memory]} too few)"
+            for memory, need in demand.items() if need > self.room[memory]
         ]
         raise MappingError(
-            f"{self.name}: none of {self.considered} mappings fits; the smallest needs {' and '.join(gaps)}; "
-            "a larger scratchpad or accumulator (scratchpad_kib, accumulator_kib) or a smaller dim would help"
+            f"{self.name}: none of {self.considered} mappings fits; the smallest needs {' and '.join(gaps)}"
+            + (f"; {self.help} would help" if self.help else "")
         )
 
 
@@ -127,6 +154,12 @@ def divisions(extent: int, unit: int, most: int | None = None, limit: int = 24) 
     return sizes
 
 
+def divided(extent: int, unit: int = 1, most: int | None = None, limit: int = 8) -> list[int]:
+    """Tile sizes, multiples of ``unit`` elements, at most ``most``, that cut ``extent`` as evenly as can be."""
+    units = divisions(extent, unit, None if most is None else max(1, most // unit), limit)
+    return [int(u) * unit for u in units]
+
+
 def product(options: MappingABC[str, Sequence[int] | np.ndarray]) -> dict[str, np.ndarray]:
     """All combinations of the options, as columns."""
     grids = np.meshgrid(*(np.asarray(v, dtype=np.int64) for v in options.values()), indexing="ij")
@@ -136,3 +169,10 @@ def product(options: MappingABC[str, Sequence[int] | np.ndarray]) -> dict[str, n
 def select(columns: Columns, mask: np.ndarray) -> dict[str, np.ndarray]:
     """The rows of all columns where ``mask`` holds."""
     return {name: column[mask] for name, column in columns.items()}
+
+
+def crossed(left: Columns, right: Columns) -> dict[str, np.ndarray]:
+    """All pairs of rows."""
+    a, b = len(next(iter(left.values()))), len(next(iter(right.values())))
+    columns = {name: np.repeat(column, b) for name, column in left.items()}
+    return columns | {name: np.tile(column, a) for name, column in right.items()}

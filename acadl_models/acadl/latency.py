@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeAlias, Union
+from functools import lru_cache, reduce
+from typing import Any, TypeAlias, Union
+
+import numpy as np
 
 Latency: TypeAlias = Union[int, str]
 
@@ -70,6 +72,10 @@ class Expression:
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value; KeyError for a missing name, LatencyError for a division by zero."""
         return _integer(self.root, values)
+
+    def evaluate_columns(self, values: Mapping[str, "int | np.ndarray"]) -> "int | np.ndarray":
+        """The value for each entry of arrays; KeyError for a missing name. Both branches of a choice are evaluated."""
+        return _column(self.root, values)
 
     def __str__(self) -> str:
         return self.text
@@ -262,3 +268,26 @@ def _integer(node: Node, values: Mapping[str, int]) -> int:
         return int(left if decided else bool(_integer(node.arguments[1], values)))
     arguments = [_integer(a, values) for a in node.arguments]
     return _INTEGER[node.op](*arguments) if len(arguments) > 1 or node.op in ("not", "neg") else arguments[0]
+
+
+_COLUMN: dict[str, Callable[..., Any]] = {
+    **_INTEGER,
+    "//": np.floor_divide, "%": np.mod, "cdiv": lambda a, b: -np.floor_divide(-np.asarray(a), b),
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+    "not": np.logical_not, "and": np.logical_and, "or": np.logical_or,
+    "min": lambda *a: reduce(np.minimum, a), "max": lambda *a: reduce(np.maximum, a),
+}
+
+
+_TRUTHS = frozenset((*_COMPARISONS, "not", "and", "or"))
+
+
+def _column(node: Node, values: Mapping[str, "int | np.ndarray"]) -> Any:
+    if isinstance(node, Num):
+        return node.value
+    if isinstance(node, Name):
+        return values[node.name]
+    if isinstance(node, IfElse):
+        return np.where(*(_column(n, values) for n in (node.condition, node.then, node.otherwise)))
+    found = _COLUMN[node.op](*(_column(a, values) for a in node.arguments))
+    return np.asarray(found, np.int64) if node.op in _TRUTHS else found

@@ -23,6 +23,7 @@ from uma_targets.gemmini.accelerator import GEMMINI
 from uma_targets.gemmini.emit import GemminiEmitter
 from uma_targets.gemmini.emit_conv import ConvEmission
 from uma_targets.gemmini.emit_gemm import GemmEmission
+from uma_targets.gemmini.space import ACC, SPAD
 
 PLAIN = Epilogue(True, 0.5, True, "int8")
 SMALL = {"dim": 4, "scratchpad_kib": 1, "accumulator_kib": 1}
@@ -114,14 +115,14 @@ def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, 
     emitter = configuration.emitter
     assert isinstance(emitter, GemminiEmitter)
     for table in configuration.space(workload).tables:
-        assert (table.spad_rows <= emitter.parameters.spad_rows).all()
-        assert (table.acc_rows <= emitter.parameters.acc_rows).all()
+        assert (table.needs.get(SPAD, np.zeros(1)) <= emitter.parameters.spad_rows).all()
+        assert (table.needs[ACC] <= emitter.parameters.acc_rows).all()
         for i in np.unique(np.linspace(0, len(table) - 1, 12).astype(int)).tolist():
             mapping = table.mapping(table.columns, i)
             emission = emitter.emission(workload, mapping)
             emitter.emit(workload, mapping)
             if isinstance(emission, GemmEmission | ConvEmission):
-                assert emission.demand == (int(table.spad_rows[i]), int(table.acc_rows[i])), str(mapping)
+                assert emission.demand == (int(table.needs[SPAD][i]), int(table.needs[ACC][i])), str(mapping)
 
 
 def test_search_is_deterministic_and_independent_of_name_and_scale() -> None:
@@ -146,7 +147,7 @@ def test_what_does_not_fit_says_demand_bound_and_gap() -> None:
     assert search(workload, GEMMINI, options).timing.cycles > 0
     tiny = {"dim": 4, "scratchpad_kib": 1, "accumulator_kib": 1, "accumulator_banks": 1}
     deep = conv2d(1, 64, 64, 4, 4, 60, 60, stride=(40, 40), epilogue=PLAIN)
-    message = r"none of \d+ mappings fits; .* rows of the scratchpad, which has 256 \(\d+ too few\)"
+    message = r"none of \d+ mappings fits; .* rows of the scratchpad, of which there are 256 \(\d+ too few\)"
     with pytest.raises(MappingError, match=message):
         search(deep, GEMMINI, tiny)
 

@@ -159,7 +159,7 @@ def test_options_out_of_range_are_listed() -> None:
         gamma(complexes=0, queue=-1)
     with pytest.raises(TargetError, match=r"issue_entries \(8\) must hold a fetch of fetch_width \(16\)"):
         gamma(issue_entries=8, fetch_width=16)
-    with pytest.raises(MappingError, match=r"none of \d+ mappings fits: registers has 32 and the smallest needs 40"):
+    with pytest.raises(MappingError, match=r"none of \d+ mappings fits; the smallest needs 40 registers, of which"):
         search(gemm(8, 8, 8, epilogue=Epilogue(False, 1.0, False, "int8")), GAMMA.accelerator, {"registers": 32})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_pa
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.ai_engine.emit import emit
-from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -39,19 +40,20 @@ def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
 
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
-    tile, ways = options["tile"], _ways(options["rows"] * options["columns"])
+    tile, cores = options["tile"], options["rows"] * options["columns"]
+    ways = _ways(cores)
     sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
-    bandwidth = options["stream_bits"] / 8 or float("inf")
+    def loops(c: "Columns") -> Loop:
+        """Rounds of tiles on all cores; for each step of k two streams and a product."""
+        m, n, k = (c[d] for d in "mnk")
+        rounds = _rounds(shape.m, m, ways[c["dataflow"], 0]) * _rounds(shape.n, n, ways[c["dataflow"], 1])
+        read = Issue("read_a", cores, m * k * shape.item)
+        mmul = Issue("mmul", cores, values={"m": m, "n": n, "k": k})
+        write = Issue("write_c", cores, m * n * shape.out_item)
+        step = Loop(ceil_div(shape.k, k), (read, replace(read, mnemonic="read_b", moves=k * n * shape.item), mmul))
+        return Loop(1, (Loop(rounds, (step, write)),), alone=tuple(replace(i, times=1) for i in (read, mmul, write)))
 
-    def cycles(s: Shape, c: "Columns") -> np.ndarray:
-        """Rounds of tiles times steps of k; a step takes the longest of its two streams and its product."""
-        rounds = _rounds(s.m, c["m"], ways[c["dataflow"], 0]) * _rounds(s.n, c["n"], ways[c["dataflow"], 1])
-        product = ceil_div(c["m"], 4) * ceil_div(c["n"], 4) * ceil_div(c["k"], 2)
-        streams = np.maximum(c["m"], c["n"]) * c["k"] * s.item / bandwidth
-        step = np.maximum(np.maximum(product, streams), options["memory_latency"])
-        return np.asarray(s.batch * (rounds * ceil_div(s.k, c["k"]) * step + c["m"] * c["n"] / min(bandwidth, 64)))
-
-    return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), cycles=cycles)
+    return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), loops=loops)
 
 
 def _ways(cores: int) -> np.ndarray:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from acadl_models.amx import MACS_PER_CYCLE, RANGES, ROWS, amx, isa_parameters
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.amx.emit import LANES, MOST, depth_of, emit, workspace_bytes
-from uma_targets.kit import GemmKit, KitTarget, Tiling
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -49,17 +47,17 @@ def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Blocks of one or two tiles each way; all of k at once."""
     sizes = {d: [s for s in (LANES, MOST) if s == LANES or e > LANES] for d, e in (("m", shape.m), ("n", shape.n))}
-    tiles, _ = depth_of(shape.k)
+    return Tiling({**sizes, "k": [shape.k]}, loops=lambda c: _loops(shape, c))
 
-    def cycles(s: "Shape", c: "Columns") -> np.ndarray:
-        rows, columns = ceil_div(c["m"], ROWS), ceil_div(c["n"], LANES)
-        loads = (rows + columns) * ROWS / options["load_ports"]
-        step = np.maximum(rows * columns * options["product_cycles"], loads)
-        blocks = ceil_div(s.m, c["m"]) * ceil_div(s.n, c["n"])
-        total: np.ndarray = s.batch * blocks * (tiles * step + options["product_latency"])
-        return total
 
-    return Tiling({**sizes, "k": [shape.k]}, cycles=cycles)
+def _loops(shape: "Shape", c: "Columns") -> Loop:
+    """Blocks of C; for each tile of k loads of rows and columns and their products; then 16 rows of each tile."""
+    rows, columns = ceil_div(c["m"], ROWS), ceil_div(c["n"], LANES)
+    step = Loop(depth_of(shape.k)[0], (Issue("tileloadd", rows + columns), Issue("tdpbssd", rows * columns)))
+    finish = ("vmovups_load", "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq", "vpmovsdb_m")
+    return Loop(ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"]), (
+        step, Issue("tilestored", rows * columns), *(Issue(name, rows * columns * ROWS) for name in finish)
+    ), alone=(Issue("tdpbssd"),))
 
 
 AMX = GemmKit(

@@ -154,9 +154,8 @@ def _is_product(workload: Workload) -> bool:
 def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
     columns: Columns = {"number": np.arange(len(found))}
     cycles = np.array([p.cycles * times for p in found])
-    none = np.zeros(len(found), np.int64)
     table = Table(
-        columns, none, none, lambda c: cycles[c["number"]],
+        columns, {}, lambda c: cycles[c["number"]],
         lambda c, i: tile_mapping(kind, found[int(c["number"][i])].mapping),
     )
     return Space((table,), len(found))

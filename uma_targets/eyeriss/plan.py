@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oracle.errors import MappingError
 from uma_targets.eyeriss.problem import VALUE_BYTES, Shape
-from uma_targets.eyeriss.spans import groups
+from uma_targets.eyeriss.spans import grouped
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -235,8 +235,8 @@ def expected_cycles(table: Table, shape: Shape, machine: Machine, item: int) -> 
     p, q, r, e, n, f = (table[name] for name in ("p", "q", "r", "e", "n", "f"))
     strip = np.minimum(table["segments"] * e, shape.e)
     parts = -(-shape.r // r_taps) * -(-shape.s // s_taps)
-    channels, slots = _grouped(shape.c, q, r, np.ones_like(q))
-    filters, interleaved = _grouped(shape.m, p, table["down"], table["across"])
+    channels, slots = grouped(shape.c, q, r, np.ones_like(q))
+    filters, interleaved = grouped(shape.m, p, table["down"], table["across"])
     # a product for each weight and channel that is interleaved, and an addition for each sum
     compute = interleaved * f * (slots * s_taps + channels) * parts
     rows_in = np.minimum((e - 1) * shape.stride + r_taps, e * r_taps) * table["segments"]
@@ -283,24 +283,3 @@ def _dram_bytes(
     ifmaps = np.ceil(shape.m / table["m"]) * table["n"] * shape.c * plane
     words = blocks * (shape.m * shape.c * shape.r * shape.s + ifmaps) + shape.n * shape.m * shape.e * shape.f
     return np.asarray(item * first), np.asarray(item * words)
-
-
-def _grouped(
-    extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Into how many groups ``extent`` is cut (as by :func:`~.spans.groups`), and the sum of their ``each``."""
-    codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
-    found = [_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes]
-    counts, sums = [count for count, _ in found], [total for _, total in found]
-    return np.array(counts, dtype=np.float64)[where], np.array(sums, dtype=np.float64)[where]
-
-
-_CODE = 1 << 20
-"""More than any factor of a group, so that three of them are one number."""
-
-
-@lru_cache(maxsize=1 << 16)
-def _cut(extent: int, each: int, down: int, across: int) -> tuple[int, int]:
-    """How many groups ``extent`` is cut into, and the sum of their ``each``."""
-    found = list(groups(extent, each, down, across))
-    return sum(g.count for g in found), sum(g.count * g.each for g in found)

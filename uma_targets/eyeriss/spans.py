@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -114,3 +118,24 @@ def diagonals(columns: int, rows: int, stride: int, pitch: int) -> tuple[Diagona
         else:
             found.append(Diagonals(y, 1, length, pe, 0))
     return tuple(found)
+
+
+def grouped(
+    extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64] | int = 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Into how many groups ``extent`` is cut (as by :func:`groups`), and the sum of their ``each``."""
+    codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
+    found = [_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes]
+    counts, sums = [count for count, _ in found], [total for _, total in found]
+    return np.array(counts, dtype=np.float64)[where], np.array(sums, dtype=np.float64)[where]
+
+
+_CODE = 1 << 20
+"""More than any factor of a group, so that three of them are one number."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _cut(extent: int, each: int, down: int, across: int) -> tuple[int, int]:
+    """How many groups ``extent`` is cut into, and the sum of their ``each``."""
+    found = list(groups(extent, each, down, across))
+    return sum(g.count for g in found), sum(g.count * g.each for g in found)

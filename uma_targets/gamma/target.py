@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_paramet
 from mapper.options import GraphOptions, Option
 from mapper.reuse import ceil_div
 from uma_targets.gamma.emit import emit
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -65,27 +66,27 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
             "scratchpad": panel,
         },
         room={"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows},
-        cycles=lambda s, c: _cycles(s, c, options, orders),
+        loops=lambda c: _loops(shape, c, options["complexes"], orders),
         help="more registers, accumulators or scratchpad_kib",
     )
 
 
-def _cycles(
-    shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]
-) -> np.ndarray:
-    """In a step, a complex multiplies its blocks while it loads the next ones, of which the first of a pair has all."""
+def _loops(shape: "Shape", c: "Columns", complexes: int, orders: tuple[tuple[str, ...], ...]) -> Loop:
+    """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones."""
     by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
-    counts = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}
-    spread, other = np.where(by_n, counts["n"], counts["m"]), np.where(by_n, counts["m"], counts["n"])
-    private, shared = np.where(by_n, c["n"], c["m"]), np.where(by_n, c["m"], c["n"])
-    tiles = ceil_div(spread, options["complexes"]) * other
-    steps = ceil_div(shape.k, LANES)
-    compute = c["m"] * c["n"] / LANES
-    step = np.maximum(compute, private + shared)
-    # each panel and each tile has a latency that is not hidden
-    waits = (1 + ceil_div(shape.k, c["k"])) * options["dram_cycles"]
-    result: np.ndarray = shape.batch * tiles * (steps * step + waits + compute)
-    return result
+    tiles = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}
+    blocks = {d: ceil_div(c[d], LANES) for d in "mnk"}
+    own, shared = np.where(by_n, blocks["n"], blocks["m"]), np.where(by_n, blocks["m"], blocks["n"])
+    spread, other = np.where(by_n, tiles["n"], tiles["m"]), np.where(by_n, tiles["m"], tiles["n"])
+    sums, block = blocks["m"] * blocks["n"], {"rows": LANES}
+    fetch = Issue("fetch8", 1, LANES, c["k"], values={"rows": c["k"]})
+    load = Issue("load8", moves=LANES, pieces=LANES, values=block)
+    panels = ceil_div(shape.k, c["k"])
+    step = Loop(ceil_div(shape.k, LANES) / panels, (
+        replace(load, times=complexes * own), Issue("matmul", complexes * sums, values=block)))
+    panel = Loop(panels, (
+        step, replace(fetch, times=complexes * shared)))
+    return Loop(ceil_div(spread, complexes) * other, (panel,), alone=(fetch, Issue("gemm", sums, values=block)))
 
 
 GAMMA = GemmKit(

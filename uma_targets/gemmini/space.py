@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +17,11 @@ from mapper.space import (
     HOIST,
     INTERLEAVE,
     STREAM,
-    Bounds,
     Columns,
     Space,
     SpaceBuilder,
     Table,
+    crossed,
     divisions,
     product,
     select,
@@ -32,14 +33,26 @@ from uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
 from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
 
+SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
+
 MAX_SLOTS = 16
 """Most slots of a streamed operand: more than the loads that can be in flight have no use."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Rows of the two local memories."""
+
+    spad_rows: int
+    acc_rows: int
 
 
 def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any]) -> Space:
     """All candidates that fit; MappingError if none does."""
     bounds = Bounds(hardware.memory("spad").rows, hardware.memory("acc").rows)
-    builder = SpaceBuilder(workload.name, bounds)
+    builder = SpaceBuilder(
+        workload.name, {SPAD: bounds.spad_rows, ACC: bounds.acc_rows},
+        "a larger scratchpad or accumulator (scratchpad_kib, accumulator_kib) or a smaller dim")
     flows = ("ws", "os") if options["dataflow"] == "auto" else (options["dataflow"],)
     rates = gemmini_rates(hardware)
     if workload.kind == "add":
@@ -106,8 +119,7 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, rates: Rates) -> N
     def mapping(c: Columns, i: int) -> Mapping:
         return Mapping("add", "ws", (("rows", int(c["rows"][i])),), buffers=(("C", int(c["slots_c"][i])),))
 
-    none = np.zeros(len(columns["rows"]), np.int64)
-    builder.add(Table(columns, none, columns["rows"] * columns["slots_c"], estimate, mapping))
+    builder.add(Table(columns, {ACC: columns["rows"] * columns["slots_c"]}, estimate, mapping))
 
 
 # matrix products
@@ -135,7 +147,7 @@ def _add_gemms(
     # the operand that the outer loop does not index stays for all of it, or is streamed
     inner = np.where(choices["m_outer"], choices["level_b"], choices["level_a"])
     choices = select(choices, inner != INTERLEAVE)
-    columns = _cross(tiles, choices)
+    columns = crossed(tiles, choices)
     columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
                 for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
     columns["os"] = np.full(len(columns["tm"]), int(os))
@@ -144,7 +156,7 @@ def _add_gemms(
     _gemm_slots(columns, rates, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), bounds)
     spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
     builder.add(Table(
-        columns, np.asarray(spad), np.asarray(r.c_rows * columns["slots_c"]),
+        columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
         lambda c: gemm_cycles(shape, rates, c), lambda c, i: _gemm_mapping(c, i, flow),
     ))
 
@@ -225,7 +237,7 @@ def _conv_columns(
     choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
                        "slots_x": [1, 2], "slots_c": [1, 2]})
     choices = select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
-    columns = _cross(tiles, choices)
+    columns = crossed(tiles, choices)
     columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
     columns["os"] = np.full(len(columns["o"]), int(flow == "os"))
@@ -305,8 +317,10 @@ def _conv_table(
         columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, columns["os"] == 1,
     )
     return Table(
-        columns, np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
-        np.asarray(r.c_rows * columns["slots_c"]), lambda c: picture.groups * conv_cycles(shape, rates, c),
+        columns, {
+            SPAD: np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
+            ACC: np.asarray(r.c_rows * columns["slots_c"]),
+        }, lambda c: picture.groups * conv_cycles(shape, rates, c),
         lambda c, i: _conv_mapping(c, i, flow, packing, rates.dim),
     )
 
@@ -331,9 +345,3 @@ def _conv_mapping(c: Columns, i: int, flow: str, packing: str, dim: int) -> Mapp
         (("X", at("slots_x")), ("W", at("slots_w")), ("C", at("slots_c"))), "after", packing,  # type: ignore[arg-type]
     )
 
-
-def _cross(left: Columns, right: Columns) -> dict[str, np.ndarray]:
-    """All pairs of rows."""
-    a, b = len(next(iter(left.values()))), len(next(iter(right.values())))
-    columns = {name: np.repeat(column, b) for name, column in left.items()}
-    return columns | {name: np.tile(column, a) for name, column in right.items()}

@@ -31,7 +31,8 @@ four are float32 and the network is taken as it is, without calibration.
 
 The mapping that the emission gets has ``mapping.size("m" | "n" | "k")`` in elements, ``mapping.order`` (loops over
 tiles, outermost first) and ``mapping.dataflow`` where the tiling offers several. Candidates are ranked by an estimate
-of traffic and multiplications (:func:`~uma_targets.kit.space.traffic_cycles`, or the tiling's own ``cycles``); the
+of traffic and multiplications, or by what the loops of the emission issue where the tiling declares them (``loops``,
+:mod:`mapper.pipeline`); the
 first are simulated and the fastest is taken and kept, as for every target.
 
 The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
@@ -39,13 +40,15 @@ The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` expla
 
 from mapper.mapping import Mapping as TileMapping
 from mapper.options import Option
+from mapper.pipeline import Issue, Loop
+from mapper.space import divided
+from mapper.tiling import Shape, Tiling, square_tiles, tile_loads
 from oracle.stream import Instr
 from uma_targets.kit.gemm import EmitGemm, Gemm
 from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
-from uma_targets.kit.space import Shape, Tiling, divided, square_tiles, tile_loads
 from uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
-    "EmitGemm", "Gemm", "GemmKit", "Instr", "KitTarget", "Nodes", "Option", "Piece", "Shape", "TileMapping", "Tiling",
-    "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
+    "EmitGemm", "Gemm", "GemmKit", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Shape",
+    "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
 ]

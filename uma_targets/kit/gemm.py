@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mapper.mapping import Mapping as TileMapping
+from mapper.tiling import sizes_of
 from mapper.workload import Workload
 from oracle.affine import Affine
 from oracle.errors import MappingError
@@ -120,22 +121,6 @@ class GemmEmitter:
         return Stream(
             self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
         )
-
-
-def sizes_of(workload: Workload) -> tuple[int, int, int, int]:
-    """How many products ``workload`` is, and the m, n and k of each; MappingError where it is none.
-
-    With one B for all, a batch is rows of A; so are the pixels of a 1 x 1 convolution.
-    """
-    extent = workload.extent
-    if workload.kind == "gemm":
-        shared = len(workload.inputs[1].shape) == 2
-        batch = 1 if shared else extent("b")
-        return batch, extent("m") * (extent("b") // batch), extent("n"), extent("k")
-    if workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and workload.stride == (1, 1) and not (
-            any(workload.padding) or workload.epilogue.pool):
-        return 1, extent("n") * extent("oh") * extent("ow"), extent("o"), extent("c")
-    raise MappingError(f"{workload.name}: expected a matrix product or a 1x1 convolution, found {workload.kind}")
 
 
 def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, batch: Affine) -> Gemm:

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mapper.accelerator import Accelerator
 from mapper.options import Option
+from mapper.tiling import square_tiles
 from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
 from uma_targets.kit import attention, rules, strategies
 from uma_targets.kit.attention import AttentionKernel
 from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
-from uma_targets.kit.space import square_tiles
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
     from mapper.space import Space
+    from mapper.tiling import Shape, Tiling
     from mapper.workload import Workload
     from tvm_backend.expressions import IRModule
     from tvm_backend.patterns import DFPattern
     from tvm_backend.uma.match import Numbers
-    from uma_targets.kit.space import Shape, Tiling
 
 Options = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class GemmKit:
             return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
 
         def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
-            from uma_targets.kit.space import Shape, space_of
+            from mapper.tiling import Shape, space_of
 
             if workload.kind == "attention" and self.attention is not None:
                 return self.attention.space(workload, hardware, options)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from acadl_models.oma import POLICIES, RANGES, oma
+from mapper.lines import Cache, misses
 from mapper.options import GraphOptions, Option
 from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided, tile_loads
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from uma_targets.oma.emit import emit, workspace_bytes
 
 if TYPE_CHECKING:
@@ -61,54 +59,17 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
         given = options[f"tile_{d}"]
         sizes[d] = [min(given, extent)] if given else divided(extent) if options["cache"] else [extent]
     orders = ORDERS if options["order"] == "auto" else (tuple(options["order"]),)
-    return Tiling(sizes, orders, cycles=lambda s, c: _cycles(s, c, options, orders))
+    return Tiling(sizes, orders, loops=lambda c: _loops(shape, c, hardware, orders))
 
 
-def _cycles(
-    shape: "Shape", c: "Columns", options: Mapping[str, Any], orders: tuple[tuple[str, ...], ...]
-) -> np.ndarray:
-    """Instructions one after the other, and misses: of an operand's tile whenever another one is asked for.
-
-    Within a tile, each row of A meets all of B's tile, column by column. A tile that stays in the cache misses once;
-    one of which a column of lines stays, once for each row of A; any other for each element.
-    """
-    near = options["hit_cycles"] if options["cache"] else options["memory_cycles"]
-    counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
-    passes = 2 * shape.m * shape.n * counts["k"]
-    steps = shape.m * shape.n * shape.k * (2 * near + options["mac_cycles"]) + passes * near
-    if not options["cache"]:
-        return np.asarray(shape.batch * steps, float)
-    line = options["cache_line_bytes"]
-    row, wide = ceil_div(c["k"], line) + 1, np.asarray(ceil_div(c["n"], line))
-    deep = np.asarray(ceil_div(c["k"], max(1, line // shape.n)))
-    sums = np.where(counts["k"] > 1, ceil_div(4 * c["n"], line) + 1, 0)
-    whole = deep * wide + row + sums <= _room(shape.n, wide, options)
-    strip = deep <= _room(shape.n, np.ones_like(wide), options)
-    lines = {
-        "mk": c["m"] * row,
-        "kn": np.where(whole, deep * wide, c["m"] * np.where(strip, deep * wide, c["n"] * c["k"])),
-        "mn": c["m"] * sums,
-    }
-    # only what stays is still there when the next tile asks for it
-    both = lines["mk"] + deep * wide <= options["cache_sets"] * options["cache_ways"]
-    stays = {"mk": both, "kn": whole, "mn": both & (lines["mk"] + deep * wide + lines["mn"] <= _room(
-        4 * shape.n, np.asarray(ceil_div(4 * c["n"], line)), options))}
-    visits = counts["m"] * counts["n"] * counts["k"]
-    by_order = [c["order"] == i for i in range(len(orders))]
-    once = {index: np.select(by_order, [tile_loads(o, index, counts) for o in orders]) for index in lines}
-    misses = sum(lines[index] * np.where(stays[index], once[index], visits) for index in lines)
-    return np.asarray(shape.batch * (steps + misses * options["miss_cycles"]), float)
-
-
-def _room(stride_bytes: int, wide: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
-    """Lines that stay of rows ``wide`` lines long that lie ``stride_bytes`` apart.
-
-    Those of the sets on which they fall, less a quarter, since other data fall on them as well.
-    """
-    sets, line = options["cache_sets"], options["cache_line_bytes"]
-    shared = math.gcd(stride_bytes // line, sets) if stride_bytes % line == 0 else 1
-    found: np.ndarray = np.minimum(sets, sets // shared * np.minimum(wide, shared)) * options["cache_ways"] * 0.75
-    return found
+def _loops(shape: "Shape", c: "Columns", hardware: "Hardware", orders: tuple[tuple[str, ...], ...]) -> Loop:
+    """Elements of C in passes over tiles of k: two loads and a product after the other, and what misses the cache."""
+    cache = Cache.of(hardware)
+    near = cache.hit_cycles if cache else hardware.memory("hbm").read_latency_cycles
+    missing = misses(shape, c, cache, orders) * cache.miss_cycles if cache else 0
+    products = Loop(shape.k, (), alone=(Issue("mac"),), waits=2 * near)
+    sums = Loop(shape.m * shape.n, (products,), waits=2 * ceil_div(shape.k, c["k"]) * near)
+    return Loop(1, (sums,), waits=missing)
 
 
 OMA = GemmKit(

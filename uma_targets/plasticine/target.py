@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from acadl_models.plasticine import RANGES, isa_parameters, plasticine
 from mapper.mapping import Mapping as TileMapping
 from mapper.options import GraphOptions
+from mapper.reuse import ceil_div
+from uma_targets.eyeriss.spans import grouped
 from uma_targets.kit import Gemm as KitGemm
-from uma_targets.kit import GemmKit, KitTarget, Nodes, Shape, Tiling
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
 from uma_targets.plasticine.emit import Gemm
-from uma_targets.plasticine.plan import Machine, demand, expected_cycles, sizes, tiling_of
+from uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -59,15 +62,39 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
     def block(c: "Columns") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return c["m"], -(-c["n"] // machine.lanes), c["k"]
 
-    def cycles(shape: Shape, c: "Columns") -> np.ndarray:
-        each = expected_cycles(shape.m, shape.n, shape.k, block(c), machine, options["dram_bytes_per_cycle"])
-        return np.asarray(shape.batch * each)
-
     return Tiling(
         {"m": found.m, "n": [n * machine.lanes for n in found.n], "k": found.k},
-        demand={"pmu": lambda c: demand(machine, *block(c))}, room={"pmu": machine.vectors}, cycles=cycles,
+        demand={"pmu": lambda c: demand(machine, *block(c))}, room={"pmu": machine.vectors},
+        loops=lambda c: _loops(shape, block(c), machine),
         help="a larger pmu_kib",
     )
+
+
+def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
+    """Tiles of all pairs of units; while a step of k is folded, the next blocks are loaded.
+
+    A pattern reads a vector of scalars and a block of B, and reads and writes its sums over the port of its PMU.
+    """
+    m, n, k = block
+    down, across, sums = tilings(shape.m, shape.n, block, machine)
+    (tall, rows_each), (wide, vectors_each) = grouped(shape.m, m, down), grouped(machine.groups(shape.n), n, across)
+    # of a mean tile: the last ones are smaller
+    high, filled, broad = shape.m / (tall * down), shape.n / (wide * n * machine.lanes), n * machine.lanes * WORD_BYTES
+    steps, mean_m, mean_n = ceil_div(shape.k, k), rows_each / tall, vectors_each / wide
+    pairs, deep = down * across, shape.k / steps
+    words = mean_n * deep + ceil_div(k, machine.lanes) + 2 * mean_n + 2
+    rows = Issue("load", down, deep * WORD_BYTES, high, words={"pmu": mean_m * ceil_div(k, machine.lanes)})
+    columns = Issue("load", filled, broad, deep, words={"pmu": mean_n * k})
+    fold = Issue(
+        "fold_product", pairs * mean_m, words={"pmu": words}, units=pairs, values={"k": deep, "n": mean_n})
+    store = Issue("store", down * filled, broad, high)
+    # the first loads of a tile stand alone, and its stores where there is one block of sums, else the last tile's
+    count, two, later = tall * wide, sums == 2, (steps - 1) / steps
+    ahead = (replace(rows, times=down * later), replace(columns, times=filled * later))
+    tiles = Loop(count, (
+        Loop(steps, (*ahead, fold)), replace(store, times=np.where(two, down * filled * (count - 1) / count, 0))
+    ), alone=(rows, columns, replace(store, times=np.where(two, 0, down * filled))))
+    return Loop(1, (tiles,), alone=(fold, replace(store, times=np.where(two, down * filled, 0))))
 
 
 def _peak(graph: "ArchitectureGraph") -> int:

@@ -7,18 +7,20 @@ there is room: one is stored while the next is computed. Tiles of keys and value
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper.mapping import Mapping as TileMapping
-from mapper.space import Columns, Space, Table, product
+from mapper.pipeline import Issue, Loop, cycles
+from mapper.space import Columns, Space, SpaceBuilder, Table, product
 from mapper.workload import Workload
 from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import Instr
 from tvm_backend.attention import AttentionShape
-from uma_targets.kit.attention import AttentionKernel, Head, Matrix, rows_of, shape_of
+from uma_targets.kit.attention import ITEM, AttentionKernel, Head, Matrix, rows_of, shape_of
 from uma_targets.kit.nest import Nodes, Piece, each, pieces
 
 if TYPE_CHECKING:
@@ -47,28 +49,35 @@ def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] |
 
 
 def space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
-    """All turns and rings that fit, with more of both before less."""
+    """All turns and rings that fit; MappingError if none does."""
     shape, dim = shape_of(workload), options["dim"]
     columns = product({"turns": TURNS, "slots": SLOTS})
-    needed = [rows(shape, dim, int(t), int(s)) for t, s in zip(columns["turns"], columns["slots"])]
-    operands, sums = (np.array([need[i] for need in needed]) for i in range(2))
-    kept = (operands <= hardware.memory("operands").rows) & (sums <= hardware.memory("sums").rows)
-    if not kept.any():
-        raise MappingError(f"{workload.name}: {(fits(shape, options) or ('it does not fit',))[0]}")
-    tiles = -(-shape.keys // dim) * (-(-shape.depth // dim) - (-shape.values // dim))
-    work = shape.batch * shape.heads * -(-shape.queries // dim) * tiles * dim
+    needed = np.array([rows(shape, dim, int(t), int(s)) for t, s in zip(columns["turns"], columns["slots"])])
 
     def estimate(c: Columns) -> np.ndarray:
-        """Cycles of the products, more of them where tiles wait for each other."""
-        return np.asarray(work * (1 + 0.5 * (c["turns"] == 1) + 1 / c["slots"]))
+        return cycles(_loops(shape, workload.epilogue.bias, c, dim), hardware)
 
     def mapping(c: Columns, i: int) -> TileMapping:
         return TileMapping("attention", "", (("q", dim), ("k", dim)),
                            buffers=(("Q", int(c["turns"][i])), ("K", int(c["slots"][i]))))
 
-    fitting = {name: column[kept] for name, column in columns.items()}
-    table = Table(fitting, operands[kept], sums[kept], estimate, mapping)
-    return Space((table,), len(kept))
+    room = {name: hardware.memory(memory).rows for name, memory in (("operand_rows", "operands"), ("sum_rows", "sums"))}
+    builder = SpaceBuilder(workload.name, room, "more operand_rows or sum_rows")
+    builder.add(Table(columns, dict(zip(room, needed.T)), estimate, mapping))
+    return builder.build()
+
+
+def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
+    """A tile of queries after the other, or two in turn; keys and values come through the ring."""
+    deep, long, wide = (rows_of(n, dim) // dim for n in (shape.depth, shape.keys, shape.values))
+    load = Issue("load", moves=dim * ITEM, pieces=dim, ahead=c["slots"], values={"rows": dim})
+    softmax = Issue("softmax", values={"keys": shape.keys})
+    store = Issue("store", wide, dim * ITEM, dim, values={"rows": dim})
+    scores, sums = (Loop(n, (load, Issue("gemm"))) for n in (deep * long, long * wide))
+    whole = replace(load, times=deep + bias * long, ahead=long)
+    alone = c["turns"] == 1
+    return Loop(shape.batch * shape.heads * -(-shape.queries // dim), (whole, scores, softmax, sums, store), alone=(
+        *(replace(issue, times=np.where(alone, issue.times, 0)) for issue in (whole, softmax, store)),))
 
 
 def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:

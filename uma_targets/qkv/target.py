@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from acadl_models.qkv import RANGES, qkv
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from uma_targets.qkv.attention import ATTENTION
 from uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
@@ -54,21 +55,19 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     return Tiling(
         {"m": divided(shape.m, dim, sums // dim * dim), "n": [dim], "k": [dim]}, dataflows=FLOWS,
         demand={"operand_rows": need}, room={"operand_rows": operands},
-        cycles=lambda s, c: _cycles(s, c, options), help="more operand_rows or sum_rows",
+        loops=lambda c: _loops(shape, c, dim, deep), help="more operand_rows or sum_rows",
     )
 
 
-def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any]) -> np.ndarray:
-    """The array against the loads; a tile takes a cycle for a row or for a beat of the bus."""
-    dim = options["dim"]
-    move = dim * max(1, 4 * dim / options["bus_bytes"])
-    block, blocks = c["m"] // dim, ceil_div(shape.m, c["m"])
-    columns, deep = ceil_div(shape.n, dim), ceil_div(shape.k, dim)
-    products = blocks * columns * deep * block * dim
-    loads_a = np.where(c["dataflow"] == 0, blocks * block * deep, blocks * block * deep * columns)
-    loads = (loads_a + blocks * columns * deep) * move
-    result: np.ndarray = shape.batch * (np.maximum(products, loads) + blocks * columns * 4 * dim)
-    return result
+def _loops(shape: "Shape", c: "Columns", dim: int, deep: int) -> Loop:
+    """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column."""
+    block, resident = c["m"] // dim, c["dataflow"] == 0
+    load = Issue("load", moves=dim * shape.item, pieces=dim, values={"rows": dim})
+    gemm, store = Issue("gemm", block), Issue("store", block, dim * shape.out_item, dim, values={"rows": dim})
+    step = Loop(deep, (replace(load, times=1 + np.where(resident, 0, block)), gemm))
+    column = Loop(ceil_div(shape.n, dim), (
+        step, store, replace(load, mnemonic="load_sums", times=block * shape.bias)), alone=(Issue("gemm", 2),))
+    return Loop(ceil_div(shape.m, c["m"]), (column, replace(load, times=np.where(resident, block * deep, 0))))
 
 
 QKV = GemmKit(

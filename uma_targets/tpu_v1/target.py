@@ -10,7 +10,7 @@ import numpy as np
 from acadl_models.tpu_v1 import RANGES, isa_parameters, tpu_v1
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from uma_targets.tpu_v1.emit import emit, panels_of
 
 if TYPE_CHECKING:
@@ -49,21 +49,20 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     return Tiling(
         {"m": blocks, "n": [dim], "k": [dim]},
         demand={"unified_buffer": lambda c: c["m"] * panels_of(shape.k, dim)}, room={"unified_buffer": buffer},
-        cycles=lambda s, c: _cycles(s, c, options, acc), help="a larger unified_buffer_kib",
+        loops=lambda c: _loops(shape, c, dim, acc), help="a larger unified_buffer_kib",
     )
 
 
-def _cycles(shape: "Shape", c: "Columns", options: Mapping[str, Any], acc_rows: int) -> np.ndarray:
-    """The slowest of products, weights and host for each block; a column that waits for its own accumulators."""
-    dim, rows = options["dim"], c["m"]
-    blocks, columns, steps = ceil_div(shape.m, rows), ceil_div(shape.n, dim), ceil_div(shape.k, dim)
-    tile = np.maximum(np.maximum(rows, dim), dim * dim / options["weight_bytes"])
-    alone = np.where(2 * rows > acc_rows, 2 * rows + options["activation_cycles"], 0)
-    transfers = rows * max(shape.k, shape.n) / options["host_bytes"]
-    products = columns * (steps * tile + alone)
-    first = rows * shape.k / options["host_bytes"]
-    result: np.ndarray = shape.batch * (blocks * np.maximum(products, transfers) + first)
-    return result
+def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int) -> Loop:
+    """Blocks of rows from the host; columns of weight tiles; a column that waits for its own accumulators."""
+    rows, alone = c["m"], 2 * c["m"] > acc_rows
+    host = Issue("read_host_memory", moves=rows * shape.k * shape.item)
+    step = Loop(ceil_div(shape.k, dim), (
+        Issue("read_weights_strided", moves=dim * dim), Issue("matrix_multiply", values={"rows": rows, "take": 1})))
+    column = Loop(ceil_div(shape.n, dim), (
+        step, Issue("activate", values={"rows": rows}), Issue("write_host_memory", moves=rows * dim)),
+        alone=(Issue("activate", np.where(alone, 1, 0), values={"rows": rows}),), waits=np.where(alone, 2 * rows, 0))
+    return Loop(1, (Loop(ceil_div(shape.m, rows), (host, column)),), alone=(host,))
 
 
 TPU_V1 = GemmKit(

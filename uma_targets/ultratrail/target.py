@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
     from mapper.mapping import Mapping as TileMapping
     from mapper.space import Space
+    from mapper.tiling import Demand
     from mapper.workload import Workload
     from oracle.stream import Stream
     from tvm_backend.uma.backend import Strategy
-    from uma_targets.kit.space import Demand
 
 GRAPH = GraphOptions(ultratrail, RANGES)
 
@@ -82,7 +82,7 @@ class _TemporalKit(GemmKit):
 
         def space(workload: "Workload", hardware: "Hardware", options: Mapping[str, Any]) -> "Space":
             if workload.kind == "conv2d":
-                return temporal.space(workload, options)
+                return temporal.space(workload, hardware, options)
             return made.make_space(workload, hardware, options)
 
         def emitter(parameters: Mapping[str, int]) -> _Emitter:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper import workload as wl
 from mapper.mapping import Mapping as TileMapping
-from mapper.space import Space, Table
+from mapper.pipeline import Issue, Loop, cycles
+from mapper.space import Space, SpaceBuilder, Table, divided
 from mapper.workload import Workload
 from oracle.affine import Affine
 from oracle.errors import MappingError
@@ -25,6 +27,9 @@ from uma_targets.kit import rules, strategies
 from uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
 from uma_targets.ultratrail.emit import LOWEST, NONE, room
 from uma_targets.ultratrail.windows import Windows
+
+if TYPE_CHECKING:
+    from mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,19 @@ class Temporal:
                 return Temporal(batch, channels, kernel[3], windows)
         return None
 
-    def outputs_at_once(self, parameters: Mapping[str, int]) -> int:
-        """How many output channels fit the memories at a time, a multiple of the array's; 0 if it does not fit."""
-        dim, have = parameters["dim"], room(parameters)
-        blocks = ceil_div(self.channels, dim)
-        if blocks * self.windows.positions > have["fmem"] or max(self.windows.before, self.windows.after) >= (
-                self.windows.kernel):
-            return 0
-        most = min(have["wmem"] // (blocks * self.windows.kernel), have["lmem"] // self.windows.count, have["bmem"])
-        return dim * min(most, ceil_div(self.outputs, dim))
+    def demand(self, outputs: Any, dim: int) -> dict[str, Any]:
+        """Rows of each memory that so many output channels at a time take; integers, or arrays of them."""
+        blocks, more = ceil_div(self.channels, dim), -(-outputs // dim)
+        return {
+            "fmem": blocks * self.windows.positions + 0 * more, "wmem": more * blocks * self.windows.kernel,
+            "lmem": more * self.windows.count, "bmem": more,
+        }
+
+    def fits(self, parameters: Mapping[str, int], outputs: int = 1) -> bool:
+        """Whether so many output channels at a time fit, and each window has a tap outside of the padding."""
+        need, have = self.demand(outputs, parameters["dim"]), room(parameters)
+        inside = max(self.windows.before, self.windows.after) < self.windows.kernel
+        return inside and all(need[name] <= have[name] for name in need)
 
 
 # --- what is taken, and as what -------------------------------------------------------------------------------------
@@ -83,7 +92,7 @@ def fits(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
     """The input of a temporal convolution fits a feature memory, weights and sums of dim channels half of theirs."""
     work = _temporal(op)
     parameters = {k: v for k, v in options.items() if isinstance(v, int)}
-    if work is None or work.outputs_at_once(parameters):
+    if work is None or work.fits(parameters):
         return None
     return (f"{work.channels} channels at {work.windows.positions} positions, kernel {work.windows.kernel}, "
             f"{work.windows.count} results do not fit")
@@ -117,19 +126,31 @@ def temporal_of(workload: Workload) -> Temporal:
     return found
 
 
-def space(workload: Workload, parameters: Mapping[str, int]) -> Space:
-    """As many output channels at a time as fit, or about half or a quarter of them, so that loads overlap with work."""
+def space(workload: Workload, hardware: "Hardware", parameters: Mapping[str, int]) -> Space:
+    """Output channels at a time that fit the memories; MappingError if none does."""
     work, dim = temporal_of(workload), parameters["dim"]
-    most = work.outputs_at_once(parameters)
-    if not most:
-        raise MappingError(
-            f"{workload.name}: {work} does not fit; larger memories (features, weights, sums) would help"
-        )
-    sizes = np.array(sorted({dim * ceil_div(most // dim, parts) for parts in (1, 2, 4)}, reverse=True))
-    none = np.zeros(len(sizes), np.int64)
-    table = Table({"o": sizes}, none, none, lambda c: 1.0 / c["o"],
-                  lambda c, i: TileMapping("conv2d", "", (("o", int(c["o"][i])),)))
-    return Space((table,), len(sizes))
+    if max(work.windows.before, work.windows.after) >= work.windows.kernel:
+        raise MappingError(f"{workload.name}: {work} has windows that lie in the padding")
+    sizes = np.array(divided(work.outputs, dim))
+    builder = SpaceBuilder(
+        workload.name, {f"rows of {name}": rows for name, rows in room(parameters).items()},
+        "larger memories (features, weights, sums)")
+    needs = {f"rows of {name}": need for name, need in work.demand(sizes, dim).items()}
+    builder.add(Table(
+        {"o": sizes}, needs, lambda c: cycles(_loops(work, workload.epilogue.bias, c["o"], dim), hardware),
+        lambda c, i: TileMapping("conv2d", "", (("o", int(c["o"][i])),))))
+    return builder.build()
+
+
+def _loops(work: Temporal, bias: bool, outputs: np.ndarray, dim: int) -> Loop:
+    """Inputs one after the other; for each tile of output channels weights, sums of all windows, results."""
+    w, blocks, more = work.windows, ceil_div(work.channels, dim), -(-outputs // dim)
+    features = Issue("load_features", blocks, dim, w.positions)
+    weights = Issue("load_weights", more * blocks, dim, w.kernel * dim)
+    store = Issue("store_sums", more, dim, w.count)
+    macs = Issue("mac", more * w.count, values={"layer_blocks": blocks, "taps": w.kernel})
+    tile = Loop(-(-work.outputs // outputs), (weights, Issue("load_bias", bias * more, 4 * dim), macs, store))
+    return Loop(1, (Loop(work.batch, (features, tile)),), alone=(features, weights, store))
 
 
 # --- instructions ---------------------------------------------------------------------------------------------------
@@ -139,9 +160,9 @@ def emit(workload: Workload, mapping: TileMapping, isa_parameters: tuple[tuple[s
     """The stream of a temporal convolution; arguments and results as the workload's tensors."""
     parameters, tile = dict(isa_parameters), mapping.size("o")
     work = temporal_of(workload)
-    if tile % parameters["dim"] or tile > work.outputs_at_once(parameters):
-        raise MappingError(f"{mapping}: expected tiles of a multiple of {parameters['dim']} output channels, at most "
-                           f"{work.outputs_at_once(parameters)}")
+    if tile % parameters["dim"] or not work.fits(parameters, tile):
+        raise MappingError(f"{mapping}: expected tiles of a multiple of {parameters['dim']} output channels that fit "
+                           f"{room(parameters)}, found {work.demand(tile, parameters['dim'])}")
     tensors = (*workload.inputs, workload.output)
     memory = place((t.name, t.shape, t.dtype, _bytes(t)) for t in tensors)
     writer = _Writer(work, {t.name: t for t in memory}, parameters, workload.epilogue, tile)

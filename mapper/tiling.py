@@ -1,4 +1,8 @@
-"""The mapping space of a matrix product: tile sizes that fit, execution orders and dataflows, ranked by traffic."""
+"""The mapping space of a matrix product: tile sizes that fit, execution orders and dataflows, ranked by what is issued.
+
+A target declares which tiles there are (:class:`Tiling`): sizes of each dimension, what they need of its memories, and
+the loops that its emission writes. To choose among them is the mapper's.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mapper.mapping import Mapping as TileMapping
+from mapper.pipeline import Loop, cycles
 from mapper.reuse import ceil_div
-from mapper.space import Columns, Space, Table, divisions, product
+from mapper.space import Columns, Space, SpaceBuilder, Table, product
 from mapper.workload import Workload
 from oracle.errors import MappingError
-from uma_targets.kit.gemm import sizes_of
 
 if TYPE_CHECKING:
     from mapper.hardware import Hardware
@@ -43,15 +47,32 @@ class Shape:
         )
 
 
+def sizes_of(workload: Workload) -> tuple[int, int, int, int]:
+    """How many products ``workload`` is, and the m, n and k of each; MappingError where it is none.
+
+    With one B for all, a batch is rows of A; so are the pixels of a 1 x 1 convolution.
+    """
+    extent = workload.extent
+    if workload.kind == "gemm":
+        shared = len(workload.inputs[1].shape) == 2
+        batch = 1 if shared else extent("b")
+        return batch, extent("m") * (extent("b") // batch), extent("n"), extent("k")
+    if workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and workload.stride == (1, 1) and not (
+            any(workload.padding) or workload.epilogue.pool):
+        return 1, extent("n") * extent("oh") * extent("ow"), extent("o"), extent("c")
+    raise MappingError(f"{workload.name}: expected a matrix product or a 1x1 convolution, found {workload.kind}")
+
+
 @dataclass(frozen=True)
 class Tiling:
     """Which tiles a product may be cut into.
 
-    ``sizes``: candidates for each of m, n, k, in elements (:func:`divided` lists those that cut evenly). ``orders``:
-    loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a choice. ``demand`` and
-    ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest is pruned. ``cycles``:
-    estimated cycles of candidates, to rank them (see :func:`traffic_cycles`); columns are ``m``, ``n``, ``k``,
-    ``order`` and ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
+    ``sizes``: candidates for each of m, n, k, in elements (:func:`mapper.space.divided` lists those that cut evenly).
+    ``orders``: loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a choice.
+    ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest is
+    pruned. ``loops``: what the emission issues for a product, by which candidates are ranked (see
+    :mod:`mapper.pipeline`); without it, by :func:`traffic_cycles`. Columns are ``m``, ``n``, ``k``, ``order`` and
+    ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
     """
 
     sizes: Mapping[str, Sequence[int]]
@@ -59,7 +80,7 @@ class Tiling:
     dataflows: Sequence[str] = ("",)
     demand: Mapping[str, Demand] = field(default_factory=dict)
     room: Mapping[str, int] = field(default_factory=dict)
-    cycles: Callable[[Shape, Columns], np.ndarray] | None = None
+    loops: Callable[[Columns], Loop] | None = None
     help: str = ""
 
 
@@ -68,44 +89,28 @@ def square_tiles(shape: Shape, hardware: "Hardware", options: Mapping[str, Any])
     return Tiling({d: [options["dim"]] for d in "mnk"})
 
 
-def divided(extent: int, unit: int = 1, most: int | None = None, limit: int = 8) -> list[int]:
-    """Tile sizes, multiples of ``unit`` elements, at most ``most``, that cut ``extent`` as evenly as can be."""
-    units = divisions(extent, unit, None if most is None else max(1, most // unit), limit)
-    return [int(u) * unit for u in units]
-
-
 def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardware", macs_per_cycle: int) -> Space:
     """All tiles that fit, with estimates; MappingError with demand and room if none does."""
     columns = product({
         **{d: tiling.sizes[d] for d in "mnk"}, "order": range(len(tiling.orders)),
         "dataflow": range(len(tiling.dataflows)),
     })
-    considered = len(columns["m"])
-    fits = np.ones(considered, bool)
-    for buffer, demand in tiling.demand.items():
-        fits &= demand(columns) <= tiling.room[buffer]
-    if not fits.any():
-        raise MappingError(_too_small(workload, tiling, columns))
-    kept = {name: column[fits] for name, column in columns.items()}
-    none = np.zeros(len(kept["m"]), np.int64)
-    estimate = tiling.cycles or (lambda s, c: traffic_cycles(s, c, hardware, macs_per_cycle, tiling.orders))
+
+    def estimate(c: Columns) -> np.ndarray:
+        if tiling.loops is None:
+            return traffic_cycles(shape, c, hardware, macs_per_cycle, tiling.orders)
+        return np.broadcast_to(shape.batch * cycles(tiling.loops(c), hardware), c["m"].shape)
 
     def mapping(c: Columns, i: int) -> TileMapping:
         tile = tuple((d, int(c[d][i])) for d in "mnk")
         flow = tiling.dataflows[int(c["dataflow"][i])]
-        return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]))  # type: ignore[arg-type]
+        return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]))
 
-    return Space((Table(kept, none, none, lambda c: estimate(shape, c), mapping),), considered)
-
-
-def _too_small(workload: Workload, tiling: Tiling, columns: Columns) -> str:
-    lacking = []
-    for buffer, demand in tiling.demand.items():
-        least, room = int(demand(columns).min()), tiling.room[buffer]
-        if least > room:
-            lacking.append(f"{buffer} has {room} and the smallest needs {least}")
-    return (f"{workload.name}: none of {len(columns['m'])} mappings fits: {'; '.join(lacking) or 'not all at once'}"
-            + (f"; {tiling.help} would help" if tiling.help else ""))
+    builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
+    needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
+    chosen = tuple(d for d in "kn" if len(tiling.sizes[d]) > 1)
+    builder.add(Table(columns, needs, estimate, mapping, chosen))
+    return builder.build()
 
 
 def traffic_cycles(

@@ -1,0 +1,101 @@
+"""Cycles of nests of loops: figures read off a graph, what overlaps and what does not, against sums done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acadl_models.acadl.latency import parse
+from mapper.lines import Cache, misses
+from mapper.pipeline import Issue, Loop, cycles
+from mapper.search import exhaustive, search
+from mapper.tiling import Shape
+from mapper.workload import Epilogue, gemm
+from uma_targets.gamma.target import GAMMA
+from uma_targets.oma.target import OMA
+from uma_targets.plasticine.target import PLASTICINE
+from uma_targets.qkv.target import QKV
+from uma_targets.tpu_v1.target import TPU_V1
+
+LOAD = {"rows": 16}
+"""On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""
+
+
+def qkv(nest: Loop) -> list[float]:
+    return [float(c) for c in np.atleast_1d(cycles(nest, QKV.accelerator.hardware()))]
+
+
+def test_an_iteration_takes_as_long_as_the_unit_with_most_to_do() -> None:
+    load, product = Issue("load", moves=64, pieces=16, values=LOAD), Issue("gemm")
+    assert qkv(Loop(10, (load, product))) == [160]
+    assert qkv(Loop(10, (load, Issue("gemm", 3)))) == [480]
+    assert qkv(Loop(10, (load, Issue("gemm", np.array([1, 2, 3]))))) == [160, 320, 480]
+
+
+def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:
+    load, product = Issue("load", moves=64, pieces=16, values=LOAD), Issue("gemm")
+    # from the first request to the last word: 1 of the unit, 50 of the memory, 16 of the transfer
+    assert qkv(Loop(10, (product,), alone=(load,))) == [10 * (16 + 67)]
+    assert qkv(Loop(2, (Loop(3, (product,)), Loop(4, (load,))), waits=5)) == [2 * (3 * 16 + 4 * 16 + 5)]
+    # the outer loop's loads go on beside the inner loop's products
+    assert qkv(Loop(1, (Loop(3, (product,)), Issue("load", 2, 64, 16, values=LOAD)))) == [48]
+    assert qkv(Loop(1, (Loop(3, (product,)), Issue("load", 4, 64, 16, values=LOAD)))) == [64]
+
+
+def test_few_places_ahead_leave_the_latency_uncovered() -> None:
+    load = Issue("load", moves=64, pieces=16, values=LOAD)
+    assert qkv(Loop(8, (load,))) == [8 * 16]
+    assert qkv(Loop(8, (Issue("load", moves=64, pieces=16, ahead=2, values=LOAD),))) == [8 * 67 / 2]
+    assert qkv(Loop(8, (Issue("load", moves=64, pieces=16, ahead=1, values=LOAD),))) == [8 * 67]
+
+
+def test_links_and_shared_ports_are_those_of_the_graph() -> None:
+    hardware = TPU_V1.accelerator.hardware()
+    weights = cycles(Loop(1, (Issue("read_weights_strided", moves=256 * 256),)), hardware)
+    assert weights == np.ceil(256 * 256 / 46)
+    assert hardware.way("read_host_memory")[0] != hardware.way("read_weights")[0]
+    plasticine = PLASTICINE.accelerator.hardware()
+    # four generators share one port to memory
+    alone = cycles(Loop(1, (Issue("load", 100, 51, 100),)), plasticine)
+    assert alone == 100 * 100
+    # a load waits behind the pattern that holds the port of its PMU
+    short, long = (cycles(Loop(1, (
+        Issue("load", 100, 51, 1, words={"pmu": 1}), Issue("fold_product", 1, words={"pmu": burst}, values={
+            "k": 1, "n": 1}))), plasticine) for burst in (1, 900))
+    assert long > 2 * short
+
+
+@pytest.mark.parametrize("text", [
+    "rows", "max(rows, take * dim)", "cdiv(rows, 4) * 2 - 1", "rows // 3 + rows % 3", "not take",
+    "1 if rows > 5 and take else rows", "-rows + min(rows, dim, 7)", "rows == dim or take != 1",
+])
+@given(rows=st.lists(st.integers(1, 40), min_size=1, max_size=5), take=st.integers(0, 1))
+def test_latencies_of_columns_are_those_of_each_entry(text: str, rows: list[int], take: int) -> None:
+    expression = parse(text)
+    found = expression.evaluate_columns({"rows": np.array(rows), "take": take, "dim": 8})
+    expected = [expression.evaluate({"rows": r, "take": take, "dim": 8}) for r in rows]
+    np.testing.assert_array_equal(np.broadcast_to(found, len(rows)), expected)
+
+
+def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
+    cache = Cache.of(OMA.accelerator.hardware())
+    assert cache is not None and Cache.of(OMA.accelerator.hardware({"cache": False})) is None
+    large = Cache(1 << 12, 8, cache.line_bytes, 1, 10)
+    shape = Shape(1, 64, 64, 64, 1, 1, True)
+    columns = {d: np.array([64, 8]) for d in "mnk"} | {"order": np.zeros(2, int)}
+    whole, cut = misses(shape, columns, large, (("m", "n", "k"),))
+    # A and B, with a line more for each row where it may begin within one
+    assert whole == 64 * (64 // cache.line_bytes + 1) + 64 * 64 // cache.line_bytes
+    assert cut > whole
+
+
+@pytest.mark.parametrize("kit, sizes", [(GAMMA, (20, 24, 40)), (PLASTICINE, (40, 40, 36)), (QKV, (40, 48, 33))])
+def test_what_is_taken_is_within_a_tenth_of_the_best_of_all(kit, sizes) -> None:  # type: ignore[no-untyped-def]
+    floats = kit.numbers == "float32"
+    work = gemm(*sizes, dtype="float32" if floats else "int8",
+                epilogue=Epilogue(True, 1.0 if floats else 0.01, True, "float32" if floats else "int8"))
+    found = search(work, kit.accelerator, use_cache=False)
+    _, best = exhaustive(work, kit.accelerator)
+    assert best <= found.timing.cycles <= 1.1 * best
