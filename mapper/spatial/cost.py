@@ -28,17 +28,23 @@ _NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row"
 @dataclass(frozen=True, eq=False)
 class Waves:
     """Waves over a loop: how many; of a whole block, what the largest block of a mean wave has; of all whole blocks of
-    the cores, what they have."""
+    the cores, what they have, and what they have in the first wave."""
 
     count: Column
     largest: np.ndarray
     filled: np.ndarray
+    first: np.ndarray
 
     @staticmethod
     def of(extent: int, block: Column, cores: Column) -> "Waves":
         count = -(-extent // (block * cores))
         last = np.minimum(extent - (count - 1) * block * cores, block)
-        return Waves(count, (count - 1 + last / block) / count, extent / (count * block * cores))
+        filled = extent / (block * cores)
+        return Waves(count, (count - 1 + last / block) / count, filled / count, np.minimum(1, filled))
+
+    def of_loads(self, keep: Column) -> np.ndarray:
+        """What the cores have when they load tiles that these waves share: kept ones in the first wave."""
+        return np.where(keep == 1, self.first, self.filled)
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,8 @@ def cycles(
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
     size_a = size_a * around.share
     beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k) * around.share, _beats(machine, bk, c["bn"], gemm.n)
-    a = _Traffic(machine, around, c["way_a"], beats_a, size_a, s["rn"], s["cn"], m, n)
-    b = _Traffic(machine, around, c["way_b"], beats_b, size_b, s["rm"], s["cm"], n, m)
+    a = _Traffic(machine, around, c["way_a"], beats_a, size_a, s["rn"], s["cn"], m, n.of_loads(c["keep_a"]))
+    b = _Traffic(machine, around, c["way_b"], beats_b, size_b, s["rm"], s["cm"], n, m.of_loads(c["keep_b"]))
     with_both = a.beside(b)
     # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
     times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
@@ -153,10 +159,10 @@ class _Traffic:
 
     def __init__(
         self, machine: Machine, around: Around, way: Column, beats: np.ndarray, size: np.ndarray, rows: Column,
-        columns: Column, mine: Waves, theirs: Waves,
+        columns: Column, mine: Waves, filled: np.ndarray,
     ) -> None:
-        """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine`` and
-        ``theirs``: waves over the loop that indexes it and over the other one."""
+        """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine``:
+        waves over the loop that indexes it; ``filled``: of the cores that share it, those that have work."""
         size = size * mine.largest
         ring = size / machine.ring_bytes
         tree = (way == _DOWN) | (way == _ACROSS)
@@ -165,7 +171,7 @@ class _Traffic:
         copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
         copies = np.where(wave, machine.cores // sharing, copies)
         # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
-        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, theirs.filled, 1)
+        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, filled, 1)
         high, wide = around.crowd
         self.memory = self.memory * (high * wide)
         self.row = np.where(on_row, wide * machine.columns // columns * ring, np.where(tree, ring, 0))

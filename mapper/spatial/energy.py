@@ -81,8 +81,8 @@ def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> np.n
             for extent, block, x in ((gemm.m, "bm", "m"), (gemm.n, "bn", "n")))
     loads_a = np.where(c["keep_a"] == 1, 1, n.count) * gemm.m * gemm.k
     loads_b = np.where(c["keep_b"] == 1, 1, m.count) * gemm.n * gemm.k
-    a = _moved(machine, rates, c["way_a"], loads_a, s["rn"], s["cn"], n)
-    b = _moved(machine, rates, c["way_b"], loads_b, s["rm"], s["cm"], m)
+    a = _moved(machine, rates, c["way_a"], loads_a, s["rn"], s["cn"], n.of_loads(c["keep_a"]))
+    b = _moved(machine, rates, c["way_b"], loads_b, s["rm"], s["cm"], m.of_loads(c["keep_b"]))
     stored = gemm.m * gemm.n * TILE_BYTES * (rates.dram_byte + rates.way_byte)
     # products of blocks read their operands, and take their sums, of twice as many bytes, in one access
     reads = gemm.m * gemm.n * gemm.k * (1 / c["bm"] + 1 / c["bn"])
@@ -95,12 +95,14 @@ def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> np.n
 
 
 def _moved(
-    machine: Machine, rates: Rates, way: Column, tiles: np.ndarray, rows: Column, columns: Column, theirs: Waves
+    machine: Machine, rates: Rates, way: Column, tiles: np.ndarray, rows: Column, columns: Column,
+    filled: np.ndarray,
 ) -> np.ndarray:
-    """Joules of bringing ``tiles`` to the cores that share them: ``rows`` along each column, ``columns`` along rows."""
+    """Joules of bringing ``tiles`` to the cores that share them: ``rows`` along each column, ``columns`` along rows;
+    ``filled``: those of them that have work."""
     sharing, every = rows * columns, [way == i for i in range(len(PATTERNS))]
     copies = np.select(
-        [every[_NONE], every[_ROW], every[_COLUMN]], [sharing * theirs.filled, rows, columns], default=1.0)
+        [every[_NONE], every[_ROW], every[_COLUMN]], [sharing * filled, rows, columns], default=1.0)
     on_way = np.select(
         [every[_ROW], every[_COLUMN], every[_DOWN], every[_ACROSS], every[_WAVE]],
         [rates.row_byte, rates.column_byte, rates.column_byte + machine.rows * rates.row_byte,
