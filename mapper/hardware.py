@@ -11,6 +11,32 @@ from oracle.errors import TargetError
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph, CacheInterface
     from acadl_models.acadl.objects import DataStorage, FunctionalUnit
+    from mapper.spatial.df import Description
+    from oracle.taidl.isa import Isa
+
+
+@dataclass(frozen=True)
+class Port:
+    """How a storage is reached: ``words_per_cycle`` of ``word_bytes`` in each of ``streams``, late by ``latency``
+    cycles (None: it depends on the request)."""
+
+    word_bytes: float
+    words_per_cycle: int
+    streams: int
+    latency: int | None
+
+    @property
+    def bytes_per_cycle(self) -> int:
+        """What one stream moves."""
+        return max(1, int(self.word_bytes * self.words_per_cycle))
+
+    @staticmethod
+    def of(place: "DataStorage") -> "Port":
+        """Read it off a storage of a graph."""
+        latency = getattr(place, "read_latency", None)
+        return Port(
+            place.data_width / 8, place.port_width, 1 if place.shared_port else place.max_concurrent_requests,
+            latency if isinstance(latency, int) else None)
 
 
 @dataclass(frozen=True)
@@ -60,7 +86,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Hardware:
-    """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds."""
+    """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds.
+
+    :meth:`described` is the whole of it as ``df`` text: cores, which memory each of them reaches, links, what units
+    compute. What the other attributes say is what the costs of single cores are made from.
+    """
 
     name: str
     clock_hz: float
@@ -77,6 +107,13 @@ class Hardware:
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), graph.fingerprint, graph,
         )
+
+    def described(self, isa: "Isa | None" = None) -> "Description":
+        """Cores, memories, links and compute units; ``isa``: what instructions mean, by default that of the graph's
+        name. TargetError for a graph without a view."""
+        from mapper.spatial.view import described
+
+        return described(self._graph, isa)
 
     @property
     def dim(self) -> int:
@@ -157,11 +194,11 @@ def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
         places = [p for b in banks if isinstance(p := graph[b.storage], MemoryInterface)]  # not register files
         if not places:
             continue
-        first = places[0]
+        first, port = places[0], Port.of(places[0])
         latencies = first.latencies()
         names = {"words": 1, "bytes": max(1, first.data_width // 8), **graph.parameters}
         found.append(Memory(
-            buffer, sum((b.stop or 0) - b.start for b in banks), first.data_width / 8, len(places), first.port_width,
+            buffer, sum((b.stop or 0) - b.start for b in banks), port.word_bytes, len(places), port.words_per_cycle,
             first.max_concurrent_requests, first.shared_port, latencies["read_latency"].evaluate(names),
             latencies["write_latency"].evaluate(names),
         ))

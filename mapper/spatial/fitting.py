@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -23,12 +24,17 @@ def fitted(
     ``sources`` and ``targets``: extents. ``same``: both are one set, in which a place that is mapped to itself counts
     as not joined: so the ends of an open line are told. ``symbols``: whether maps may have them.
     """
+    places = {i for _, i in pairs}
+    if symbols and len(places) == math.prod(targets) > 1 and len(pairs) == math.prod(sources) * len(places):
+        return [_named(len(sources), [_SYMBOL if n > 1 else 0 for n in targets])]  # everything with everything
     left, found = set(pairs), []
     points = list(itertools.product(*map(range, sources)))
     made: list[tuple[AffineMap, Pairs]] = []
     for results in _choices(pairs, sources, targets, symbols):
         map_ = _named(len(sources), results)
         images = _images(map_, points, targets, pairs, same)
+        if images is not None and len(images & pairs) == len(pairs):
+            return [map_]
         if images is not None:
             made.append((map_, images))
     while left:

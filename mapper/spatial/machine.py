@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from mapper.hardware import Port
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class _Reader:
             self.bandwidth("multicast_row", READ_DATA), self.bandwidth("load", READ_DATA),
             self.bandwidth("forward", WRITE_DATA), self.bandwidth("reduce", READ_DATA),
             port.bandwidth if port is not None else 0, max(1, len(sharers)),
-            min([memory.port_width, *(way.bandwidth for way in shared)]), self.latency(),
+            min([Port.of(memory).bytes_per_cycle, *(way.bandwidth for way in shared)]), self.latency(),
             self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1),
         )
 
@@ -159,9 +160,10 @@ class _Reader:
         return links[0].bandwidth
 
     def latency(self) -> int:
-        value = self.memory.read_latency
-        if not isinstance(value, int):
-            raise TargetError(f"{self.graph.name}: read_latency of {self.memory.name} is {value!r}, not a number")
+        value = Port.of(self.memory).latency
+        if value is None:
+            raise TargetError(
+                f"{self.graph.name}: read_latency of {self.memory.name} is {self.memory.read_latency!r}, not a number")
         return value
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acadl_models.fit import Traffic, traffic
 from mapper.compute import Compute, computes
+from mapper.hardware import Port
 from mapper.spatial.df import ComputeUnit, Cores, Description, Item, Links, Memories, Scalar, SpatialDim
 from mapper.spatial.fitting import Pairs, Point, fitted
 from oracle.errors import TargetError
@@ -225,6 +226,10 @@ class _View:
                 if len(units) > 1 and (link, storage) not in read}
 
     @cached_property
+    def port_names(self) -> frozenset[str]:
+        return frozenset(link.name for link in self.ports.values())
+
+    @cached_property
     def places(self) -> dict[str, Place]:
         """For each storage with a buffer, and each cache, the memory that it is a part of."""
         return {storage: place for storage, (place, _) in self._memories.items()}
@@ -283,21 +288,14 @@ class _View:
             yield Memories(made.name, made.dims, *self.port(mine[0][0], sizes.pop()))
 
     def size(self, name: str) -> int:
-        from acadl_models.acadl import CacheInterface, MemoryInterface, RegisterFile
+        from acadl_models.acadl import MemoryInterface, RegisterFile, SetAssociativeCache
 
         place = self.graph[name]
         if isinstance(place, RegisterFile):
             return max(1, place.data_width * len(place.registers) // 8)
-        if isinstance(place, MemoryInterface):
+        if isinstance(place, (MemoryInterface, SetAssociativeCache)):
             return place.size_bytes
-        if isinstance(place, CacheInterface):
-            return int(getattr(place, "size_bytes", 0)) or self._cached(place)
         raise TargetError(f"graph {self.graph.name!r} has no view: the size of {name} is not known")
-
-    def _cached(self, cache: "object") -> int:
-        figures = [getattr(cache, name, None) for name in ("sets", "ways", "line_bytes", "cache_line_size")]
-        known = [f for f in figures if isinstance(f, int)]
-        return max(1, math.prod(known))
 
     def port(self, name: str, size: int) -> tuple[int, int | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency."""
@@ -306,15 +304,12 @@ class _View:
         place = self.graph[name]
         if not isinstance(place, DataStorage):
             return size, None, None, None
-        width: int | None = max(1, place.port_width * place.data_width // 8)
-        if width is not None and width >= size:
-            width = None
+        port = Port.of(place)
+        width = port.bytes_per_cycle if port.bytes_per_cycle < size else None
         if name in self.ports:
             width = min(width or size, self.ports[name].bandwidth)
-        ports = 1 if place.shared_port else place.max_concurrent_requests
-        latency = getattr(place, "read_latency", None)
-        many = ports if ports > 1 and width is not None and name not in self.ports else None
-        return size, width, many, latency if isinstance(latency, int) and latency > 1 else None
+        many = port.streams if port.streams > 1 and width is not None and name not in self.ports else None
+        return size, width, many, port.latency if port.latency is not None and port.latency > 1 else None
 
     # --- ways ----------------------------------------------------------------------------------------------------
     def ways(self) -> Iterator[Item]:
@@ -343,8 +338,9 @@ class _View:
                     found.setdefault(unit.name, []).append((storage, edge))  # type: ignore[arg-type]
         return found
 
-    def is_port(self, edge: "ACADLEdge", storage: Storage) -> bool:
-        return edge.link is None or edge.link is self.ports.get(storage.name) or edge.link in self.ports.values()
+    def is_port(self, edge: "ACADLEdge") -> bool:
+        """Whether what an edge carries is limited by a port of a memory alone, or by nothing."""
+        return edge.link is None or edge.link.name in self.port_names
 
     def _muxes(self) -> Iterator[Item]:
         """What each core's units read or write; with a bandwidth where all of them do so over like links."""
@@ -357,7 +353,7 @@ class _View:
                 name, index = self.places[storage.name]
                 ends = mine[0].name, name  # type: ignore[index]
                 found.setdefault(ends, set()).add((mine[1], index))  # type: ignore[index]
-                link = None if self.is_port(edge, storage) else edge.link
+                link = None if self.is_port(edge) else edge.link
                 widths.setdefault(ends, set()).add(link.bandwidth if link else None)
         for (core, memory), pairs in found.items():
             width = widths[core, memory].pop() if len(widths[core, memory]) == 1 else None
@@ -368,7 +364,7 @@ class _View:
         joined: dict[str, _Joined] = {}
         for unit in self.graph.functional_units:
             edges = list(self.touched(unit))
-            links = {edge.link.name for storage, edge in edges if edge.link and not self.is_port(edge, storage)}
+            links = {edge.link.name for storage, edge in edges if edge.link and not self.is_port(edge)}
             if len(links) > 1 and len({family(name)[0] for name in links}) > 1:
                 continue  # a tree over links that are told by themselves
             if links or self.core(unit) is None:
@@ -387,11 +383,11 @@ class _View:
             if not linked:
                 self._carry(joined, unit.name, None, [s for s, _ in sources], [s for s, _ in targets])
             for storage, edge in sources:
-                if edge.link and not self.is_port(edge, storage):
+                if edge.link and not self.is_port(edge):
                     ends = [s for s, _ in targets if s is not storage]
                     self._carry(joined, edge.link.name, edge.link.bandwidth, [storage], ends)
             for storage, edge in targets:
-                if edge.link and not self.is_port(edge, storage):
+                if edge.link and not self.is_port(edge):
                     ends = [s for s, _ in sources if s is not storage]
                     self._carry(joined, edge.link.name, edge.link.bandwidth, ends, [storage])
 
