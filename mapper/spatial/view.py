@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from acadl_models.fit import Traffic, traffic
 from mapper.compute import Compute, computes
 from mapper.hardware import Port
+from mapper.spatial.affine_map import AffineMap
 from mapper.spatial.df import ComputeUnit, Cores, Description, Item, Links, Memories, Scalar, SpatialDim
 from mapper.spatial.fitting import Pairs, Point, fitted
 from oracle.errors import TargetError
@@ -91,6 +92,7 @@ class _View:
         self.graph, self.isa = graph, isa
         self.dims: dict[str, int] = {}
         self.names: set[str] = set()
+        self.told: set[tuple[str, str, str, str, AffineMap]] = set()
         self.heads: dict[str, tuple[str, ...]] = {}
         self.holds: dict[str, list[str]] = {}
         for buffer, banks in graph.buffers.items():
@@ -465,7 +467,10 @@ class _View:
                 f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
                 f"follow no affine maps")
         for map_ in maps:
-            yield Links(self.named(base), kind, source.name, target.name, map_, bandwidth)
+            told = blame, kind, source.name, target.name, map_
+            if told not in self.told:  # several kinds of instructions take the same way
+                self.told.add(told)
+                yield Links(self.named(base), kind, source.name, target.name, map_, bandwidth)
 
     def description(self) -> Description:
         units = list(self.units())
