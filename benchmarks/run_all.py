@@ -134,6 +134,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… time with a causal mask over the time with all keys", lambda r: r["causal_time"], *RECORDED),
         Figure("… oracle's largest difference from float32", lambda r: r["max_abs_error"], *at_most(2e-3)),
     ),
+    "tl_chain.py": (
+        Figure("two products and an activation as one program on Wormhole over one after the other, mean",
+               lambda r: r["speedup"], *at_least(1.0)),
+        Figure("… without the second start of the cores", lambda r: r["without_launch"], *RECORDED),
+        Figure("… share of the peak", lambda r: r["peak"], *RECORDED),
+        Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
+        Figure("… oracle's largest difference from float32", lambda r: r["max_error"], *at_most(2e-3)),
+    ),
     "mapper.py": (
         Figure("mapper of products over cores: candidates/s, processor time", lambda r: r["candidates_per_second"],
                *at_least(1e6), shown="{:,.0f}"),

@@ -1,0 +1,124 @@
+"""Two products with an activation between them (a feed-forward part) on Wormhole: one program, or one after the other.
+
+As one program the block in the middle stays in the cores: its parts go over the network to the cores that work on the
+same rows. One after the other it is stored and loaded again, and the cores are started twice; each product has the plan
+that is found for it alone, with the activation as its epilogue.
+
+* ``speedup``: geometric mean over the shapes; ``without_launch``: the same, a launch of the cores taken off the second
+  product;
+* ``peak``: the share of the matrix units' peak that one program reaches;
+* rank correlation (Spearman) of the cost model with the simulation, over candidates from the whole range of estimates
+  up to eight times the best.
+
+Numerics: the oracle, all cores at once, against a float32 reference whose middle block is rounded to fp16.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from common import arguments, finish
+from tl_common import geometric_mean, spearman
+
+SHAPES = {
+    "BERT-base, 128 rows": (128, 768, 3072, 768, "gelu"), "BERT-base, 512 rows": (512, 768, 3072, 768, "gelu"),
+    "BERT-base, 2048 rows": (2048, 768, 3072, 768, "gelu"), "ViT-S, 1576 rows": (1576, 384, 1536, 384, "gelu"),
+    "MobileViT, 2048 rows": (2048, 144, 288, 144, "silu"), "GPT-2 medium, 1024 rows": (1024, 1024, 4096, 1024, "gelu"),
+    "OPT-1.3B, 2048 rows": (2048, 2048, 8192, 2048, "relu"),
+}
+"""Rows, k, hidden and n, and the activation."""
+
+CHECKED = ((2, 2, (150, 96, 300, 70, "gelu")), (2, 3, (64, 40, 500, 100, "relu")), (1, 4, (256, 128, 512, 128, "silu")))
+SAMPLES = 15
+
+
+def main() -> None:
+    args = arguments(__doc__ or "")
+    rows = list(_rows())
+    result: dict[str, Any] = {
+        "speedup": geometric_mean(r["apart"] / r["cycles"] for r in rows),
+        "least_speedup": min(r["apart"] / r["cycles"] for r in rows),
+        "without_launch": geometric_mean((r["apart"] - r["launch"]) / r["cycles"] for r in rows),
+        "peak": geometric_mean(r["peak"] for r in rows), "least_correlation": min(r["correlation"] for r in rows),
+        "max_error": max(_error(*case) for case in CHECKED), "rows": rows,
+    }
+    finish(args, result)
+
+
+def _rows() -> Any:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.batched import Product
+    from mapper.spatial.chain import Chain
+    from mapper.spatial.chain_search import search_chain
+    from mapper.spatial.epilogue import Epilogue
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.workloads import search_workload
+
+    graph = wormhole()
+    machine = Machine.of(graph)
+    print(f"{'':24}{'cycles':>9}{'apart':>7}{'-launch':>8}{'peak':>6}{'rank':>6}  plan")
+    for name, (m, k, hidden, n, activation) in SHAPES.items():
+        chain = Chain(m, k, hidden, n, activation)
+        best = search_chain(chain, graph).best
+        parts = (Product(1, m, hidden, k, epilogue=Epilogue(activation=activation)), Product(1, m, n, hidden))
+        apart = sum(search_workload(part, graph).best.cycles for part in parts)
+        row = {
+            "name": name, "cycles": best.cycles, "apart": apart, "launch": machine.launch_cycles,
+            "peak": chain.products / 32**3 * machine.product_cycles / machine.cores / best.cycles,
+            "correlation": _correlation(chain, graph), "plan": str(best.plan),
+        }
+        print(f"{name:24}{best.cycles:9}{apart / best.cycles:7.2f}{(apart - machine.launch_cycles) / best.cycles:8.2f}"
+              f"{row['peak']:6.2f}{row['correlation']:6.3f}  {best.plan}", flush=True)
+        yield row
+
+
+def _correlation(chain: Any, graph: Any) -> float:
+    from mapper.spatial.chain_emit import emit_chain
+    from mapper.spatial.chain_space import chain_cycles, chain_space
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.timing import simulated
+
+    machine = Machine.of(graph)
+    found = chain_space(chain, machine)
+    estimated = chain_cycles(chain, machine, found)
+    order = np.argsort(estimated, kind="stable")
+    order = order[estimated[order] <= 8 * estimated[order[0]]]
+    sample = order[np.linspace(0, len(order) - 1, SAMPLES).astype(int)]
+    real = [simulated(emit_chain(chain, found.plan(int(i)), machine), graph).cycles for i in sample]
+    return spearman(estimated[sample], np.array(real))
+
+
+def _error(rows: int, columns: int, shape: tuple[Any, ...]) -> float:
+    """Largest difference of the oracle's result from the reference, results being about as large as one."""
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention import from_tiles, to_tiles
+    from mapper.spatial.chain import Chain
+    from mapper.spatial.chain_emit import emit_chain
+    from mapper.spatial.chain_search import search_chain
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.timing import isa_of
+    from oracle.xla import compile_stream
+
+    graph, chain = wormhole(rows=rows, columns=columns), Chain(*shape)
+    plan, random = search_chain(chain, graph, top_k=1).best.plan, np.random.default_rng(chain.m)
+    sizes = ((chain.m, chain.k), (chain.k, chain.hidden), (chain.hidden, chain.n))
+    a, first, second = (
+        (random.standard_normal(size) / (math.sqrt(size[0]) if i else 1)).astype(np.float16)
+        for i, size in enumerate(sizes))
+    run = compile_stream(emit_chain(chain, plan, Machine.of(graph)), isa_of(graph))
+    tiles = np.asarray(run(*(to_tiles(x[None])[0] for x in (a, first, second)))[0])
+    result = from_tiles(tiles[None], (chain.m, chain.n))[0].astype(np.float32)
+    x = a.astype(np.float32) @ first.astype(np.float32)
+    middle = {
+        "relu": lambda: np.maximum(x, 0), "silu": lambda: x / (1 + np.exp(-x)),
+        "gelu": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    }[chain.activation or ""]().astype(np.float16).astype(np.float32)
+    error = float(np.abs(result - middle @ second.astype(np.float32)).max())
+    print(f"oracle, {chain}, {rows} x {columns} cores, {plan}: error {error:.1e}", flush=True)
+    return error
+
+
+if __name__ == "__main__":
+    main()

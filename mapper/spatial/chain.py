@@ -1,0 +1,156 @@
+"""Two products with an activation between them, ``C = activation(A . W1) . W2``: workload, plan and bounds.
+
+The block in the middle never goes to memory. Cores that form a *team* along one dimension of the mesh work on the same
+rows: each makes a part of the hidden columns, applies the activation, and hands its part over the network to the others
+of its team, so that each has the rows whole in its L1; then each makes a part of the columns of C. A team of one core
+keeps everything to itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from acadl_models.mesh.vector import UNARY
+from mapper.spatial.epilogue import ACTIVATIONS
+from mapper.spatial.machine import SIDE, Machine
+from mapper.spatial.plan import LEVELS, Level, Pattern
+from oracle.errors import MappingError
+
+SLOTS = 2
+"""Blocks of streamed weights, and of sums where they fit, in a core."""
+
+PATTERNS: tuple[Pattern, ...] = ("none", "row", "column", "down", "across")
+
+Number: TypeAlias = Any
+"""An integer, or a column of them."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """``m`` rows of ``k`` numbers become ``hidden`` and then ``n`` numbers, with ``activation`` between (None: none).
+
+    MappingError for extents below 1 and for an activation that the vector unit does not have.
+    """
+
+    m: int
+    k: int
+    hidden: int
+    n: int
+    activation: str | None = "gelu"
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.k, self.hidden, self.n) < 1:
+            raise MappingError(f"{self}: every extent must be at least 1")
+        if self.activation is not None and self.activation not in ACTIVATIONS:
+            raise MappingError(f"activation {self.activation!r}: expected one of {', '.join(ACTIVATIONS)}, or none")
+
+    @property
+    def tiles(self) -> tuple[int, int, int, int]:
+        """Tiles along m, k, hidden and n."""
+        m, k, hidden, n = (-(-extent // SIDE) for extent in (self.m, self.k, self.hidden, self.n))
+        return m, k, hidden, n
+
+    @property
+    def products(self) -> int:
+        """Multiplications of both products."""
+        return self.m * self.hidden * (self.k + self.n)
+
+    @property
+    def passes(self) -> int:
+        """Passes of the vector unit over the hidden block: the activation, and its sums as tiles of 16 bits."""
+        return 1 + (UNARY[ACTIVATIONS[self.activation]] if self.activation else 0)
+
+
+@dataclass(frozen=True, order=True)
+class ChainPlan:
+    """``block``: tiles of rows, of hidden columns, of columns of C, and of k, that a core works on at a time.
+
+    ``rows``, ``columns``: over how many cores along each dimension of the mesh rows of A, and the members of a team,
+    are spread; a team lies along one dimension. ``weights``: how those reach the cores that use the same, and whether
+    they stay for the next rows. ``shared``: whether the rows of A are loaded once for a team.
+    """
+
+    block: tuple[int, int, int, int]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    weights: tuple[Pattern, Level]
+    shared: bool
+
+    @property
+    def team(self) -> int:
+        """Cores that work on the same rows."""
+        return self.rows[1] * self.columns[1]
+
+    @property
+    def places(self) -> int:
+        """Teams."""
+        return self.rows[0] * self.columns[0]
+
+    def __str__(self) -> str:
+        """One line, such as ``4x12x3x8 rows m8 columns t8 W:column stream A:shared``."""
+        def spread(name: str, over: tuple[int, int]) -> str:
+            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("mt", over) if n > 1) or "-")
+
+        return (f"{'x'.join(map(str, self.block))} {spread('rows', self.rows)} {spread('columns', self.columns)} "
+                f"W:{' '.join(self.weights)} A:{'shared' if self.shared else 'none'}")
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "ChainPlan":
+        """The plan written by :meth:`to_json`; MappingError for anything else."""
+        try:
+            fields = json.loads(text)
+            block, rows, columns = (tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns"))
+            pattern, level = fields["weights"]
+            if (len(block), len(rows), len(columns)) != (4, 2, 2) or min(block + rows + columns) < 1:
+                raise ValueError("expected a block of four and spreads of two numbers of at least 1")
+            if pattern not in PATTERNS or level not in LEVELS or not isinstance(fields["shared"], bool):
+                raise ValueError("expected a pattern and a level of weights, and whether A is shared")
+            return ChainPlan(block, rows, columns, (pattern, level), fields["shared"])  # type: ignore[arg-type]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise MappingError(f"expected the JSON of a plan of a chain, found {text[:80]!r}: {error}") from error
+
+
+def needs(chain: Chain, block: tuple[Number, Number, Number, Number], team: Number, kept: Number) -> tuple[Any, Any]:
+    """Tiles of operands, and of sums, that a core needs (of columns of plans, too)."""
+    _, k, hidden, n = chain.tiles
+    bm, bh, bn, bk = block
+    rounds = -(-hidden // (bh * team)), -(-n // (bn * team))
+    stay = rounds[0] * bh * k + rounds[1] * bn * hidden
+    weights = np.where(kept, stay, SLOTS * np.maximum(np.minimum(bk, k) * bh, bh * bn))
+    return bm * (k + hidden) + weights, bm * np.maximum(bh, bn)
+
+
+def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:
+    """What a plan needs in a core, as :func:`needs` lists it."""
+    tiles, sums = needs(chain, plan.block, plan.team, plan.weights[1] == "keep")
+    return int(tiles), int(sums)
+
+
+def check(chain: Chain, plan: ChainPlan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    faults = list(_faults(chain, plan, machine))
+    if faults:
+        raise MappingError(f"plan {plan} for {chain}: " + "; ".join(faults))
+
+
+def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
+    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
+        if over[0] * over[1] != extent:
+            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    if min(plan.rows[1], plan.columns[1]) > 1:
+        yield "a team lies along rows and columns, but its members must be in one line"
+    pattern = plan.weights[0]
+    if pattern in ("down", "across") and plan.team > 1:
+        yield f"weights go to all cores ({pattern}), but the {plan.team} members of a team use different ones"
+    for what, needed, held in zip(("tiles of operands", "sums"), footprint(chain, plan), (machine.tiles, machine.sums)):
+        if needed > held:
+            yield f"it needs {needed} {what} in a core, which holds {held}"

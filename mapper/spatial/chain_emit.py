@@ -1,0 +1,303 @@
+"""From plans of chains to streams: a wave of rows goes through both products before the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mapper.spatial.chain import SLOTS, Chain, ChainPlan, check, footprint
+from mapper.spatial.emit import ISA, Nodes, placed, repeat
+from mapper.spatial.epilogue import ACTIVATIONS
+from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.zones import Wave, Zone, waves
+from oracle.affine import Affine
+from oracle.stream import Instr, Stream
+
+_ALIGNMENT = 64
+
+
+def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:
+    """The stream; A, W1, W2 and the result C lie in tiles. MappingError if the plan does not fit."""
+    check(chain, plan, machine)
+    m, k, hidden, n = chain.tiles
+    a, first, second, c = placed((("A", (m, k)), ("W1", (k, hidden)), ("W2", (hidden, n)), ("C", (m, n))))
+    body = _Emitter(chain, plan, machine, (a.address, first.address, second.address, c.address)).nodes()
+    end = c.address + m * n * TILE_BYTES
+    return Stream(ISA, machine.isa_parameters, (a, first, second), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT,
+                  tuple(body), name)
+
+
+Cores = Callable[[Affine, Affine, Affine], Nodes]
+"""What to do on a core, given its number, its team's number and its number in the team."""
+
+
+@dataclass(frozen=True)
+class _At:
+    """A wave of rows: its number, its zones, and whether weights are loaded."""
+
+    number: Affine
+    wave: Wave
+    loads: bool
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    chain: Chain
+    plan: ChainPlan
+    machine: Machine
+    places: tuple[int, int, int, int]
+
+    @cached_property
+    def tiles(self) -> tuple[int, int, int, int]:
+        return self.chain.tiles
+
+    @cached_property
+    def chunks(self) -> list[tuple[int, int, int]]:
+        """Runs of blocks of hidden columns: the first, how many, and the tiles of each."""
+        hidden, bh = self.tiles[2], self.plan.block[1]
+        whole, rest = divmod(hidden, bh)
+        return [run for run in ((0, whole, bh), (whole, 1 if rest else 0, rest)) if run[1]]
+
+    @cached_property
+    def rounds(self) -> tuple[tuple[Wave, ...], tuple[Wave, ...]]:
+        """Blocks of hidden columns, and of columns of C, dealt out to the members of a team."""
+        _, bh, bn, _ = self.plan.block
+        return waves(self.tiles[2], bh, 1, self.plan.team), waves(self.tiles[3], bn, 1, self.plan.team)
+
+    @cached_property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Rounds of both products, steps of k, and blocks of hidden columns."""
+        first, second = (found[-1].first + found[-1].count for found in self.rounds)
+        return first, second, -(-self.tiles[1] // self.plan.block[3]), sum(run[1] for run in self.chunks)
+
+    def nodes(self) -> Nodes:
+        found: Nodes = [Instr.make("launch")]
+        kept = self.plan.weights[1] == "keep"
+        for wave in waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0]):
+            for first, count, loads in _peeled(wave, kept):
+                def one(w: Affine, wave: Wave = wave, loads: bool = loads) -> Nodes:
+                    at = _At(w, wave, loads)
+                    return self.inner(at) + self.outer(at)
+
+                found += repeat("w", range(first, first + count), one)
+        return found
+
+    # --- cores and places ----------------------------------------------------------------------------------------
+    def each(
+        self, zones: tuple[Zone, ...] | None, members: range, body: Callable[[Affine, Affine, Affine, int], Nodes],
+        alone: tuple[bool, bool] = (False, False),
+    ) -> Nodes:
+        """``body`` on the members of the teams in ``zones`` (of all without any), with the tiles of their rows;
+        ``alone``: only of the first team along rows / columns of the mesh."""
+        (rows, members_down), (columns, members_along) = self.plan.rows, self.plan.columns
+        found: Nodes = []
+        for zone in zones or (Zone(range(rows), range(columns), self.plan.block[0]),):
+            slow, fast = range(1) if alone[0] else zone.slow, range(1) if alone[1] else zone.fast
+
+            def core(r: Affine, c: Affine, t: Affine, size: int = zone.size) -> Nodes:
+                row = r * members_down + (t if members_down > 1 else 0)
+                column = c * members_along + (t if members_along > 1 else 0)
+                return body(row * self.machine.columns + column, r * columns + c, t, size)
+
+            found += repeat("rm", slow, lambda r, core=core, fast=fast: repeat(  # type: ignore[misc]
+                "cm", fast, lambda c: repeat("t", members, lambda t: core(r, c, t))))
+        return found
+
+    def row_of(self, at: _At, team: Affine) -> Affine:
+        return (at.number * self.plan.places + team) * self.plan.block[0]
+
+    def hidden_at(self, block: Affine | int) -> Affine:
+        """Where a block of hidden columns lies in L1: behind the rows of A, row of tiles by row of tiles."""
+        bm, bh = self.plan.block[:2]
+        return Affine.of(block) * (bm * bh) + bm * self.tiles[1]
+
+    def weights_at(self, at: _At, product: int, turn: Affine, step: Affine) -> Affine:
+        """Where the weights of a step of a round lie."""
+        bm, bh, bn, bk = self.plan.block
+        first, second, steps, blocks = self.counts
+        base = bm * (self.tiles[1] + self.tiles[2])
+        size = max(min(bk, self.tiles[1]) * bh, bh * bn)
+        if self.plan.weights[1] == "keep":
+            if product == 0:
+                return (turn * self.tiles[1] + step * bk) * bh + base
+            return turn * (self.tiles[2] * bn) + step * (bh * bn) + base + first * bh * self.tiles[1]
+        number = at.number * (first * steps + second * blocks) + step
+        number = number + (turn * steps if product == 0 else turn * blocks + first * steps)
+        return number % SLOTS * size + base
+
+    def sums_at(self, at: _At, number: Affine) -> Affine:
+        """Where the sums of a round lie: beside those of the round before, if there is room."""
+        bm, bh, bn, _ = self.plan.block
+        size, (first, second, _, _) = bm * max(bh, bn), self.counts
+        slots = min(SLOTS, self.machine.sums // footprint(self.chain, self.plan)[1])
+        return (at.number * (first + second) + number) % slots * size if slots > 1 else Affine(0)
+
+    def clear(self, at: _At, wave: Wave, sums: Affine) -> Nodes:
+        """Sums are cleared before a round: after one, the matrix unit would have to wait for the vector unit."""
+        found: Nodes = []
+        for zone in wave.zones:
+            def nothing(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
+                return [Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)]
+
+            found += self.each(at.wave.zones, zone.fast, nothing)
+        return found
+
+    def multiply(self, at: _At, wave: Wave, rows: Affine, weights: Affine, sums: Affine, depth: int) -> Nodes:
+        """A step of either product on all cores that have a block in a round."""
+        tiles, found = self.machine.tiles, Nodes()
+        for zone in wave.zones:
+            def product(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
+                return [Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
+                                   m=m, n=columns, k=depth)]
+
+            found += self.each(at.wave.zones, zone.fast, product)
+        return found
+
+    # --- the first product ---------------------------------------------------------------------------------------
+    def inner(self, at: _At) -> Nodes:
+        """Hidden columns, round by round; the rows of A come with the first."""
+        found: Nodes = []
+        for wave in self.rounds[0]:
+            for first, count, begins in _peeled(wave, True):
+                def one(r: Affine, wave: Wave = wave, begins: bool = begins) -> Nodes:
+                    return self.inner_round(at, r, wave, begins)
+
+                found += repeat("r", range(first, first + count), one)
+        return found
+
+    def inner_round(self, at: _At, turn: Affine, wave: Wave, begins: bool) -> Nodes:
+        bm, bh, _, bk = self.plan.block
+        _, k, hidden, _ = self.tiles
+        found = self.clear(at, wave, self.sums_at(at, turn))
+        whole, rest = divmod(k, bk)
+        for first, count, depth in ((0, whole, bk), (whole, 1 if rest else 0, rest)):
+            def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
+                at_k = (i + first) * bk
+                nodes = self.load_rows(at, at_k, depth) if begins else []
+                where = self.weights_at(at, 0, turn, i + first)
+                for zone in wave.zones if at.loads else ():
+                    def source(t: Affine) -> Affine:
+                        return at_k * hidden + (turn * self.plan.team + t) * bh
+
+                    nodes += self.load_weights(at, zone, 1, source, where, (depth, zone.size, hidden))
+                rows = at_k * bm
+                return nodes + self.multiply(at, wave, rows, where, self.sums_at(at, turn), depth)
+
+            found += repeat("k", range(count), step)
+        for zone in wave.zones:
+            def give(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
+                return self.hand_over(n, t, turn * self.plan.team + t, self.sums_at(at, turn), m * columns)
+
+            # written out for each member, whose number counts both cores and blocks within a core
+            for member in zone.fast:
+                found += self.each(at.wave.zones, range(member, member + 1), give)
+        return found
+
+    def hand_over(self, n: Affine, member: Affine, block: Affine, sums: Affine, count: int) -> Nodes:
+        """The activation of a block, and the block as tiles in the L1 of all members of the team."""
+        acc, mine = n * self.machine.sums + sums, n * self.machine.tiles + self.hidden_at(block)
+        found: Nodes = []
+        if self.chain.activation is not None:
+            found.append(Instr.make(ACTIVATIONS[self.chain.activation], acc=acc, count=count))
+        found.append(Instr.make("pack", acc=acc, l1=mine, count=count))
+        if self.plan.team > 1:
+            along = self.plan.columns[1] > 1
+            apart = self.machine.tiles * (1 if along else self.machine.columns)
+            found.append(Instr.make(
+                "share_row" if along else "share_column", source=mine, target=mine - member * apart, count=count,
+                n0=self.plan.team, s0=apart))
+        return found
+
+    def load_rows(self, at: _At, at_k: Affine, depth: int) -> Nodes:
+        """Rows of A for a step."""
+        bm, k = self.plan.block[0], self.tiles[1]
+        along = self.plan.columns[1] > 1
+        sent = {"n0": self.plan.team, "s0": self.machine.tiles * (1 if along else self.machine.columns)}
+        shared = self.plan.shared and self.plan.team > 1
+        mnemonic = ("multicast_row" if along else "multicast_column") if shared else "load"
+
+        def one(n: Affine, p: Affine, t: Affine, size: int) -> Nodes:
+            dram = (self.row_of(at, p) * k + at_k) * TILE_BYTES + self.places[0]
+            return [Instr.make(mnemonic, dram=dram, l1=n * self.machine.tiles + at_k * bm, rows=size, cols=depth,
+                               h0=k * TILE_BYTES, **(sent if shared else {}))]
+
+        busy = min(self.plan.team, self.counts[3])  # members without any block of hidden columns need no rows
+        return self.each(at.wave.zones, range(1 if shared else busy), one)
+
+    def load_weights(
+        self, at: _At, zone: Zone, which: int, source: Callable[[Affine], Affine], where: Affine,
+        size: tuple[int, int, int],
+    ) -> Nodes:
+        """``size``: tiles of a block, rows and columns, and columns of the whole."""
+        pattern, tiles = self.plan.weights[0], self.machine.tiles
+        sent: dict[str, Affine | int] = {}
+        if pattern in ("row", "across"):
+            sent = {"n0": self.plan.columns[0], "s0": self.plan.columns[1] * tiles}
+        elif pattern in ("column", "down"):
+            sent = {"n0": self.plan.rows[0], "s0": self.plan.rows[1] * self.machine.columns * tiles}
+        if pattern == "down":
+            sent |= {"n1": self.machine.columns, "s1": tiles}
+        elif pattern == "across":
+            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
+        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+
+        def one(n: Affine, p: Affine, t: Affine, _: int) -> Nodes:
+            block: dict[str, Affine | int] = {
+                "dram": source(t) * TILE_BYTES + self.places[which], "l1": n * tiles + where,
+                "rows": size[0], "cols": size[1], "h0": size[2] * TILE_BYTES,
+            }
+            return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **block, **sent)]
+
+        # what is sent goes to all that may use it; those without rows in this wave have none in a later one either
+        return self.each(at.wave.zones if pattern == "none" else None, zone.fast, one, alone)
+
+    # --- the second product --------------------------------------------------------------------------------------
+    def outer(self, at: _At) -> Nodes:
+        """Columns of C, round by round."""
+        found: Nodes = []
+        for wave in self.rounds[1]:
+            def one(r: Affine, wave: Wave = wave) -> Nodes:
+                return self.outer_round(at, r, wave)
+
+            found += repeat("r", range(wave.first, wave.first + wave.count), one)
+        return found
+
+    def outer_round(self, at: _At, turn: Affine, wave: Wave) -> Nodes:
+        _, bh, bn, _ = self.plan.block
+        n_tiles = self.tiles[3]
+        sums = self.sums_at(at, turn + self.counts[0])
+        found = self.clear(at, wave, sums)
+        for first, count, depth in self.chunks:
+            def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
+                block = i + first
+                where = self.weights_at(at, 1, turn, block)
+                nodes: Nodes = []
+                for zone in wave.zones if at.loads else ():
+                    def source(t: Affine) -> Affine:
+                        return block * (bh * n_tiles) + (turn * self.plan.team + t) * bn
+
+                    nodes += self.load_weights(at, zone, 2, source, where, (depth, zone.size, n_tiles))
+                return nodes + self.multiply(at, wave, self.hidden_at(block), where, sums, depth)
+
+            found += repeat("h", range(count), step)
+
+        for zone in wave.zones:
+            def store(n: Affine, p: Affine, t: Affine, m: int, zone: Zone = zone) -> Nodes:
+                column = (turn * self.plan.team + t) * bn
+                dram = (self.row_of(at, p) * n_tiles + column) * TILE_BYTES + self.places[3]
+                return [Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
+                                   h0=n_tiles * TILE_BYTES, relu=0)]
+
+            found += self.each(at.wave.zones, zone.fast, store)
+        return found
+
+
+def _peeled(wave: Wave, peel: bool) -> Iterator[tuple[int, int, bool]]:
+    """Runs of the waves in ``wave``, the very first apart if asked; with each whether it begins with that."""
+    if peel and wave.first == 0:
+        yield 0, 1, True
+        if wave.count > 1:
+            yield 1, wave.count - 1, False
+    else:
+        yield wave.first, wave.count, not peel

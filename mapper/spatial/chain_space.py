@@ -1,0 +1,167 @@
+"""The space of plans of chains as columns of arrays, and their cost.
+
+Candidates are all ways to spread rows and teams over the mesh, all useful blocks, all patterns of weights. A wave of
+rows takes as long as the matrix unit works on both products and waits for what is handed over between them, or as a
+ring, memory or a core's own way needs, whichever is longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.chain import PATTERNS, SLOTS, Chain, ChainPlan, needs
+from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.plan import LEVELS
+from mapper.spatial.space import DEPTHS, Columns, crossed
+
+NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared")
+
+
+@dataclass(frozen=True, eq=False)
+class ChainSpace:
+    """Candidates in columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns
+    (``cm``, ``ct``) over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``
+    and ``shared``."""
+
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["bm"])
+
+    def plan(self, i: int) -> ChainPlan:
+        """Candidate ``i``."""
+        c = {name: int(column[i]) for name, column in self.columns.items()}
+        block = c["bm"], c["bh"], c["bn"], c["bk"]
+        weights = PATTERNS[c["way"]], LEVELS[c["keep"]]
+        return ChainPlan(block, (c["rm"], c["rt"]), (c["cm"], c["ct"]), weights, bool(c["shared"]))  # type: ignore[arg-type]
+
+
+def chain_space(chain: Chain, machine: Machine) -> ChainSpace:
+    """All candidates that fit the machine; those that leave cores without work only if there are no others."""
+    spreads = [
+        (rows, columns) for rows in _pairs(machine.rows) for columns in _pairs(machine.columns)
+        if min(rows[1], columns[1]) == 1 and (machine.rows != machine.columns or rows >= columns)
+    ]
+    m, _, hidden, n = chain.tiles
+    busy = [(r, c) for r, c in spreads if r[0] * c[0] <= m and r[1] * c[1] <= max(hidden, n)]
+    parts = [_candidates(chain, machine, rows, columns) for rows, columns in busy or spreads]
+    return ChainSpace({name: np.concatenate([part[name] for part in parts]) for name in NAMES})
+
+
+def _pairs(extent: int) -> list[tuple[int, int]]:
+    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
+
+
+def _sizes(extent: int, cores: int) -> list[int]:
+    """The smallest block for each number of rounds."""
+    share = -(-extent // cores)
+    return sorted({-(-share // count) for count in range(1, share + 1)})
+
+
+def _candidates(chain: Chain, machine: Machine, rows: tuple[int, int], columns: tuple[int, int]) -> Columns:
+    m, k, hidden, n = chain.tiles
+    places, team = rows[0] * columns[0], rows[1] * columns[1]
+    blocks = [
+        (bm, bh, bn) for bm in _sizes(m, places) for bh in _sizes(hidden, team) for bn in _sizes(n, team)
+        if bm * max(bh, bn) <= machine.sums
+    ]
+    c = crossed({
+        ("bm", "bh", "bn"): blocks, ("bk",): [(d,) for d in sorted({d for d in DEPTHS if d < k} | {k})],
+        ("way",): [(PATTERNS.index(way),) for way in _ways(rows[0], columns[0], team)],
+        ("keep",): [(0,), (1,)], ("shared",): [(0,), (1,)] if team > 1 else [(0,)],
+    })
+    for name, value in zip(("rm", "rt", "cm", "ct"), (*rows, *columns)):
+        c[name] = np.full(len(c["bm"]), value)
+    tiles, sums = needs(chain, (c["bm"], c["bh"], c["bn"], c["bk"]), team, c["keep"] == 1)
+    again = -(-m // (c["bm"] * places)) > 1
+    chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & ((c["keep"] == 0) | again)
+    return {name: c[name][chosen] for name in NAMES}
+
+
+def _ways(rows: int, columns: int, team: int) -> Iterator[str]:
+    """Patterns for weights that ``rows`` x ``columns`` teams use."""
+    yield "none"
+    yield from ["column"] * (rows > 1) + ["row"] * (columns > 1)
+    yield from ["down", "across"] * (team == 1 and rows > 1 and columns > 1)
+
+
+def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> NDArray[np.float64]:
+    """Estimated cycles of every candidate."""
+    c = found.columns
+    m, _, _, n = chain.tiles
+    places, team = c["rm"] * c["cm"], c["rt"] * c["ct"]
+    waves, rounds = -(-m // (c["bm"] * places)), -(-n // (c["bn"] * team))
+    matrix, waits = _work(chain, machine, c)
+    row, column, core, memory, once = _traffic(chain, machine, c)
+    # weights that are kept come with the first wave alone
+    steady = np.maximum.reduce([matrix + waits, row, column, core, memory])
+    first = np.maximum.reduce([part + more for part, more in zip((row, column, core, memory), once)])
+    first = np.maximum(steady, first)
+    out = c["bm"] * c["bn"] * TILE_BYTES
+    store = np.maximum(out / machine.core_bytes, machine.cores * out / machine.dram_bytes) + 2 * machine.dram_latency
+    alone = SLOTS * c["bm"] * np.maximum(c["bh"], c["bn"]) > machine.sums
+    stores = np.where(alone, waves * rounds, 1) * store
+    begin = 2 * machine.dram_latency + 2 * c["bh"] * c["bk"] * TILE_BYTES / machine.ring_bytes
+    return np.asarray(machine.launch_cycles + begin + first + (waves - 1) * steady + stores, np.float64)
+
+
+def _work(chain: Chain, machine: Machine, c: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles of a wave in which the matrix unit works, and in which it waits for what is handed over."""
+    _, k, hidden, n = chain.tiles
+    bm, bh, bn, bk = (c[name] for name in ("bm", "bh", "bn", "bk"))
+    bk = np.minimum(bk, k)
+    team = c["rt"] * c["ct"]
+    rounds, more, chunks = -(-hidden // (bh * team)), -(-n // (bn * team)), -(-hidden // bh)
+    one = machine.product(bm, bn, bh)
+    inner = rounds * (machine.product(bm, bh, bk) * (k / bk) + -(-k // bk) * machine.block_cycles + bm * bh)
+    outer = more * (one * (hidden / bh) + chunks * machine.block_cycles)
+    vector = bm * bh * chain.passes * machine.vector_cycles
+    apart = np.where(c["ct"] > 1, c["cm"], c["rm"])  # teams whose blocks share a ring
+    handed = np.where(team > 1, apart * bm * bh * TILE_BYTES / machine.ring_bytes, 0)
+    # the second product begins with blocks that were handed over before the last round
+    hidden_by = (rounds - 1) * team * (one + machine.block_cycles)
+    last = np.minimum(team, chunks) * handed
+    at_once = vector + handed + np.maximum(0, last - outer)
+    waits = np.where(rounds > 1, np.maximum(0, vector + last - hidden_by), at_once)
+    alone = SLOTS * bm * np.maximum(bh, bn) > machine.sums
+    return inner + outer, waits + np.where(alone, (rounds - 1) * vector, np.maximum(0, rounds * vector - inner))
+
+
+Traffic = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _traffic(
+    chain: Chain, machine: Machine, c: Columns
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Traffic]:
+    """Cycles of a wave that a row's ring, a column's, a core's way and memory are busy; and those of kept weights."""
+    m, k, hidden, n = chain.tiles
+    bm, way, places, team = c["bm"], c["way"], c["rm"] * c["cm"], c["rt"] * c["ct"]
+    rounds, more = -(-hidden // (c["bh"] * team)), -(-n // (c["bn"] * team))
+    weights = (rounds * c["bh"] * k + more * c["bn"] * hidden) * TILE_BYTES
+    rows, middle, out = (bm * extent * TILE_BYTES for extent in (k, hidden, n))
+    none, on_row, on_column, _, _ = (way == i for i in range(len(PATTERNS)))
+    tree = way >= PATTERNS.index("down")
+    filled = m / (-(-m // (bm * places)) * bm * places)
+
+    row = np.where(on_row, c["ct"] * weights, np.where(tree, weights, 0)) / machine.ring_bytes
+    column = np.where(on_column, c["rt"] * weights, np.where(tree, weights, 0)) / machine.ring_bytes
+    core = np.where(none, weights, 0) / machine.core_bytes
+    copies = np.where(none, places * filled, np.where(on_row, c["rm"], np.where(on_column, c["cm"], 1)))
+    whole = (k * hidden + hidden * n) * TILE_BYTES
+    memory = copies * whole / machine.dram_bytes
+
+    shared = c["shared"] == 1
+    ring = np.where(team > 1, middle, 0) + np.where(shared, rows, 0)
+    own_row = np.where(c["ct"] > 1, c["cm"] * ring, 0) / machine.ring_bytes
+    own_column = np.where(c["rt"] > 1, c["rm"] * ring, 0) / machine.ring_bytes
+    own_core = np.where(shared, 0, rows) / machine.core_bytes
+    own_memory = places * filled * (rows * np.where(shared, 1, team) + out) / machine.dram_bytes
+    kept = c["keep"] == 1
+    every = (row, column, core, memory)
+    steady = [own + np.where(kept, 0, load) for own, load in zip((own_row, own_column, own_core, own_memory), every)]
+    once = [np.where(kept, load, 0) for load in every]
+    return steady[0], steady[1], steady[2], steady[3], (once[0], once[1], once[2], once[3])

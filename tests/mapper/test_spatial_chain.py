@@ -1,0 +1,204 @@
+"""Chains of two products over meshes of cores: every plan gives activation(A W1) W2, the search finds a good one."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from acadl_models.acadl import ArchitectureGraph
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.wormhole import wormhole
+from mapper.spatial import keeping
+from mapper.spatial.attention import from_tiles, to_tiles
+from mapper.spatial.batched import Product
+from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
+from mapper.spatial.chain_emit import emit_chain
+from mapper.spatial.chain_search import planned_chain, search_chain
+from mapper.spatial.chain_space import chain_cycles, chain_space
+from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import LEVELS
+from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import search_workload
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.xla import compile_stream
+
+MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (3, 1))
+
+QUICK = {
+    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
+    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
+}
+"""Times that are short for the step-by-step simulator."""
+
+
+@cache
+def mesh(rows: int, columns: int) -> ArchitectureGraph:
+    l1_bytes = 2048 * (60 + 2 * 8 + 1)
+    return wormhole(rows=rows, columns=columns, sums=8, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+
+
+def pairs(extent: int) -> list[tuple[int, int]]:
+    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
+
+
+@st.composite
+def plans(draw: st.DrawFn, rows: int, columns: int) -> ChainPlan:
+    sizes = st.integers(1, 3)
+    return ChainPlan(
+        (draw(sizes), draw(sizes), draw(sizes), draw(sizes)), draw(st.sampled_from(pairs(rows))),
+        draw(st.sampled_from(pairs(columns))),
+        (draw(st.sampled_from(PATTERNS)), draw(st.sampled_from(LEVELS))), draw(st.booleans()),
+    )
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Chain:
+    m, k, hidden, n = (draw(st.integers(1, 160)) for _ in range(4))
+    return Chain(m, k, hidden, n, draw(st.sampled_from((None, "relu", "gelu", "tanh", "sigmoid"))))
+
+
+def tensors(chain: Chain) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(chain.m + 131 * chain.hidden)
+    shapes = {"A": (chain.m, chain.k), "W1": (chain.k, chain.hidden), "W2": (chain.hidden, chain.n)}
+    return {name: (random.standard_normal(shape) / math.sqrt(shape[0] if name != "A" else 1)).astype(np.float16)
+            for name, shape in shapes.items()}
+
+
+def tiled(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: to_tiles(array[None])[0] for name, array in arrays.items()}
+
+
+def expected(chain: Chain, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    a, first, second = (array.astype(np.float32) for array in arrays.values())
+    x = a @ first
+    functions = {
+        None: lambda: x, "relu": lambda: np.maximum(x, 0), "tanh": lambda: np.tanh(x),
+        "sigmoid": lambda: 1 / (1 + np.exp(-x)),
+        "gelu": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    }
+    return np.asarray(functions[chain.activation]().astype(np.float16).astype(np.float32) @ second)
+
+
+def check_numbers(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
+    graph = mesh(*size)
+    plan = data.draw(plans(*size))
+    try:
+        stream = emit_chain(chain, plan, Machine.of(graph))
+    except MappingError:
+        assume(False)
+    arrays = tensors(chain)
+    tiles = run(stream, isa_of(graph), tiled(arrays), poison=3)["C"]
+    result = from_tiles(tiles[None], (chain.m, chain.n))[0].astype(np.float32)
+    np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), chains())
+def test_every_plan_that_fits_gives_the_chain(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
+    check_numbers(data, size, chain)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), chains())
+def test_every_plan_that_fits_gives_the_chain_on_meshes_to_4_by_4(
+    data: st.DataObject, size: tuple[int, int], chain: Chain
+) -> None:
+    check_numbers(data, size, chain)
+
+
+@pytest.mark.parametrize(("chain", "plan"), [
+    (Chain(60, 40, 100, 70), ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)),
+    (Chain(100, 40, 60, 30, "relu"), ChainPlan((2, 1, 1, 2), (1, 1), (2, 1), ("row", "keep"), False)),
+])
+def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan: ChainPlan) -> None:
+    graph, arrays = mesh(1, 2), tensors(chain)
+    stream, tiles = emit_chain(chain, plan, Machine.of(graph)), tiled(arrays)
+    oracle = compile_stream(stream, isa_of(graph))
+    found = np.asarray(oracle(*tiles.values())[0])
+    np.testing.assert_array_equal(found, run(stream, isa_of(graph), tiles)["C"])
+    result = from_tiles(found[None], (chain.m, chain.n))[0].astype(np.float32)
+    np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
+
+
+def test_the_engine_equals_the_step_by_step_simulator() -> None:
+    graph, chain = mesh(1, 2), Chain(60, 40, 100, 70)
+    plan = ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)
+    resolved = resolve(emit_chain(chain, plan, Machine.of(graph)), isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_the_block_in_the_middle_is_not_stored() -> None:
+    chain, plan = Chain(128, 64, 256, 64), ChainPlan((1, 2, 1, 2), (1, 1), (1, 2), ("none", "stream"), True)
+    stream = emit_chain(chain, plan, Machine.of(mesh(1, 2)))
+    assert [(t.name, t.shape[:2]) for t in (*stream.arguments, *stream.results)] == [
+        ("A", (4, 2)), ("W1", (2, 8)), ("W2", (8, 2)), ("C", (4, 2))]
+    assert stream.hbm_bytes == 64 + 2048 * (8 + 16 + 16 + 8)
+
+
+@pytest.mark.parametrize("chain", [Chain(512, 256, 1024, 256), Chain(64, 256, 512, 128, "relu")])
+def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None:
+    graph = wormhole(rows=2, columns=2)
+    machine = Machine.of(graph)
+    found = chain_space(chain, machine)
+    estimated = chain_cycles(chain, machine, found)
+    order = np.argsort(estimated, kind="stable")
+    order = order[estimated[order] <= 4 * estimated[order[0]]]
+    chosen = order[np.linspace(0, len(order) - 1, 10).astype(int)].tolist()
+    plans_of = [found.plan(i) for i in chosen]
+    real = [simulated(emit_chain(chain, plan, machine), graph).cycles for plan in plans_of]
+    ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[chosen], real)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.9
+
+
+def test_a_chain_takes_less_time_than_its_two_products() -> None:
+    graph, chain = wormhole(rows=2, columns=4), Chain(512, 256, 1024, 256)
+    best = search_chain(chain, graph, top_k=2).best
+    apart = [
+        search_workload(Product(1, 512, 1024, 256, epilogue=Epilogue(activation="gelu")), graph, top_k=2),
+        search_workload(Product(1, 512, 256, 1024), graph, top_k=2),
+    ]
+    assert best.cycles < sum(found.best.cycles for found in apart)
+
+
+def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
+    graph, chain = mesh(1, 2), Chain(64, 64, 128, 64, "relu")
+    keeping.forget()
+    first = planned_chain(chain, graph, top_k=2)
+    keeping.forget()
+    monkeypatch.setattr("mapper.spatial.chain_search.search_chain", None)
+    assert planned_chain(chain, graph, top_k=2) == first
+    assert ChainPlan.from_json(first.plan.to_json()) == first.plan
+
+
+def test_a_plan_that_needs_too_much_names_what() -> None:
+    machine, chain = Machine.of(mesh(2, 2)), Chain(512, 512, 1024, 512)
+    plan = ChainPlan((3, 4, 2, 4), (1, 2), (1, 2), ("down", "stream"), False)
+    assert footprint(chain, plan) == (3 * 48 + 32, 12)
+    with pytest.raises(MappingError) as error:
+        check(chain, plan, machine)
+    for part in ("a team lies along rows and columns", "weights go to all cores", "it needs 12 sums", "176 tiles"):
+        assert part in str(error.value)
+    with pytest.raises(MappingError, match="it needs 96 tiles of operands in a core, which holds 60"):
+        search_chain(Chain(32, 32 * 80, 32 * 14, 32), mesh(1, 2))
+    with pytest.raises(MappingError, match="activation 'swash': expected one of relu, gelu"):
+        Chain(1, 1, 1, 1, "swash")
+    with pytest.raises(MappingError, match="every extent must be at least 1"):
+        Chain(1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"block":[1,1,1,0],"rows":[1,1],"columns":[1,1]}'])
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(MappingError, match="expected the JSON of a plan of a chain"):
+        ChainPlan.from_json(text)
