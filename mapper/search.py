@@ -33,7 +33,7 @@ WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
 ALIKE = 2
-"""Candidates of a product that are simulated although they differ in the height of their tiles alone."""
+"""Candidates that are simulated of those whose table says that they are alike."""
 
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""

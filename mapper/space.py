@@ -24,7 +24,8 @@ class Table:
     """Candidates of one kind: ``columns`` of equal length, their estimated cycles, and what row ``i`` means.
 
     ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
-    columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best.
+    columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``alike``:
+    of candidates that agree in these columns few are tried (None: it is not asked).
     """
 
     columns: Columns
@@ -32,13 +33,14 @@ class Table:
     estimate: Callable[[Columns], np.ndarray]
     mapping: Callable[[Columns, int], Mapping]
     steps: tuple[str, ...] = ()
+    alike: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def kept(self, mask: np.ndarray) -> "Table":
         """The rows where ``mask`` holds."""
-        return Table(select(self.columns, mask), select(self.needs, mask), self.estimate, self.mapping, self.steps)
+        return Table(select(self.columns, mask), select(self.needs, mask), self.estimate, self.mapping, self.steps, self.alike)
 
     def neighbours(self, i: int) -> Iterator[int]:
         """Candidates that differ from ``i`` by one step in one column."""
@@ -82,10 +84,16 @@ class Space:
         return (int(self._starts[table]) + other for other in self.tables[table].neighbours(row))
 
     def likeness(self, i: int) -> tuple[int, ...] | None:
-        """Equal for candidates that agree in all columns that have steps; None where there are none."""
+        """Equal for candidates of which few are tried; None where as many are as rank first."""
         table, row = self._place(i)
         found = self.tables[table]
-        return (table, *(int(found.columns[name][row]) for name in found.steps)) if found.steps else None
+        return None if found.alike is None else (table, *(int(found.columns[name][row]) for name in found.alike))
+
+    def first(self) -> tuple[Mapping, float]:
+        """The candidate with the lowest estimate, and that: what there is without any simulation."""
+        estimated, mapping_of = self.ranked()
+        best = int(np.argmin(estimated))
+        return mapping_of(best), float(estimated[best])
 
     def ranked(self) -> tuple[np.ndarray, Callable[[int], Mapping]]:
         """Estimated cycles of all candidates, and the mapping of candidate ``i``."""

@@ -109,7 +109,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardwa
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
     chosen = tuple(d for d in "kn" if len(tiling.sizes[d]) > 1)
-    builder.add(Table(columns, needs, estimate, mapping, chosen))
+    builder.add(Table(columns, needs, estimate, mapping, chosen, chosen or None))
     return builder.build()
 
 

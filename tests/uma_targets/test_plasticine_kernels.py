@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acadl_models.plasticine import isa_parameters, plasticine
+from mapper.workload import Epilogue, gemm
 from oracle import taidl
 from oracle.errors import MappingError, StreamError
 from oracle.interpreter import run
@@ -16,7 +17,8 @@ from oracle.taidl.isa import Isa
 from oracle.xla import compile_stream
 from tests.uma_targets.convolutions import arguments
 from uma_targets.plasticine.emit import gemm_stream
-from uma_targets.plasticine.plan import Machine, Tiling, check, demand, plan, sizes, tiling_of
+from uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
+from uma_targets.plasticine.target import PLASTICINE
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 16, 17, 29, 31))
 
@@ -40,30 +42,39 @@ def check_product(stream: Stream, isa: Isa) -> None:
     np.testing.assert_array_equal(result, given_arguments["A"] @ given_arguments["B"])
 
 
+def blocks_that_fit(m: int, n: int, k: int, machine: Machine) -> list[tuple[int, int, int]]:
+    """Rows, vectors and depths of blocks that fit a PMU."""
+    found = sizes(m, n, k, machine)
+    return [
+        (bm, bn, bk) for bm in found.m for bn in found.n for bk in found.k
+        if int(demand(machine, np.array(bm), np.array(bn), np.array(bk))) <= machine.vectors
+    ]
+
+
+def some_tiling(m: int, n: int, k: int, isa: Isa) -> Tiling:
+    """One of them with large blocks."""
+    machine = Machine.of(dict(isa.parameters))
+    return tiling_of(m, n, blocks_that_fit(m, n, k, machine)[-1], machine)
+
+
 @settings(max_examples=40, deadline=None)
 @given(isas(), SIZES, SIZES, SIZES)
 def test_products_equal_numpy(isa: Isa, m: int, n: int, k: int) -> None:
-    check_product(gemm_stream(m, n, k, dict(isa.parameters)), isa)
+    check_product(gemm_stream(m, n, k, dict(isa.parameters), some_tiling(m, n, k, isa)), isa)
 
 
 @settings(max_examples=30, deadline=None)
 @given(isas(), SIZES, SIZES, SIZES, st.data())
 def test_any_tiling_that_fits_is_right(isa: Isa, m: int, n: int, k: int, data: st.DataObject) -> None:
-    """Not only the one that the planner likes best."""
     machine = Machine.of(dict(isa.parameters))
-    found = sizes(m, n, k, machine)
-    blocks = [
-        (bm, bn, bk) for bm in found.m for bn in found.n for bk in found.k
-        if int(demand(machine, np.array(bm), np.array(bn), np.array(bk))) <= machine.vectors
-    ]
-    tiling = tiling_of(m, n, data.draw(st.sampled_from(blocks)), machine)
+    tiling = tiling_of(m, n, data.draw(st.sampled_from(blocks_that_fit(m, n, k, machine))), machine)
     check(tiling, machine)
-    check_product(gemm_stream(m, n, k, dict(isa.parameters), tiling=tiling), isa)
+    check_product(gemm_stream(m, n, k, dict(isa.parameters), tiling), isa)
 
 
 def test_random_floats_are_close_and_the_oracle_rounds_as_the_interpreter() -> None:
     isa = isa_of(rows=2, cols=4, lanes=4, pmu_kib=1)
-    stream = gemm_stream(13, 17, 29, dict(isa.parameters))
+    stream = gemm_stream(13, 17, 29, dict(isa.parameters), some_tiling(13, 17, 29, isa))
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments)
     result = run(stream, isa, {"A": a, "B": b})["C"]
@@ -73,7 +84,7 @@ def test_random_floats_are_close_and_the_oracle_rounds_as_the_interpreter() -> N
 
 def test_oracle_equals_interpreter() -> None:
     isa = isa_of(rows=2, cols=4, lanes=4, pmu_kib=1)
-    stream = gemm_stream(9, 10, 11, dict(isa.parameters))
+    stream = gemm_stream(9, 10, 11, dict(isa.parameters), some_tiling(9, 10, 11, isa))
     given_arguments = arguments(stream)
     expected = run(stream, isa, given_arguments)["C"]
     found = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))
@@ -133,8 +144,10 @@ def test_tiling_that_does_not_fit_names_every_bound() -> None:
         check(Tiling(2, 3, 8, 8, 16), machine)
 
 
-def test_planner_tiles_a_large_product_over_all_units() -> None:
+def test_the_mapper_tiles_a_large_product_over_all_units() -> None:
     machine = Machine(units=64, lanes=16, vectors=4096)
-    tiling = plan(1024, 1024, 1024, machine)
+    work = gemm(1024, 1024, 1024, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
+    best, _ = PLASTICINE.accelerator.configure().space(work).first()
+    tiling = tiling_of(1024, 1024, (best.size("m"), best.size("n") // machine.lanes, best.size("k")), machine)
     assert tiling.down * tiling.across == 64
     assert tiling.vectors(machine) <= 4096

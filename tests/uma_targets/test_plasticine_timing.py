@@ -16,6 +16,7 @@ from oracle.resolve import resolve
 from oracle.stream import Instr, Stream
 from oracle.taidl.isa import Isa
 from uma_targets.plasticine.emit import gemm_stream
+from uma_targets.plasticine.plan import Machine, tiling_of
 
 SMALL = {"rows": 2, "cols": 4, "lanes": 4, "pmu_kib": 1, "dram_bytes_per_cycle": 16, "dram_latency_cycles": 10,
          "lookahead": 32}
@@ -55,7 +56,8 @@ def test_the_default_is_the_published_array() -> None:
 @settings(max_examples=5, deadline=None)
 @given(st.integers(1, 17), st.integers(1, 17), st.integers(1, 24))
 def test_simulators_agree_and_never_beat_the_lanes(m: int, n: int, k: int) -> None:
-    stream = gemm_stream(m, n, k, dict(isa_of(**SMALL).parameters))
+    parameters = dict(isa_of(**SMALL).parameters)
+    stream = gemm_stream(m, n, k, parameters, tiling_of(m, n, (2, 1, min(k, 4)), Machine.of(parameters)))
     assert timed(stream).cycles >= m * n * k / 16
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,16 @@ from acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
 from mapper.accelerator import Accelerator
 from mapper.mapping import Mapping as TileMapping
 from mapper.options import GraphOptions, Option
-from mapper.space import Columns, Space, Table
+from mapper.space import Space
 from mapper.workload import Workload
 from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import Instr, Stream
 from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.kernels import ISA, plan_product, product_nodes
-from uma_targets.eyeriss.plan import Bounds, Machine, Planned, RowStationary, plan
+from uma_targets.eyeriss.kernels import ISA, product_nodes
+from uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
 from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
+from uma_targets.eyeriss.space import convolutions, products, row_stationary
 from uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
 from uma_targets.kit.nest import Nodes, align, place, repeat
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from mapper.hardware import Hardware
 
 GRAPH = GraphOptions(eyeriss, RANGES)
-CANDIDATES = 3
-"""Mappings that are offered to the search, each of another width of strips."""
-
 PSUM_BITS = 32
 """Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
 
@@ -123,23 +121,12 @@ def shape_of(workload: Workload) -> Shape:
     return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
 
 
-def row_stationary(mapping: TileMapping) -> RowStationary:
-    """The mapping parameters that a mapping of the compiler holds."""
-    return RowStationary(**{f.name: mapping.size(f.name) for f in fields(RowStationary)})
-
-
-def tile_mapping(kind: str, mapping: RowStationary) -> TileMapping:
-    """The reverse of :func:`row_stationary`."""
-    tile = tuple((f.name, int(getattr(mapping, f.name))) for f in fields(mapping))
-    return TileMapping(kind, "", tile)  # type: ignore[arg-type]
-
-
 def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
     if _is_product(workload):
         batch, m, n, k = sizes_of(workload)
-        return _table("gemm", plan_product(m, n, k, machine, CANDIDATES, item=1), batch)
-    return _table("conv2d", plan(shape_of(workload), machine, item=1, top=CANDIDATES), 1)
+        return products(workload.name, (m, n, k), machine, item=1, batch=batch)
+    return convolutions(workload.name, shape_of(workload), machine, item=1)
 
 
 def _is_product(workload: Workload) -> bool:
@@ -149,16 +136,6 @@ def _is_product(workload: Workload) -> bool:
         workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and plain
         and workload.epilogue.out_dtype == "int8"
     )
-
-
-def _table(kind: str, found: Sequence[Planned], times: int) -> Space:
-    columns: Columns = {"number": np.arange(len(found))}
-    cycles = np.array([p.cycles * times for p in found])
-    table = Table(
-        columns, {}, lambda c: cycles[c["number"]],
-        lambda c, i: tile_mapping(kind, found[int(c["number"][i])].mapping),
-    )
-    return Space((table,), len(found))
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":

@@ -9,15 +9,12 @@ from dataclasses import replace
 from oracle.affine import Affine
 from oracle.stream import HbmTensor, Instr, Stream
 from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.plan import Bounds, Machine, Planned, RowStationary, plan, plans
-from uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides, image_shape
+from uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
+from uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides
+from uma_targets.eyeriss.space import convolutions, products, row_stationary
 from uma_targets.kit.nest import Nodes, align, place
 
 ISA = "eyeriss"
-
-WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Pixels in a row of the image that the rows of A become, besides all of them."""
-
 
 def conv_stream(
     shape: Shape, machine: Machine, parameters: Mapping[str, int], *, mapping: RowStationary | None = None,
@@ -27,7 +24,7 @@ def conv_stream(
 
     X and W are int16, Y and the bias int16 with sums modulo 2^16, or int32 where the machine's partial sums have 32
     bits. ``fraction``: bits by which each product is shifted right before it is added. MappingError if ``mapping`` (by
-    default the planner's choice) does not fit.
+    default the one with the fewest expected cycles) does not fit.
     """
     s, item, out = shape, VALUE_BYTES, VALUE_BYTES * machine.psum_words
     sums = f"int{8 * out}"
@@ -43,7 +40,7 @@ def conv_stream(
         Strides(at["Y"], (s.m * s.e * s.f * out, s.f * out, out, s.e * s.f * out)),
         at.get("bias"), Output(relu),
     )
-    chosen = mapping or plan(shape, machine)[0].mapping
+    chosen = mapping or row_stationary(convolutions(name, shape, machine).first()[0])
     return _stream(name, parameters, placed, fraction, Emission(problem, chosen, machine).nodes())
 
 
@@ -56,7 +53,7 @@ def gemm_stream(
     placed = _place([("A", (m, k), "int16"), ("B", (k, n), "int16"), ("C", (m, n), f"int{8 * out}")])
     a, b, c = (Affine(t.address) for t in placed)
     product = Product(m, n, k, a, b, c, out_item=out)
-    chosen = mapping or plan_product(m, n, k, machine)[0].mapping
+    chosen = mapping or row_stationary(products(name, (m, n, k), machine).first()[0])
     return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
 
 
@@ -70,22 +67,6 @@ def product_nodes(product: Product, mapping: RowStationary, machine: Bounds) -> 
         single = replace(mapping, f=rest, e=1, segments=1)
         nodes += Emission(product.image(product.m - rest, 1, rest), single, machine).nodes()
     return nodes
-
-
-def plan_product(
-    m: int, n: int, k: int, machine: Machine, top: int = 1, item: int = VALUE_BYTES
-) -> list[Planned]:
-    """The ``top`` mappings with the fewest expected cycles, each of another width. MappingError if none fits."""
-    found: list[Planned] = []
-    for width in sorted({w for w in WIDTHS if w <= m} | {m}):
-        whole, rest = divmod(m, width)
-        for planned in plans(image_shape(whole, width, n, k), machine, widths=(width,), item=item):
-            # the rows that are left use as many PEs as one row of the image
-            share = planned.cycles / whole * min(whole, planned.mapping.strip) if rest else 0.0
-            found.append(Planned(planned.mapping, planned.cycles + share))
-    if not found:
-        plan(image_shape(m, 1, n, k), machine)
-    return sorted(found, key=lambda p: p.cycles)[:top]
 
 
 def _place(tensors: Sequence[tuple[str, tuple[int, ...], str]]) -> list[HbmTensor]:

@@ -14,20 +14,20 @@ from oracle.affine import Affine
 from oracle.stream import Instr, Stream
 from uma_targets.eyeriss.spans import Group, groups
 from uma_targets.kit.nest import Nodes, align, place, repeat
-from uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check, plan
+from uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check
 
 ISA = "plasticine"
 
 
 def gemm_stream(
-    m: int, n: int, k: int, parameters: Mapping[str, int], *, tiling: Tiling | None = None, name: str = "gemm"
+    m: int, n: int, k: int, parameters: Mapping[str, int], tiling: Tiling, *, name: str = "gemm"
 ) -> Stream:
     """``A[m, k] . B[k, n] -> C[m, n]``, all float32. MappingError if the tiling does not fit."""
     machine = Machine.of(parameters)
     shapes = (("A", (m, k)), ("B", (k, n)), ("C", (m, n)))
     placed = place((name, dims, "float32", dims[0] * dims[1] * WORD_BYTES) for name, dims in shapes)
     a, b, c = (Affine(t.address) for t in placed)
-    body = Gemm(m, n, k, a, b, c, tiling or plan(m, n, k, machine), machine).nodes()
+    body = Gemm(m, n, k, a, b, c, tiling, machine).nodes()
     end = align(placed[2].address + m * n * WORD_BYTES)
     return Stream(ISA, tuple(sorted(parameters.items())), tuple(placed[:2]), (placed[2],), end, tuple(body), name)
 

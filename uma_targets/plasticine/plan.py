@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.plasticine import DRAM_BYTES_PER_CYCLE
 from oracle.errors import MappingError
 
 WORD_BYTES = 4
@@ -126,36 +125,3 @@ def tiling_of(m: int, n: int, block: tuple[int, int, int], machine: Machine) -> 
     columns = np.array(block, dtype=np.int64)[:, None]
     down, across, sums = tilings(m, n, (columns[0], columns[1], columns[2]), machine)
     return Tiling(int(down[0]), int(across[0]), *block, int(sums[0]))
-
-
-def expected_cycles(
-    m: int, n: int, k: int, block: tuple[Column, Column, Column], machine: Machine, dram_bytes: int
-) -> NDArray[np.float64]:
-    """Compute and DRAM overlap, except for the first blocks and, with one block of sums, the stores."""
-    bm, bn, bk = block
-    down, across, sums = tilings(m, n, block, machine)
-    tiles = np.ceil(m / (down * bm)) * np.ceil(machine.groups(n) / (across * bn))
-    steps = np.ceil(k / bk)
-    # a pattern also moves a vector of scalars and its results over the port of the PMU
-    compute = bm * (bn * bk + np.ceil(bk / machine.lanes) + 2.0 * bn + 2)
-    row = np.ceil(bk * WORD_BYTES / dram_bytes)
-    wide = np.ceil(bn * machine.lanes * WORD_BYTES / dram_bytes)
-    load = down * bm * row + across * bk * wide
-    store = down * across * bm * wide
-    step = np.maximum(compute, load)
-    hidden = np.where(sums == 2, np.maximum(0, store - steps * step), store)
-    return tiles * (steps * step + load + hidden) + np.where(sums == 2, store, 0)
-
-
-def plan(m: int, n: int, k: int, machine: Machine, dram_bytes: int = DRAM_BYTES_PER_CYCLE) -> Tiling:
-    """The tiling with the fewest expected cycles for ``A[m, k] . B[k, n]``. MappingError if none fits."""
-    found = sizes(m, n, k, machine)
-    grid = np.meshgrid(found.m, found.n, found.k, indexing="ij")
-    bm, bn, bk = (axis.reshape(-1).astype(np.int64) for axis in grid)
-    fits = demand(machine, bm, bn, bk) <= machine.vectors
-    if not fits.any():
-        check(Tiling(1, 1, 1, 1, found.k[0]), machine)
-    block = bm[fits], bn[fits], bk[fits]
-    cycles = expected_cycles(m, n, k, block, machine, dram_bytes)
-    best = int(np.lexsort((block[0], cycles))[0])
-    return tiling_of(m, n, (int(block[0][best]), int(block[1][best]), int(block[2][best])), machine)
