@@ -160,8 +160,8 @@ def _tiled_gemm(
         access = (first, v[rows] // tile, v[columns] // tile, v[rows] % tile, v[columns] % tile)
         return Tensor(name, (batch, high, wide, tile, tile), dtype, access)
 
-    inputs = [tensor("A", *("km" if transposed[0] else "mk"), sizes[0]),
-              tensor("B", *("nk" if transposed[1] else "kn"), 1 if shared_b else sizes[0])]
+    a, b = ("k", "m") if transposed[0] else ("m", "k"), ("n", "k") if transposed[1] else ("k", "n")
+    inputs = [tensor("A", *a, sizes[0]), tensor("B", *b, 1 if shared_b else sizes[0])]
     if epilogue.bias:
         wide = -(-extent["n"] // tile)
         inputs.append(Tensor("bias", (1, wide, tile), dtype, (Affine(0), v["n"] // tile, v["n"] % tile)))
