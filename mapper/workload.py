@@ -71,7 +71,8 @@ class Workload:
                of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
     ``attention`` Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
-               O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V
+               O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V; in tiles (float16) a matrix for each
+               head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be ``causal``
     """
 
     kind: Literal["gemm", "conv2d", "add", "attention"]
@@ -87,6 +88,8 @@ class Workload:
     blocks: int = 1
     """Each group's W[…, c, o] has so many blocks on its diagonal and zeros elsewhere: groups of the network that are
     taken together."""
+    causal: bool = False
+    """The last query sees all keys, each before it one less (``attention`` in tiles)."""
 
     @property
     def tile(self) -> int:
@@ -217,9 +220,10 @@ def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:
 
 def attention(
     batch: int, heads: int, queries: int, keys: int, depth: int, values: int, *, epilogue: Epilogue,
-    name: str = "attention",
+    name: str = "attention", tile: int = 0, causal: bool = False,
 ) -> Workload:
-    """Attention of float32; ``epilogue`` has the scale of the scores and says whether a bias is added before it."""
+    """Attention of float32; ``epilogue`` has the scale of the scores and says whether a bias is added before it. With
+    ``tile`` of float16 in tiles of so many rows and columns, then it may be ``causal``."""
     sizes = {"b": batch, "h": heads, "q": queries, "k": keys, "d": depth, "e": values}
     v = {s: Affine.variable(s) for s in sizes}
     dims = tuple(Dim(d, n, "reduction" if d in "kd" else "parallel") for d, n in sizes.items())
@@ -227,6 +231,15 @@ def attention(
     def tensor(name: str, axes: str) -> Tensor:
         return Tensor(name, tuple(sizes[a] for a in axes), "float32", tuple(v[a] for a in axes))
 
+    if tile:
+        def matrices(name: str, rows: str, columns: str) -> Tensor:
+            high, wide = (-(-sizes[d] // tile) for d in (rows, columns))
+            head = v["b"] * heads + v["h"]
+            access = (head, v[rows] // tile, v[columns] // tile, v[rows] % tile, v[columns] % tile)
+            return Tensor(name, (batch * heads, high, wide, tile, tile), "float16", access)
+
+        operands = (matrices("Q", "q", "d"), matrices("K", "k", "d"), matrices("V", "k", "e"))
+        return Workload("attention", name, dims, operands, matrices("O", "q", "e"), epilogue, causal=causal)
     inputs = [tensor("Q", "bqhd"), tensor("K", "bkhd"), tensor("V", "bkhe")]
     if epilogue.bias:
         inputs.append(tensor("bias", "bhqk"))

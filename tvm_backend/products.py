@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tvm_backend import compat, expressions
-from tvm_backend.attention import AttentionShape, attention_shape
 from tvm_backend.onnx_convolutions import Phases, by_phases, dilated
 from tvm_backend.plain.nodes import Unsupported, is_plain
 
@@ -24,14 +23,14 @@ HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(
-    module: compat.IRModule, whole: Callable[[AttentionShape], bool] = lambda shape: False
+    module: compat.IRModule, whole: Callable[[Any], bool] = lambda attention: False
 ) -> compat.IRModule:
-    """Rewrite ``main`` (see above), but for attention that is taken as a ``whole``.
+    """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` (it gets the operator).
 
     Unsupported for a plain module in which there is something to rewrite.
     """
     if is_plain(module):
-        if any(_is_rewritten(b.value) for b in expressions.bindings(module["main"])):
+        if any(_is_rewritten(b.value, whole) for b in expressions.bindings(module["main"])):
             raise Unsupported("convolutions as products of plain expressions")
         return module
     main = module["main"]
@@ -43,8 +42,11 @@ def as_products(
     return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
 
 
-def _is_rewritten(value: Any) -> bool:
-    """Whether a plain expression is rewritten: a convolution of windows, or a product whose constant comes first."""
+def _is_rewritten(value: Any, whole: Callable[[Any], bool]) -> bool:
+    """Whether a plain expression is rewritten: a convolution of windows, a product whose constant comes first, or
+    attention."""
+    if expressions.op_name(value) in ("nn.attention", "nn.attention_bias"):
+        return not whole(value)
     if expressions.op_name(value) == "matmul":
         ranks = [len(expressions.shape_of(a)) for a in value.args]
         return min(ranks) == 1 or expressions.is_constant(value.args[0]) or _is_unequal(value)
@@ -89,7 +91,7 @@ class _Rewriting:
     """
 
     uses: dict[Any, int]
-    whole: Callable[[AttentionShape], bool]
+    whole: Callable[[Any], bool]
     body: list[Any] = field(default_factory=list)
     replaced: dict[Any, Any] = field(default_factory=dict)
     bound: dict[Any, Any] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class _Rewriting:
             self._constant_first(var, value) or self._vector(var, value) or self._shared(var, value)
         ):
             return
-        if name in ("nn.attention", "nn.attention_bias") and not self.whole(attention_shape(value)):
+        if name in ("nn.attention", "nn.attention_bias") and not self.whole(value):
             self.replaced[var] = self._attention(value, var.name)
             return
         new = compat.substitute(value, self.replaced)

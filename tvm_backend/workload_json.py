@@ -40,7 +40,8 @@ def _add(w: Workload) -> dict[str, Any]:
 
 def _attention(w: Workload) -> dict[str, Any]:
     names = {"batch": "b", "heads": "h", "queries": "q", "keys": "k", "depth": "d", "values": "e"}
-    return {name: w.extent(dim) for name, dim in names.items()}
+    found: dict[str, Any] = {name: w.extent(dim) for name, dim in names.items()}
+    return {**found, "tile": w.tile, "causal": w.causal} if w.tile else found
 
 
 _ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention}

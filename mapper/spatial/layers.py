@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from mapper import cache
 from mapper.mapping import Mapping
+from mapper.spatial.attention import Attention, AttentionPlan
+from mapper.spatial.attention_emit import emit_attention
+from mapper.spatial.attention_search import search_attention
 from mapper.spatial.batched import Product
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import SIDE, Machine
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 def described(kind: str, spread: str) -> str:
     """The plan in a mapping's ``spread`` as one line."""
-    return str(PartedPlan.from_json(spread))
+    return str(AttentionPlan.from_json(spread) if kind == "attention" else PartedPlan.from_json(spread))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,8 @@ class MeshPlanner:
 
     def find(self, workload: "Workload", top_k: int) -> cache.Entry:
         """The fastest plan of those that were simulated; MappingError where none fits."""
+        if workload.kind == "attention":
+            return self._find_attention(workload, top_k)
         found = search_workload(product_of(workload), self.graph, top_k=top_k)
         best = found.best
         sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mnk", best.plan.plan.block))
@@ -45,8 +50,19 @@ class MeshPlanner:
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
                            len(found.trials))
 
+    def _find_attention(self, workload: "Workload", top_k: int) -> cache.Entry:
+        found = search_attention(attention_of(workload), self.graph, top_k=top_k)
+        best = found.best
+        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("qk", best.plan.block))
+        mapping = Mapping("attention", "", sizes, spread=best.plan.to_json())
+        return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
+                           len(found.trials))
+
     def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
         """The stream of a mapping that :meth:`find` gave; MappingError for another."""
+        if workload.kind == "attention":
+            plan = AttentionPlan.from_json(mapping.spread)
+            return emit_attention(attention_of(workload), plan, self.machine, name=workload.name)
         stream = emitted(product_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
         return replace(stream, name=workload.name)
 
@@ -59,3 +75,13 @@ def product_of(workload: "Workload") -> Product:
     epilogue = Epilogue(bias=workload.epilogue.bias, activation="relu" if workload.epilogue.relu else None)
     shared = workload.inputs[1].shape[0] == 1
     return Product(batch, m, n, k, *workload.transposed, shared=shared, epilogue=epilogue)
+
+
+def attention_of(workload: "Workload") -> Attention:
+    """The attention that a workload in tiles is; MappingError for one that it cannot be."""
+    size = {d: workload.extent(d) for d in "bhqkde"}
+    if workload.tile != SIDE or size["d"] != size["e"] or workload.epilogue.bias:
+        raise MappingError(f"{workload.name}: expected attention in tiles of {SIDE} x {SIDE}, keys and values of equal "
+                           f"width and no bias")
+    past = size["k"] - size["q"] if workload.causal else None
+    return Attention(size["b"] * size["h"], size["q"], size["k"], size["d"], past=past)

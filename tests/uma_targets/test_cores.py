@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import archloom
 from mapper.mapping import Mapping as TileMapping
@@ -91,6 +92,54 @@ def test_products_with_either_side_transposed() -> None:
     assert not [op for op in compiled.report.host if op.op == "matmul"]
     transposed = [step.workload.transposed for step in compiled.compiled.partition.steps()]
     assert (False, True) in transposed and (True, False) in transposed
+
+
+class Transformer(nn.Module):
+    """A layer of a transformer: projections, attention, what follows it."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.causal = causal
+        self.query, self.key, self.value, self.out = (nn.Linear(64, 64) for _ in range(4))
+        self.up, self.down, self.norm = nn.Linear(64, 96), nn.Linear(96, 64), nn.LayerNorm(64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def heads(y: torch.Tensor) -> torch.Tensor:
+            return y.view(*x.shape[:2], 2, 32).transpose(1, 2)
+
+        mixed = F.scaled_dot_product_attention(
+            heads(self.query(x)), heads(self.key(x)), heads(self.value(x)), is_causal=self.causal)
+        x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+@pytest.mark.parametrize("numbers", [torch.float32, torch.float16], ids=["float32", "float16"])
+def test_attention_is_one_layer(numbers: torch.dtype) -> None:
+    network, x = Transformer(causal=numbers == torch.float32).eval(), torch.randn(2, 40, 64)
+    expected = network(x).detach().numpy()
+    compiled = archloom.compile(network.to(numbers), "mesh", {"x": 2, "y": 1}, example_inputs=x.to(numbers))
+    found = compiled(x.to(numbers))
+    assert isinstance(found, np.ndarray) and str(found.dtype) == str(numbers).removeprefix("torch.")
+    assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
+    layers = [layer.op for layer in compiled.report.accelerator_layers]
+    if numbers == torch.float32:
+        assert layers.count("attention+causal") == 1 and layers.count("dense+bias+relu") == 1
+        (attention,) = [s for s in compiled.compiled.partition.steps() if s.workload.kind == "attention"]
+        assert workload_json.from_json(workload_json.to_json(attention.workload)) == attention.workload
+    assert compiled.report.offloaded_macs_share == 1
+
+
+def test_attention_with_other_masks_is_two_products() -> None:
+    class Biased(nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(x, x, x, mask)
+
+    x, mask = torch.randn(1, 2, 9, 8), torch.randn(1, 1, 9, 9)
+    compiled = archloom.compile(Biased(), "mesh", {"x": 1, "y": 1}, example_inputs=(x, mask))
+    assert [layer.op for layer in compiled.report.accelerator_layers] == ["batch_matmul"] * 2
+    found, expected = compiled(x, mask), Biased()(x, mask).numpy()
+    assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
 def test_check_compares_layers_with_the_interpreter() -> None:

@@ -11,16 +11,17 @@ from acadl_models.mesh import isa_parameters
 from mapper.accelerator import Accelerator
 from mapper.options import GraphOptions, Option
 from oracle.errors import MappingError
-from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
-from uma_targets.cores import rules, strategies
+from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase, Verdict
+from uma_targets.cores import attention, rules, strategies
 from uma_targets.kit.rules import AllOf, all_of
 from uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.spatial.layers import MeshPlanner
+    from mapper.spatial.machine import Machine
     from tvm_backend.expressions import IRModule
-    from tvm_backend.uma.match import Numbers
+    from tvm_backend.uma.match import Numbers, QuantizedOp
 
 Options = Mapping[str, Any]
 ISA = "wormhole"
@@ -103,6 +104,8 @@ class CoresTarget(UMABackend):
                                        ("conv2d", rules.CONV2D, strategies.pointwise)):
             for form in ("activation", "plain"):
                 self._offer(f"{anchor}_{form}", f"float_{anchor}_{form}", kept, strategy)
+        self._register_pattern("attention", lazy_pattern("attention"), self._takes_attention)
+        self._register_operator_strategy("attention", attention.strategy)
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
@@ -115,10 +118,23 @@ class CoresTarget(UMABackend):
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
-        """Convolutions and attention as products of matrices."""
+        """Attention as one operator where it is taken so; else, and convolutions, as products of matrices."""
+        from tvm_backend.attention import as_attention
         from tvm_backend.products import as_products
 
-        return as_products(module)
+        machine = self._machine(options)
+        module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
+        return as_products(module, lambda call: attention.is_whole(call, machine))
+
+    def _takes_attention(self, op: "QuantizedOp", options: Options) -> Verdict:
+        """A head's attention without anything added to its scores but a causal mask."""
+        return attention.takes(op, self._machine(options))
+
+    def _machine(self, options: Options) -> "Machine":
+        known = {o.name for o in self.kit.options}
+        planner = self.kit.accelerator.configure({k: v for k, v in options.items() if k in known}).planner
+        assert planner is not None
+        return planner.machine  # type: ignore[attr-defined,no-any-return]
 
     @property
     def target_name(self) -> str:

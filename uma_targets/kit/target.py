@@ -124,7 +124,7 @@ class KitTarget(UMABackend):
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from tvm_backend.attention import as_attention
+        from tvm_backend.attention import as_attention, attention_shape
         from tvm_backend.products import as_products
 
         kernel = self.kit.attention
@@ -132,7 +132,7 @@ class KitTarget(UMABackend):
             return as_products(module)
         values = {**self._defaults, **options}
         module = as_attention(module, lambda shape: kernel.fits(shape, values), refuse)
-        return as_products(module, lambda shape: kernel.fits(shape, values) is None)
+        return as_products(module, lambda call: kernel.fits(attention_shape(call), values) is None)
 
     @property
     def target_name(self) -> str:

@@ -1,0 +1,93 @@
+"""Attention as one workload of a mesh of cores: which it takes, and how a match becomes one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mapper import workload as wl
+from oracle.errors import MappingError
+from tvm_backend import expressions
+from tvm_backend.attention import BARRED, AttentionShape, attention_shape
+from tvm_backend.compiled import Layout
+from tvm_backend.tiles import DTYPE, SIDE
+from tvm_backend.uma.backend import Lowered, Verdict
+from tvm_backend.uma.match import QuantizedOp
+from uma_targets.kit.attention import sizes
+
+if TYPE_CHECKING:
+    from mapper.spatial.machine import Machine
+
+HEADS: Layout = "tile-heads"
+
+
+def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
+    """None where attention of these sizes fits into a core; else what was seen, and what would be taken."""
+    from mapper.spatial.attention import Attention, AttentionPlan, check
+
+    if shape.depth != shape.values:
+        return (f"keys have {shape.depth} numbers and values {shape.values}",
+                "attention whose keys and values have as many numbers")
+    attention = Attention(shape.batch * shape.heads, shape.queries, shape.keys, shape.depth)
+    try:
+        check(attention, AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream")), machine)
+    except MappingError as error:
+        return str(error), "attention of which a tile of queries and of keys fit into a core; else its two products"
+    return None
+
+
+def is_whole(call: Any, machine: "Machine") -> bool:
+    """Whether an attention operator is taken as it is: it fits, and nothing is added to its scores but a causal mask.
+    """
+    if misfit(attention_shape(call), machine) is not None:
+        return False
+    scale = expressions.attr(call, "scale")
+    depth = expressions.shape_of(call.args[0])[-1]
+    factor = depth**-0.5 if scale is None else float(getattr(scale, "value", scale))
+    mask = call.args[3] if len(call.args) > 3 else None
+    masked = mask is None or (
+        expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
+    return masked and math.isclose(factor, depth**-0.5, rel_tol=1e-6)
+
+
+def mask_of(bias: np.ndarray) -> str | None:
+    """What a constant [batch, heads, queries, keys] that is added to scores is: ``causal``, ``nothing``, or None."""
+    if bias.size > 1 and not any(bias.strides):
+        return None  # a constant without its numbers
+    queries, keys = bias.shape[-2:]
+    if not bias.any():
+        return "nothing"
+    seen = np.tril(np.ones((queries, keys), bool), keys - queries)
+    causal = keys >= queries and not bias[..., seen].any() and bool((bias[..., ~seen] <= BARRED).all())
+    return "causal" if causal else None
+
+
+def takes(op: QuantizedOp, machine: "Machine") -> Verdict:
+    """Whether a match is taken (see :func:`is_whole`)."""
+    refused = misfit(sizes(op), machine)
+    if refused is not None:
+        return Verdict(False, *refused)
+    if len(op.operands) > 3 and (op.operands[3].array is None or mask_of(op.operands[3].array) is None):
+        return Verdict(False, "scores have something added to them", "attention with a causal mask, or without any")
+    if not math.isclose(float(op.attrs["scale"]), sizes(op).depth**-0.5, rel_tol=1e-6):
+        return Verdict(False, f"scores are scaled by {float(op.attrs['scale']):g}", "a scale of 1 / sqrt(depth)")
+    return Verdict(True, "it fits")
+
+
+def strategy(op: QuantizedOp) -> Lowered:
+    """Queries, keys and values of each head as matrices in tiles."""
+    s = sizes(op)
+    causal = len(op.operands) > 3 and op.operands[3].array is not None and mask_of(op.operands[3].array) == "causal"
+    work = wl.attention(s.batch, s.heads, s.queries, s.keys, s.depth, s.values, name=op.name, tile=SIDE, causal=causal,
+                        epilogue=wl.Epilogue(False, float(op.attrs["scale"]), False, DTYPE))
+    inputs, constants = [], {}
+    for position, (tensor, operand) in enumerate(zip(work.inputs, op.operands)):
+        if operand.array is None:
+            inputs.append((tensor.name, position))
+        else:
+            from uma_targets.cores.strategies import packed
+
+            constants[tensor.name] = packed(operand.array, HEADS)
+    return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS)
