@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -40,7 +40,7 @@ class Table:
 
     def kept(self, mask: np.ndarray) -> "Table":
         """The rows where ``mask`` holds."""
-        return Table(select(self.columns, mask), select(self.needs, mask), self.estimate, self.mapping, self.steps, self.alike)
+        return replace(self, columns=select(self.columns, mask), needs=select(self.needs, mask))
 
     def neighbours(self, i: int) -> Iterator[int]:
         """Candidates that differ from ``i`` by one step in one column."""
