@@ -8,18 +8,20 @@ import inspect
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from acadl_models.timing.result import TimingResult
 from mapper.mapping import Mapping
 from oracle.errors import MappingError
 
 FORMAT = 1
+T = TypeVar("T")
 ENVIRONMENT = "ARCHLOOM_CACHE_DIR"
 """Environment variable that names the cache directory; an empty value turns the cache off."""
 
@@ -91,6 +93,11 @@ def _origin(function: Callable[..., Any]) -> Path | None:
 
 def load(key: str) -> Entry | None:
     """The entry of ``key``; None if there is none or it cannot be read."""
+    return load_json(key, from_json)
+
+
+def load_json(key: str, read: Callable[[Any], T]) -> T | None:
+    """What ``read`` makes of what is kept under ``key``; None if there is nothing or it cannot be read."""
     root = directory()
     if root is None:
         return None
@@ -99,17 +106,21 @@ def load(key: str) -> Entry | None:
         body = fields["entry"]
         if fields["format"] != FORMAT or fields["key"] != key or fields["checksum"] != _checksum(body):
             return None
-        return from_json(body)
+        return read(body)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, MappingError):
         return None
 
 
 def store(key: str, entry: Entry) -> None:
     """Write the entry; a cache that cannot be written is no reason to fail."""
+    store_json(key, to_json(entry))
+
+
+def store_json(key: str, body: Any) -> None:
+    """Write what JSON can hold; a cache that cannot be written is no reason to fail."""
     root = directory()
     if root is None:
         return
-    body = to_json(entry)
     text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -117,6 +128,52 @@ def store(key: str, entry: Entry) -> None:
     except OSError:
         return
 
+
+class Kept(Generic[T]):
+    """What searches have found, by key: in the process, and on disk, where other processes find it, too."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self.most = most
+        self._known: dict[str, T] = {}
+
+    def __contains__(self, key: str) -> bool:
+        """Whether this process knows it without looking at the disk."""
+        return key in self._known
+
+    def get(self, key: str, read: Callable[[Any], T]) -> T | None:
+        """What this process remembers, or the disk holds; ``read`` makes it of its JSON form."""
+        found = self._known.get(key)
+        if found is None:
+            found = load_json(key, read)
+            if found is not None:
+                self.remember(key, found)
+        return found
+
+    def once(self, key: str, read: Callable[[Any], T], write: Callable[[T], Any], find: Callable[[], T]) -> T:
+        """What is known, or else what ``find`` finds: one process at a time, while others wait and read that."""
+        found = self.get(key, read)
+        if found is None:
+            with claim(key):
+                found = self.get(key, read)
+                if found is None:
+                    found = find()
+                    self.remember(key, found)
+                    store_json(key, write(found))
+        return found
+
+    def remember(self, key: str, value: T) -> None:
+        """Keep it in this process; the oldest goes where there are too many."""
+        if len(self._known) >= self.most:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = value
+
+    def forget(self) -> None:
+        """Drop what this process remembers; what is on disk stays."""
+        self._known.clear()
+
+
+_mine = threading.local()
+"""``held``: the locks of this thread."""
 
 PATIENCE_SECONDS = 120.0
 """How long a process waits for what another one is looking for before it looks itself."""
@@ -126,11 +183,13 @@ PATIENCE_SECONDS = 120.0
 def claim(key: str) -> Iterator[None]:
     """Hold the right to look for ``key``: read the cache again once it is held.
 
-    Keys share a few locks. Where there is no directory for them, or patience ends, nobody is kept out.
+    Keys share a few locks; a thread that holds one goes on. Where there is no directory for them, or patience ends,
+    nobody is kept out.
     """
     root = directory()
     lock = None
-    if root is not None:
+    held: set[str] = _mine.__dict__.setdefault("held", set())
+    if root is not None and key[:2] not in held:
         from filelock import FileLock, Timeout
 
         try:
@@ -139,10 +198,13 @@ def claim(key: str) -> Iterator[None]:
             lock.acquire(timeout=PATIENCE_SECONDS)
         except (OSError, Timeout):
             lock = None
+    if lock is not None:
+        held.add(key[:2])
     try:
         yield
     finally:
         if lock is not None:
+            held.remove(key[:2])
             lock.release()
 
 

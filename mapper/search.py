@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mapper import cache
-from mapper.explore import Trial, explore, fastest
+from mapper.explore import Trial, explore, fastest, fewest_cycles
 from mapper.mapping import Mapping
+from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from mapper.workload import Workload
 from oracle.collector import paused
 from oracle.errors import InputError, MappingError
@@ -38,8 +39,7 @@ ALIKE = 2
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
 
-_kept: dict[str, cache.Entry] = {}
-_KEPT = 4096
+_KEPT: cache.Kept[cache.Entry] = cache.Kept()
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,24 @@ class Plan:
 
 def search(
     workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
-    objective: Literal["cycles"] = "cycles", use_cache: bool = True,
+    objective: str | Objective = "time", use_cache: bool = True,
 ) -> Plan:
-    """The mapping with the fewest simulated cycles among the ``top_k`` that the cost model ranks first.
+    """The best mapping among the ``top_k`` that the cost model ranks first by time, and those one step away from it.
 
+    ``objective``: simulated ``time``, ``energy``, their product ``edp``, or a function of seconds and joules (None
+    where the graph states no energies), which is searched for anew each time.
     Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
     MappingError if no mapping fits, with demand, bound, gap and what would help; TargetError for wrong options.
     """
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
-    if objective != "cycles":
-        raise InputError(f"objective: expected 'cycles', found {objective!r}")
-    configuration = accelerator.configure(options)
-    if use_cache:
-        _, entry = found(workload, configuration, top_k)
+    aim, configuration = objective_of(objective), accelerator.configure(options)
+    if objective in ("energy", "edp") and not configuration.has_energy:
+        raise InputError(f"objective {objective!r}: graph {configuration.graph.name!r} states no energies")
+    if use_cache and isinstance(objective, str):
+        _, entry = found(workload, configuration, top_k, objective)
     else:
-        entry = _search(workload, configuration, top_k)
+        entry = _search(workload, configuration, top_k, aim)
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
         workload, mapping, lambda: configuration.emitter.emit(workload, mapping), timing, entry.estimated_cycles,
@@ -91,11 +93,12 @@ def search(
 
 
 def found(
-    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K
+    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
-    key = key_of(workload, configuration, top_k)
-    return key, recall(key) or _found_once(key, workload, configuration, top_k)
+    key = key_of(workload, configuration, top_k, objective)
+    return key, _KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
+        workload, configuration, top_k, objective_of(objective)))
 
 
 def warm(configuration: "Configuration") -> None:
@@ -104,17 +107,6 @@ def warm(configuration: "Configuration") -> None:
 
     _ = configuration.isa, configuration.hardware, configuration.emitter
     warmup()
-
-
-def _found_once(key: str, workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
-    """The entry of ``key``, searched for by one process at a time: others wait and read what it has found."""
-    with cache.claim(key):
-        entry = recall(key)
-        if entry is None:
-            entry = _search(workload, configuration, top_k)
-            remember(key, entry)
-            cache.store(key, entry)
-    return entry
 
 
 def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = None) -> tuple[Mapping, int]:
@@ -138,7 +130,9 @@ def _require_memory(workload: Workload, configuration: "Configuration") -> None:
 
 
 @paused()
-def _search(workload: Workload, configuration: "Configuration", top_k: int) -> cache.Entry:
+def _search(
+    workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"]
+) -> cache.Entry:
     _require_memory(workload, configuration)
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k)
@@ -166,11 +160,40 @@ def _search(workload: Workload, configuration: "Configuration", top_k: int) -> c
         yield from _variants(mapping)
         yield from map(mapping_of, space.neighbours(numbers[mapping]))
 
-    trials = explore(ranked(), attempt, top_k=top_k, variants=variants, enough=effort.spent)
+    score = _score(workload, configuration, objective)
+    trials = explore(ranked(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
-    best = fastest(trials)
+    best = fastest(trials, score)
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials))
+
+
+def _score(
+    workload: Workload, configuration: "Configuration", objective: Objective
+) -> Callable[[Trial[Mapping]], float]:
+    """What the objective says of a trial: of its cycles, and of its energy where the graph states any."""
+    if is_time(objective):
+        return fewest_cycles
+
+    def joules(trial: Trial[Mapping]) -> float | None:
+        from acadl_models.timing.energy import energy
+        from acadl_models.timing.machine import bind
+        from oracle.resolve import resolve
+
+        if not configuration.has_energy:
+            return None
+        stream = resolve(configuration.emitter.emit(workload, trial.plan), configuration.isa)
+        return energy(bind(configuration.graph, stream), trial.timing).joules
+
+    known: dict[Mapping, float] = {}
+
+    def score(trial: Trial[Mapping]) -> float:
+        if trial.plan not in known:
+            seconds = trial.cycles / configuration.graph.clock_hz
+            known[trial.plan] = float(objective(seconds, joules(trial)))
+        return known[trial.plan]
+
+    return score
 
 
 @dataclass
@@ -231,44 +254,39 @@ def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult
     return simulate(configuration.graph, resolve(stream, configuration.isa))
 
 
-def key_of(workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K) -> str:
+def key_of(
+    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
+) -> str:
     """By what the plan of a workload is known: everything that it depends on."""
     epilogue = workload.epilogue
     scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
     plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
-        configuration.fingerprint, _text(plain), str(top_k),
+        configuration.fingerprint, _text(plain), str(top_k), objective,
     ])
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=4096)
 def _text(workload: Workload) -> str:
     return repr(workload)
 
 
 def recall(key: str) -> cache.Entry | None:
     """What this process remembers, or the disk holds."""
-    entry = _kept.get(key)
-    if entry is None:
-        entry = cache.load(key)
-        if entry is not None:
-            remember(key, entry)
-    return entry
+    return _KEPT.get(key, cache.from_json)
 
 
 def remembers(key: str) -> bool:
     """Whether this process knows the entry without looking at the disk."""
-    return key in _kept
+    return key in _KEPT
 
 
 def remember(key: str, entry: cache.Entry) -> None:
     """Keep an entry in this process."""
-    if len(_kept) >= _KEPT:
-        _kept.pop(next(iter(_kept)))
-    _kept[key] = entry
+    _KEPT.remember(key, entry)
 
 
 def forget() -> None:
     """Drop what this process remembers; plans on disk stay."""
-    _kept.clear()
+    _KEPT.forget()

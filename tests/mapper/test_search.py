@@ -19,6 +19,7 @@ from mapper.search import Plan, exhaustive, forget, search
 from mapper.space import Table, divisions
 from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from oracle.errors import InputError, MappingError
+from uma_targets.eyeriss.accelerator import EYERISS
 from uma_targets.gemmini.accelerator import GEMMINI
 from uma_targets.gemmini.emit import GemminiEmitter
 from uma_targets.gemmini.emit_conv import ConvEmission
@@ -169,11 +170,31 @@ def test_a_pool_wider_than_its_field_is_refused() -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"top_k": 0}, "top_k: expected a positive number of candidates, found 0"),
-    ({"objective": "joy"}, "objective: expected 'cycles', found 'joy'"),
+    ({"objective": "joy"}, "objective 'joy' is none of time, energy, edp"),
+    ({"objective": "energy"}, "objective 'energy': graph 'gemmini' states no energies"),
 ])
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((InputError, MappingError), match=message):
         search(WORKLOADS["one"], GEMMINI, SMALL, **arguments)
+
+
+def test_objectives_choose_among_what_is_simulated() -> None:
+    options = {"mac_picojoules": 1.0, "rows": 4, "cols": 4}
+    work = gemm(24, 20, 16, epilogue=PLAIN)
+    accelerator = EYERISS
+    seen: list[tuple[float, float]] = []
+
+    def watched(seconds: float, joules: float) -> float:
+        seen.append((seconds, joules))
+        return joules
+
+    by_function = search(work, accelerator, options, objective=watched)
+    by_name, fast = (search(work, accelerator, options, objective=o) for o in ("energy", "time"))
+    assert by_function.mapping == by_name.mapping
+    assert len(seen) >= 2 and min(j for _, j in seen) > 0
+    assert fast.timing.cycles == pytest.approx(min(s for s, _ in seen) * accelerator.graph(options).clock_hz)
+    # each is kept under its own name
+    assert search(work, accelerator, options, objective="energy").mapping == by_name.mapping
 
 
 # the cache of plans
