@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.errors import InputError, ModelError
+from tvm_backend import torch_decompositions
 from tvm_backend.model import Model, finish
 from tvm_backend.torch_converters import CONVERTERS
 
@@ -30,7 +31,7 @@ PROMOTING = frozenset({
     "add", "atan", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "pow", "reciprocal", "rsqrt", "rsub",
     "sigmoid", "sin", "sqrt", "sub", "tanh",
 })
-"""Element-wise operators of ATen that may give floats of integers."""
+"""Element-wise operators of ATen whose operands may have different types, or give floats of integers."""
 
 
 def load_module(
@@ -83,7 +84,9 @@ def load_program(
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            decomposed = _promoted(program.run_decompositions(compat.torch_decompositions(KEEP)))
+            decompositions = compat.torch_decompositions(KEEP)
+            decompositions.update(torch_decompositions.table())
+            decomposed = _promoted(program.run_decompositions(decompositions))
             module = compat.from_exported_program(decomposed, CONVERTERS)
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
@@ -94,18 +97,18 @@ def load_program(
 
 
 def _promoted(program: Any) -> Any:
-    """Cast integers in place where torch computes with them in floats: TVM 0.27 would compute in integers."""
+    """Cast operands to the type in which torch computes: TVM 0.27 computes in that of the first."""
     import torch
 
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         result = node.meta.get("val")
         name = str(node.target).removeprefix("aten.").partition(".")[0]
-        if name not in PROMOTING or not isinstance(result, torch.Tensor) or not result.is_floating_point():
+        if name not in PROMOTING or not isinstance(result, torch.Tensor):
             continue
         for operand in node.all_input_nodes:
             value = operand.meta.get("val")
-            if isinstance(value, torch.Tensor) and not value.is_floating_point():
+            if isinstance(value, torch.Tensor) and value.dtype != result.dtype:
                 with graph.inserting_before(node):
                     cast = graph.call_function(
                         torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})

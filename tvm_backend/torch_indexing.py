@@ -85,4 +85,32 @@ def _places(indices: Sequence[Any], extents: Sequence[int], emit: Callable[[Any]
     return place
 
 
-CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {"select.int": _select, "index.Tensor": _index}
+def _scatter_add(node: Any, importer: Any) -> Any:
+    """TVM 0.27 has the operator, but no converter."""
+    from tvm_backend import compat
+
+    x, axis, index, source = (argument(node, importer, i, name) for i, name in enumerate(
+        ("self", "dim", "index", "src")))
+    return importer.block_builder.emit(
+        compat.relax_op("scatter_elements")(x, index, source, axis=int(axis), reduction="add"))
+
+
+def _arange(node: Any, importer: Any) -> Any:
+    """Numbers in equal steps; TVM 0.27 counts wrong where they go down."""
+    from tvm_backend import compat
+
+    result = node.meta["val"]
+    numbers = (0, *node.args) if len(node.args) == 1 else node.args
+    start, _, step = (*numbers, 1)[:3]
+    values = start + step * np.arange(result.shape[0])
+    return compat.constant(np.asarray(values, str(result.dtype).removeprefix("torch.")))
+
+
+CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "select.int": _select,
+    "index.Tensor": _index,
+    "scatter_add.default": _scatter_add,
+    "arange.default": _arange,
+    "arange.start": _arange,
+    "arange.start_step": _arange,
+}

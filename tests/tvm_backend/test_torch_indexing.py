@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from networks import executable, split
-from reference import ReferenceExecutor
+from networks import split
 from torch import nn
+from torch_functions import Of, random, same
 
 from oracle.errors import ModelError
 from tvm_backend.frontends import load
@@ -27,34 +25,6 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "one in each axis": lambda x: x[[0, 1], [1, 2], [3, -1], [-1, 0]],
     "chosen by another": lambda x: x[:, (x[0, 0, 0] > 0).to(torch.int64) - 1],
 }
-
-
-class Of(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
-
-
-def same(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Any:
-    """Demand that an imported function gives what torch gives; its model."""
-    model = load(Of(function), example_inputs=inputs)
-    names = [spec.name for spec in model.inputs]
-    found = executable(model).run(
-        {n: x.numpy() for n, x in zip(names, inputs, strict=True)}, executor=ReferenceExecutor())
-    (result,) = found.values()
-    expected = function(*inputs).numpy()
-    assert result.shape == expected.shape
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
-    return model
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("form", FORMS)

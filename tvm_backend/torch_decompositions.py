@@ -1,0 +1,247 @@
+"""ATen operators that TVM 0.27 lacks or imports as other numbers, in terms of operators that it imports right.
+
+Each function computes what the operator computes, on tensors of torch, and is traced in its place. One that gives
+``NotImplemented`` leaves its operator as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Pair: TypeAlias = "tuple[Tensor, Tensor]"
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """The functions by their operators."""
+    import torch
+    from torch._decomp import get_decompositions
+
+    aten = torch.ops.aten
+    return {
+        aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+        aten.avg_pool2d.default: _avg_pool2d,
+        aten._cdist_forward.default: _cdist,
+        aten.constant_pad_nd.default: _pad,
+        aten.div.Scalar_mode: _divide,
+        aten.div.Tensor_mode: _divide,
+        aten.elu.default: _elu,
+        aten.floor_divide.default: _floor_divide,
+        aten.index_add.default: _index_add,
+        aten.index_copy.default: _index_copy,
+        aten.index_put.default: _index_put,
+        aten.layer_norm.default: _layer_norm,
+        aten.__lshift__.Scalar: lambda x, bits: x * 2 ** bits,
+        aten.__rshift__.Scalar: lambda x, bits: aten.floor_divide.default(x, 2 ** bits),
+        aten.min.dim: lambda x, dim, keepdim=False: (x.amin(dim, keepdim), x.argmin(dim, keepdim)),
+        aten.native_group_norm.default: _group_norm,
+        aten.prod.dim_int: _prod,
+        aten.unfold.default: _unfold,
+        aten.var_mean.correction: lambda x, dim=None, *, correction=None, keepdim=False: (
+            aten.var.correction(x, dim, correction=correction, keepdim=keepdim), aten.mean.dim(x, dim, keepdim)),
+        **get_decompositions([aten.grid_sampler_2d.default]),
+    }
+
+
+def _adaptive_max_pool2d(x: "Tensor", output_size: Sequence[int]) -> Pair:
+    """Windows from ⌊i · extent / places⌋ to ⌈(i + 1) · extent / places⌉; positions count over the whole image."""
+    import torch
+
+    height, width = x.shape[-2:]
+    largest, places = [], []
+    for top, bottom in _spans(height, output_size[0]):
+        for left, right in _spans(width, output_size[1]):
+            window = x[..., top:bottom, left:right].flatten(-2)
+            place = window.argmax(-1)
+            largest.append(window.amax(-1))
+            row = place // (right - left)
+            places.append((row + top) * width + (place - row * (right - left)) + left)
+    shape = (*x.shape[:-2], *output_size)
+    return torch.stack(largest, -1).reshape(shape), torch.stack(places, -1).reshape(shape)
+
+
+def _spans(extent: int, places: int) -> list[tuple[int, int]]:
+    return [(i * extent // places, -(-(i + 1) * extent // places)) for i in range(places)]
+
+
+def _avg_pool2d(
+    x: "Tensor", kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
+) -> Any:
+    """Windows that a rounded-up size adds are divided by the elements (and padding) that they have."""
+    import torch
+
+    if not ceil_mode:
+        return NotImplemented
+    kernels, paddings = _pair(kernel), _pair(padding)
+    strides = _pair(stride) if stride else kernels
+    beyond = []
+    for extent, k, s, p in zip(x.shape[-2:], kernels, strides, paddings, strict=True):
+        places = -(-(extent + 2 * p - k) // s) + 1
+        if (places - 1) * s >= extent + p:
+            places -= 1
+        beyond.append(max(0, (places - 1) * s + k - extent - 2 * p))
+    (h, w), (up, left) = x.shape[-2:], paddings
+    pad = torch.nn.functional.pad
+    padded = pad(pad(x, (left, left, up, up)), (0, beyond[1], 0, beyond[0]))
+    means = torch.nn.functional.avg_pool2d(padded, kernels, strides)
+    if divisor:
+        return means * (kernels[0] * kernels[1] / divisor)
+    counted = torch.ones(1, 1, h + 2 * up, w + 2 * left, dtype=x.dtype)
+    if not count_include_pad:
+        counted = pad(torch.ones(1, 1, h, w, dtype=x.dtype), (left, left, up, up))
+    shares = torch.nn.functional.avg_pool2d(pad(counted, (0, beyond[1], 0, beyond[0])), kernels, strides)
+    return means / (shares if x.dim() == 4 else shares[0])
+
+
+def _pair(value: Sequence[int]) -> tuple[int, int]:
+    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+
+
+def _cdist(a: "Tensor", b: "Tensor", p: float, compute_mode: int | None = None) -> Any:
+    difference = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
+    if p == 2:
+        return difference.square().sum(-1).sqrt()
+    return difference.sum(-1) if p == 1 else difference.amax(-1) if p == math.inf else NotImplemented
+
+
+def _pad(x: "Tensor", pad: Sequence[int], value: float = 0) -> Any:
+    """Less than no padding cuts off."""
+    import torch
+
+    if min(pad, default=0) >= 0:
+        return NotImplemented
+    for axis, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        start, cut = max(0, -before), max(0, -before) + max(0, -after)
+        x = x.narrow(-1 - axis, start, x.shape[-1 - axis] - cut)
+    rest = [max(0, p) for p in pad]
+    return torch.ops.aten.constant_pad_nd.default(x, rest, value) if any(rest) else x.clone()
+
+
+def _elu(x: "Tensor", alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    import torch
+
+    if scale == input_scale == 1:
+        return NotImplemented
+    return torch.where(x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale))
+
+
+def _divide(a: "Tensor", b: Any, *, rounding_mode: str | None = None) -> Any:
+    """Integers by a number of Python's, whose type TVM 0.27 takes for int32."""
+    import torch
+
+    if rounding_mode is None or isinstance(b, torch.Tensor | float) or a.is_floating_point():
+        return NotImplemented
+    return torch.ops.aten.div.Tensor_mode(a, torch.full((), b, dtype=a.dtype), rounding_mode=rounding_mode)
+
+
+def _floor_divide(a: "Tensor", b: Any) -> Any:
+    import torch
+
+    if isinstance(b, torch.Tensor) or a.is_floating_point():
+        return NotImplemented
+    if isinstance(b, float):
+        return torch.div(a.to(torch.get_default_dtype()), b, rounding_mode="floor")
+    return torch.ops.aten.floor_divide.default(a, torch.full((), b, dtype=a.dtype))
+
+
+def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor", accumulate: bool = False) -> Any:
+    """Indexed axes, all first, are taken together, and numbers put along them."""
+    import torch
+
+    indexed = [axis for axis, index in enumerate(indices) if index is not None]
+    if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
+        return NotImplemented
+    order = indexed + [axis for axis in range(x.dim()) if axis not in indexed]
+    extents = [x.shape[axis] for axis in indexed]
+    given = torch.broadcast_tensors(*(indices[axis] for axis in indexed))  # type: ignore[arg-type]
+    places = torch.zeros_like(given[0])
+    for index, extent in zip(given, extents, strict=True):
+        places = places * extent + torch.where(index < 0, index + extent, index)
+    rest = [x.shape[axis] for axis in order[len(indexed):]]
+    if indexed != list(range(indexed[0], indexed[0] + len(indexed))) or indexed[0] == 0:
+        made = values.expand(*places.shape, *rest)
+    else:  # what is chosen stands where its axes stood
+        before = [x.shape[axis] for axis in range(indexed[0])]
+        after = rest[len(before):]
+        wide = values.expand(*before, *places.shape, *after)
+        middle = list(range(len(before), len(before) + places.dim()))
+        made = wide.permute(*middle, *range(len(before)), *range(len(before) + places.dim(), wide.dim()))
+    flat = x.permute(order).reshape(math.prod(extents), *rest)
+    result = _put(flat, places.reshape(-1), made.reshape(places.numel(), *rest), accumulate)
+    inverse = [order.index(axis) for axis in range(x.dim())]
+    return result.reshape(*extents, *rest).permute(inverse).clone()
+
+
+def _put(x: "Tensor", places: "Tensor", values: "Tensor", accumulate: bool) -> "Tensor":
+    """``x[places] = values`` along the first axis."""
+    import torch
+
+    wide = places.reshape(-1, *[1] * (x.dim() - 1)).expand(values.shape)
+    if accumulate:
+        return torch.scatter_add(x, 0, wide, values)
+    return torch.scatter(x, 0, wide, values)
+
+
+def _index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Any:
+    values = source if alpha == 1 else source * alpha
+    return _put(x.movedim(dim, 0), index, values.movedim(dim, 0), True).movedim(0, dim)
+
+
+def _index_copy(x: "Tensor", dim: int, index: "Tensor", source: "Tensor") -> Any:
+    return _put(x.movedim(dim, 0), index, source.movedim(dim, 0), False).movedim(0, dim)
+
+
+def _layer_norm(
+    x: "Tensor", shape: Sequence[int], weight: "Tensor | None" = None, bias: "Tensor | None" = None,
+    eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Any:
+    import torch
+
+    if weight is not None and bias is not None:
+        return NotImplemented
+    weight = torch.ones(shape, dtype=x.dtype) if weight is None else weight
+    bias = torch.zeros(shape, dtype=x.dtype) if bias is None else bias
+    return torch.ops.aten.layer_norm.default(x, shape, weight, bias, eps)
+
+
+def _group_norm(
+    x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", n: int, c: int, area: int, groups: int, eps: float
+) -> Any:
+    import torch
+
+    if weight is not None and bias is not None:
+        return NotImplemented
+    weight = torch.ones(c, dtype=x.dtype) if weight is None else weight
+    bias = torch.zeros(c, dtype=x.dtype) if bias is None else bias
+    return torch.ops.aten.native_group_norm.default(x, weight, bias, n, c, area, groups, eps)
+
+
+def _prod(x: "Tensor", dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """By halves."""
+    import torch
+
+    if dtype is not None:
+        x = x.to(dtype)
+    elif not x.is_floating_point():
+        x = x.to(torch.int64)
+    while x.shape[dim] > 1:
+        half = x.shape[dim] // 2
+        product = x.narrow(dim, 0, half) * x.narrow(dim, half, half)
+        odd = x.shape[dim] % 2
+        x = torch.cat([product, x.narrow(dim, 2 * half, 1)], dim) if odd else product
+    return x if keepdim else x.squeeze(dim)
+
+
+def _unfold(x: "Tensor", dim: int, size: int, step: int) -> Any:
+    """Windows of an axis; their elements become the last axis."""
+    import torch
+
+    dim %= x.dim()
+    windows = torch.arange(0, x.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
+    chosen = x.index_select(dim, windows.reshape(-1)).unflatten(dim, windows.shape)
+    return chosen.movedim(dim + 1, -1)
