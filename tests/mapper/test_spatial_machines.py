@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,3 +101,12 @@ def test_options_out_of_range_are_all_named() -> None:
         triple_ring(rows=9)
     with pytest.raises(TargetError, match="triple_ring: sums=64 and stats=256 take 294912 of l1_bytes=131072: 0 tiles"):
         triple_ring(l1_bytes=1 << 18)
+
+
+@pytest.mark.parametrize("page", ["mesh", "triple_ring", "hardware_view"])
+def test_the_examples_of_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    scope: dict[str, object] = {"__name__": page}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, page, "exec"), scope)
+    assert capsys.readouterr().out.strip()
