@@ -142,6 +142,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
         Figure("… oracle's largest difference from float32", lambda r: r["max_error"], *at_most(2e-3)),
     ),
+    "tl_workloads.py": (
+        Figure("other workloads on Wormhole: share of the roofline's bound, geometric mean", lambda r: r["share"],
+               *at_least(0.7)),
+        Figure("… rank correlation of model and simulation, least of products and convolutions",
+               lambda r: r["least_correlation"], *at_least(0.95)),
+        Figure("… mean error of the model over all samples", lambda r: r["mean_error"], *at_most(0.1)),
+        Figure("… processor time of all searches, seconds", lambda r: r["seconds"], *RECORDED),
+    ),
     "mapper.py": (
         Figure("mapper of products over cores: candidates/s, processor time", lambda r: r["candidates_per_second"],
                *at_least(1e6), shown="{:,.0f}"),

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from mapper.spatial.machine import SIDE
+from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.space import Column
-from mapper.spatial.sweep import Numbers, Pair, Sweep
+from mapper.spatial.sweep import Numbers, Pair, Step, Sweep
 from oracle.errors import MappingError
 
 Reduced = Literal["sum", "mean", "max"]
@@ -20,6 +20,9 @@ Normed = Literal["softmax", "layer_norm", "rms_norm"]
 
 _PASSES: Mapping[str, int] = {"sum": 2, "mean": 2, "max": 2, "softmax": 9, "rms_norm": 5, "layer_norm": 11}
 """Of the vector unit over a row."""
+
+_LAST: Mapping[str, int] = {"sum": 0, "mean": 0, "max": 0, "softmax": 2, "rms_norm": 3, "layer_norm": 5}
+"""Of them those after which a part of the row is stored."""
 
 
 @dataclass(frozen=True, order=True)
@@ -67,6 +70,21 @@ class Rows(Sweep):
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
         stored = n / self.tiles[1] if self.reduced else n
         return n, stored, n * _PASSES[self.kind] + 2 * n / self.tiles[1]
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return 1, 2
+
+    def step(self, step: Step) -> Numbers:
+        last = step.vector * (_LAST[self.kind] / _PASSES[self.kind])
+        stored = 0 if self.reduced else np.maximum(0, (step.busy + step.latency - last) / 2)
+        # with one slot the next row comes when this one is done
+        late = step.load + step.latency * step.n / self.tiles[1]
+        found: Numbers = step.vector + stored + np.where(step.slots > 1, 0, late)
+        return found
+
+    def ahead(self, loads: Numbers, n: Column) -> Numbers:
+        return 0 * n + self.tiles[1]
 
     def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         m, n = self.tiles
@@ -118,7 +136,18 @@ class Columns(Sweep):
         return slots * m * n, 1 * n, 0 * m
 
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
-        return m * n, n // np.maximum(1, self.tiles[0] // m), m * n
+        return m * n, m * n / self.tiles[0], m * n
+
+    def step(self, step: Step) -> Numbers:
+        load = step.load + step.latency
+        found: Numbers = np.where(
+            step.slots > 1, np.maximum(step.vector, load / step.slots), step.vector + load)
+        return found
+
+    def combining(self, found: Mapping[str, Column], machine: Machine) -> Numbers:
+        rounds = np.ceil(np.log2(found["cm"])) + np.ceil(np.log2(found["rm"]))
+        combined: Numbers = rounds * found["bn"] * (2 * TILE_BYTES / machine.sum_bytes)
+        return combined
 
     def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         m, n = self.tiles

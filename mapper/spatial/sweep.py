@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -22,7 +22,8 @@ from oracle.errors import MappingError
 
 Pair = tuple[int, int]
 
-Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+Numbers: TypeAlias = NDArray[Any]
+"""Whole numbers or floats, one for each candidate."""
 
 _BETWEEN = 20
 """Cycles between a block's work and the next."""
@@ -69,6 +70,20 @@ class SweepPlan:
             raise MappingError(f"expected the JSON form of a plan of a sweep, found {text[:80]!r}: {error}") from error
 
 
+@dataclass(frozen=True)
+class Step:
+    """Cycles of a block by itself: of the vector unit, of its loads and its stores without the ``latency`` of memory,
+    which are ``busy`` more where memory is; the plan's ``slots``, and columns of tiles ``n`` of the block."""
+
+    vector: Numbers
+    load: Numbers
+    store: Numbers
+    busy: Numbers
+    latency: int
+    slots: Column
+    n: Column
+
+
 class Sweep(ABC):
     """Work on a matrix of tiles."""
 
@@ -98,6 +113,27 @@ class Sweep(ABC):
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
         """For a block of ``m x n`` tiles: those that are loaded, that are stored, and passes of the vector unit."""
 
+    def step(self, step: Step) -> Numbers:
+        """Cycles from a block to the next: with two slots one block is stored while the next is worked on."""
+        stored, load = (step.vector + step.busy + step.latency) / 2, step.load + step.latency
+        overlapped = np.maximum.reduce([step.vector, stored, load / step.slots])
+        found: Numbers = np.where(
+            step.slots > 1, overlapped, np.maximum(step.vector + step.store + 2 * step.latency, load))
+        return found
+
+    def combining(self, found: Mapping[str, Column], machine: Machine) -> Numbers:
+        """Cycles in which cores put their results together, for a block of columns of tiles."""
+        return 0 * found["bn"]
+
+    def ahead(self, loads: Numbers, n: Column) -> Numbers:
+        """Tiles that a core must have before it begins, of blocks ``n`` tiles wide with ``loads`` tiles."""
+        return loads
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Blocks of operands that a core may have."""
+        return 1, 2, 3
+
     @abstractmethod
     def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes in memory of all operands, the result the last."""
@@ -123,7 +159,7 @@ def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
     table = np.array([
         (rm, rn, cm, cn, bm, bn, slots)
         for rm, rn in _pairs(machine.rows, work) for cm, cn in _pairs(machine.columns, work)
-        for bm in _sizes(work, 0, rm * cm) for bn in _sizes(work, 1, rn * cn) for slots in (1, 2, 3)
+        for bm in _sizes(work, 0, rm * cm) for bn in _sizes(work, 1, rn * cn) for slots in work.slots
     ], np.int64).reshape(-1, 7)
     c: Columns = dict(zip(("rm", "rn", "cm", "cn", "bm", "bn", "slots"), table.T))
     needs, holds = work.room(c["bm"], c["bn"], c["slots"]), (machine.tiles, machine.sums, machine.stats)
@@ -147,25 +183,24 @@ def _sizes(work: Sweep, loop: int, cores: int) -> list[int]:
 
 
 def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np.float64]:
-    """Estimated cycles: a wave takes as long as memory, a core's ways or its vector unit; the first loads and the last
-    block's work and store come before and after."""
+    """Estimated cycles: those of memory, or of the core with the most blocks, whose first one comes when memory has
+    brought those of the others."""
     c = found.columns
-    spread_m, spread_n = c["rm"] * c["cm"], c["rn"] * c["cn"]
-    waves_m, waves_n = -(-work.tiles[0] // (c["bm"] * spread_m)), -(-work.tiles[1] // (c["bn"] * spread_n))
+    cores = np.minimum(c["rm"] * c["cm"], work.tiles[0]) * np.minimum(c["rn"] * c["cn"], work.tiles[1])
+    waves_m, waves_n = (-(-work.tiles[i] // (c[f"b{x}"] * c[f"r{x}"] * c[f"c{x}"])) for i, x in enumerate("mn"))
     loads, stores, passes = work.work(c["bm"], c["bn"])
-    filled = work.tiles[0] * work.tiles[1] / (waves_m * waves_n * spread_m * spread_n * c["bm"] * c["bn"])
-    beat = -(-TILE_BYTES // machine.dram_bytes)
-    memory = (loads + stores) * beat * machine.cores * filled
-    load, store = loads * TILE_BYTES / machine.core_bytes, stores * TILE_BYTES / machine.core_bytes
-    vector = passes * machine.vector_cycles
-    vector, waves = vector + _BETWEEN, waves_m * waves_n
-    alone = c["slots"] == 1
-    step = np.maximum(memory, np.where(alone, load + vector + store + 3 * machine.dram_latency,
-                                       np.maximum.reduce([load, store, vector])))
-    first = np.maximum(load, loads * beat * np.minimum(machine.cores, spread_m * spread_n))
+    beat, blocks = -(-TILE_BYTES // machine.dram_bytes), work.tiles[0] * work.tiles[1] / (c["bm"] * c["bn"])
+    memory = (loads + stores) * beat * blocks
+    vector = passes * machine.vector_cycles + _BETWEEN
+    # under load a store takes as long as memory needs for those of all cores
+    busy = np.minimum(1, memory / (waves_m * waves_n * vector))
+    way = TILE_BYTES / machine.core_bytes
+    step = work.step(Step(vector, loads * way, stores * way, stores * np.maximum(way, beat * cores * busy),
+                          machine.dram_latency, c["slots"], c["bn"]))
+    first = np.maximum(loads * way, work.ahead(loads, c["bn"]) * beat * cores)
+    core, combined = first + waves_m * waves_n * step + machine.dram_latency, waves_n * work.combining(c, machine)
     estimated: NDArray[np.float64] = (
-        machine.launch_cycles + waves * step + np.minimum(first, memory) + 3 * machine.dram_latency + store
-        + np.where(memory > vector, vector, 0))
+        machine.launch_cycles + 2 * machine.dram_latency + np.maximum(memory, core) + combined)
     return estimated
 
 

@@ -413,10 +413,14 @@ class _ColumnsEmitter(_Emitter):
         if self.kind != "max":
             return []
         alone = Zone(range(1), range(1), 1)
-        return [
-            node for beside in other.zones
-            for node in self.each(alone, beside, lambda core, m, n, size=beside.size: [Instr.make(  # type: ignore[misc]
-                "linear", acc=core * self.machine.sums, count=size, factor=0, shift=bits(_LEAST))])]
+        found: Nodes = []
+        for beside in other.zones:
+            def one(core: Affine, m: Affine, n: Affine, size: int = beside.size) -> Nodes:
+                return [Instr.make(
+                    "linear", acc=core * self.machine.sums, count=size, factor=0, shift=bits(_LEAST))]
+
+            found += self.each(alone, beside, one)
+        return found
 
     def block(
         self, core: Affine, first: tuple[Affine, Affine], size: tuple[int, int], turn: Affine, valid: int
