@@ -24,14 +24,13 @@ from mapper.spatial.space import Columns
 @dataclass(frozen=True, eq=False)
 class _Work:
     """Of a core, over all waves of queries of a problem: tiles of keys that its blocks see, its steps, tiles of keys in
-    masked steps, steps for which keys are loaded; and of its first wave the tiles of keys and the steps."""
+    masked steps, tiles of keys that are loaded for it; and the tiles of keys of the wave that sees most."""
 
     seen: np.ndarray
     steps: np.ndarray
     masked: np.ndarray
     loaded: np.ndarray
     first: np.ndarray
-    first_steps: np.ndarray
 
 
 def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpace) -> np.ndarray:
@@ -53,7 +52,7 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     load = _load(attention, machine, c, bk, waves_p, waves_q)
     first = work.first / work.seen
     kept = c["keep"] == 1
-    loads = load * np.where(kept, work.first_steps, work.loaded)
+    loads = load * np.where(kept, work.first, work.loaded) / bk  # a last step may have fewer tiles
     busy = np.where(kept, np.maximum(first * compute, loads) + (1 - first) * compute, np.maximum(compute, loads))
     ends = unit * (SOFTMAX["begin"] + SOFTMAX["finish"]) * bq * d
     ends = ends + product + machine.block_cycles + machine.dram_latency
@@ -87,7 +86,7 @@ def _load(
 def _uniform(keys: int, bk: np.ndarray, waves: np.ndarray) -> _Work:
     """All blocks see all keys."""
     steps = -(-keys // bk)
-    return _Work(keys * waves, steps * waves, np.zeros_like(bk), steps * waves, np.full_like(bk, keys), steps)
+    return _Work(keys * waves, steps * waves, np.zeros_like(bk), keys * waves, np.full_like(bk, keys))
 
 
 def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray) -> _Work:
@@ -99,16 +98,15 @@ def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray)
     longest = _tiles(attention, np.minimum(first + bq * places, rows) - 1)
     shortest = _tiles(attention, np.minimum(first + bq, rows) - 1)
     paired = (number ^ 1) < waves[:, None]  # a last wave by itself takes as long as its longest block
+    sent = np.where(there, np.where((c["way"] == 0)[:, None], (longest + shortest) / 2, longest), 0)
     shortest = np.where(paired, shortest, longest)
     depth = bk[:, None]
     seen = np.where(there, (longest + shortest) / 2, 0)
     steps = np.where(there, -(-longest // depth) + -(-shortest // depth), 0) / 2
     unmasked = np.minimum(attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
     masked = np.where(there, longest - np.minimum(unmasked // depth * depth, longest), 0)
-    sent = np.where(there, -(-longest // depth), 0).sum(axis=1)
-    loaded = np.where(c["way"] == 0, steps.sum(axis=1), sent)
-    kept = np.where(there, longest, 0).max(axis=1)  # the wave that sees most comes first
-    return _Work(seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), loaded, kept, np.ceil(kept / bk))
+    most = np.where(there, longest, 0).max(axis=1)
+    return _Work(seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), sent.sum(axis=1), most)
 
 
 def _tiles(attention: Attention, last: np.ndarray) -> np.ndarray:
