@@ -1,8 +1,8 @@
 """Two products with an activation between them, ``C = activation(A . W1) . W2``: workload, plan and bounds.
 
-The block in the middle never goes to memory. Cores that form a *team* along one dimension of the mesh work on the same
-rows: each makes a part of the hidden columns, applies the activation, and hands its part over the network to the others
-of its team, so that each has the rows whole in its L1; then each makes a part of the columns of C. A team of one core
+The block in the middle never goes to memory. Cores that form a *team*, a rectangle of the mesh, work on the same rows:
+each makes a part of the hidden columns, applies the activation, and hands its part over the network to the others of
+its team, so that each has the rows whole in its L1; then each makes a part of the columns of C. A team of one core
 keeps everything to itself.
 """
 
@@ -71,8 +71,8 @@ class ChainPlan:
     """``block``: tiles of rows, of hidden columns, of columns of C, and of k, that a core works on at a time.
 
     ``rows``, ``columns``: over how many cores along each dimension of the mesh rows of A, and the members of a team,
-    are spread; a team lies along one dimension. ``weights``: how those reach the cores that use the same, and whether
-    they stay for the next rows. ``shared``: whether the rows of A are loaded once for a team.
+    are spread. ``weights``: how those reach the cores that use the same, and whether they stay for the next rows.
+    ``shared``: whether the rows of A are loaded once for the members of a team in a row (or in its column).
     """
 
     block: tuple[int, int, int, int]
@@ -146,8 +146,6 @@ def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
     for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
         if over[0] * over[1] != extent:
             yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
-    if min(plan.rows[1], plan.columns[1]) > 1:
-        yield "a team lies along rows and columns, but its members must be in one line"
     pattern = plan.weights[0]
     if pattern in ("down", "across") and plan.team > 1:
         yield f"weights go to all cores ({pattern}), but the {plan.team} members of a team use different ones"

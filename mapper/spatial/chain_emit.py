@@ -63,7 +63,8 @@ class _Emitter:
     def rounds(self) -> tuple[tuple[Wave, ...], tuple[Wave, ...]]:
         """Blocks of hidden columns, and of columns of C, dealt out to the members of a team."""
         _, bh, bn, _ = self.plan.block
-        return waves(self.tiles[2], bh, 1, self.plan.team), waves(self.tiles[3], bn, 1, self.plan.team)
+        team = self.plan.rows[1], self.plan.columns[1]
+        return waves(self.tiles[2], bh, *team), waves(self.tiles[3], bn, *team)
 
     @cached_property
     def counts(self) -> tuple[int, int, int, int]:
@@ -85,23 +86,22 @@ class _Emitter:
 
     # --- cores and places ----------------------------------------------------------------------------------------
     def each(
-        self, zones: tuple[Zone, ...] | None, members: range, body: Callable[[Affine, Affine, Affine, int], Nodes],
-        alone: tuple[bool, bool] = (False, False),
+        self, zones: tuple[Zone, ...] | None, members: tuple[range, range],
+        body: Callable[[Affine, Affine, Affine, int], Nodes], alone: tuple[bool, bool] = (False, False),
     ) -> Nodes:
         """``body`` on the members of the teams in ``zones`` (of all without any), with the tiles of their rows;
         ``alone``: only of the first team along rows / columns of the mesh."""
-        (rows, members_down), (columns, members_along) = self.plan.rows, self.plan.columns
+        (rows, down), (columns, along) = self.plan.rows, self.plan.columns
         found: Nodes = []
         for zone in zones or (Zone(range(rows), range(columns), self.plan.block[0]),):
             slow, fast = range(1) if alone[0] else zone.slow, range(1) if alone[1] else zone.fast
 
-            def core(r: Affine, c: Affine, t: Affine, size: int = zone.size) -> Nodes:
-                row = r * members_down + (t if members_down > 1 else 0)
-                column = c * members_along + (t if members_along > 1 else 0)
-                return body(row * self.machine.columns + column, r * columns + c, t, size)
+            def core(r: Affine, c: Affine, y: Affine, x: Affine, size: int = zone.size) -> Nodes:
+                number = (r * down + y) * self.machine.columns + c * along + x
+                return body(number, r * columns + c, y * along + x, size)
 
-            found += repeat("rm", slow, lambda r, core=core, fast=fast: repeat(  # type: ignore[misc]
-                "cm", fast, lambda c: repeat("t", members, lambda t: core(r, c, t))))
+            found += repeat("rm", slow, lambda r, core=core, fast=fast: repeat("cm", fast, lambda c: repeat(  # type: ignore[misc]
+                "ty", members[0], lambda y: repeat("tx", members[1], lambda x: core(r, c, y, x)))))
         return found
 
     def row_of(self, at: _At, team: Affine) -> Affine:
@@ -140,7 +140,7 @@ class _Emitter:
             def nothing(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
                 return [Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)]
 
-            found += self.each(at.wave.zones, zone.fast, nothing)
+            found += self.each(at.wave.zones, (zone.slow, zone.fast), nothing)
         return found
 
     def multiply(self, at: _At, wave: Wave, rows: Affine, weights: Affine, sums: Affine, depth: int) -> Nodes:
@@ -151,7 +151,7 @@ class _Emitter:
                 return [Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
                                    m=m, n=columns, k=depth)]
 
-            found += self.each(at.wave.zones, zone.fast, product)
+            found += self.each(at.wave.zones, (zone.slow, zone.fast), product)
         return found
 
     # --- the first product ---------------------------------------------------------------------------------------
@@ -190,30 +190,49 @@ class _Emitter:
                 return self.hand_over(n, t, turn * self.plan.team + t, self.sums_at(at, turn), m * columns)
 
             # written out for each member, whose number counts both cores and blocks within a core
-            for member in zone.fast:
-                found += self.each(at.wave.zones, range(member, member + 1), give)
+            for y in zone.slow:
+                for x in zone.fast:
+                    found += self.each(at.wave.zones, (range(y, y + 1), range(x, x + 1)), give)
+        if self.plan.columns[1] > 1:
+            for zone in wave.zones:
+                for y in zone.slow:
+                    for x in zone.fast:
+                        found += self.along_rows(at, turn, zone, (y, x))
         return found
 
     def hand_over(self, n: Affine, member: Affine, block: Affine, sums: Affine, count: int) -> Nodes:
-        """The activation of a block, and the block as tiles in the L1 of all members of the team."""
+        """The activation of a block, and the block as tiles in the L1 of the members of its column of the team."""
         acc, mine = n * self.machine.sums + sums, n * self.machine.tiles + self.hidden_at(block)
         found: Nodes = []
         if self.chain.activation is not None:
             found.append(Instr.make(ACTIVATIONS[self.chain.activation], acc=acc, count=count))
         found.append(Instr.make("pack", acc=acc, l1=mine, count=count))
-        if self.plan.team > 1:
-            along = self.plan.columns[1] > 1
-            apart = self.machine.tiles * (1 if along else self.machine.columns)
+        if self.plan.rows[1] > 1:
+            apart = self.machine.tiles * self.machine.columns
+            target = mine - member // self.plan.columns[1] * apart
             found.append(Instr.make(
-                "share_row" if along else "share_column", source=mine, target=mine - member * apart, count=count,
-                n0=self.plan.team, s0=apart))
+                "share_column", source=mine, target=target, count=count, n0=self.plan.rows[1], s0=apart))
         return found
+
+    def along_rows(self, at: _At, turn: Affine, zone: Zone, member: tuple[int, int]) -> Nodes:
+        """The block of a member goes from all cores of its column of the team along their rows."""
+        y, x = member
+        tiles, along = self.machine.tiles, self.plan.columns[1]
+        place = self.hidden_at(turn * self.plan.team + (y * along + x))
+
+        def share(n: Affine, p: Affine, t: Affine, m: int) -> Nodes:
+            mine = n * tiles + place
+            return [Instr.make("share_row", source=mine, target=mine - x * tiles, count=m * zone.size, n0=along,
+                               s0=tiles)]
+
+        return self.each(at.wave.zones, (range(self.plan.rows[1]), range(x, x + 1)), share)
 
     def load_rows(self, at: _At, at_k: Affine, depth: int) -> Nodes:
         """Rows of A for a step."""
         bm, k = self.plan.block[0], self.tiles[1]
         along = self.plan.columns[1] > 1
-        sent = {"n0": self.plan.team, "s0": self.machine.tiles * (1 if along else self.machine.columns)}
+        sent = {"n0": self.plan.columns[1] if along else self.plan.rows[1],
+                "s0": self.machine.tiles * (1 if along else self.machine.columns)}
         shared = self.plan.shared and self.plan.team > 1
         mnemonic = ("multicast_row" if along else "multicast_column") if shared else "load"
 
@@ -222,8 +241,11 @@ class _Emitter:
             return [Instr.make(mnemonic, dram=dram, l1=n * self.machine.tiles + at_k * bm, rows=size, cols=depth,
                                h0=k * TILE_BYTES, **(sent if shared else {}))]
 
-        busy = min(self.plan.team, self.counts[3])  # members without any block of hidden columns need no rows
-        return self.each(at.wave.zones, range(1 if shared else busy), one)
+        zones = self.rounds[0][0].zones  # members without any block of hidden columns need no rows
+        if shared:
+            down = range(max(zone.slow.stop for zone in zones) if along else 1)
+            return self.each(at.wave.zones, (down, range(1)), one)
+        return [node for zone in zones for node in self.each(at.wave.zones, (zone.slow, zone.fast), one)]
 
     def load_weights(
         self, at: _At, zone: Zone, which: int, source: Callable[[Affine], Affine], where: Affine,
@@ -250,7 +272,7 @@ class _Emitter:
             return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **block, **sent)]
 
         # what is sent goes to all that may use it; those without rows in this wave have none in a later one either
-        return self.each(at.wave.zones if pattern == "none" else None, zone.fast, one, alone)
+        return self.each(at.wave.zones if pattern == "none" else None, (zone.slow, zone.fast), one, alone)
 
     # --- the second product --------------------------------------------------------------------------------------
     def outer(self, at: _At) -> Nodes:
@@ -289,7 +311,7 @@ class _Emitter:
                 return [Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
                                    h0=n_tiles * TILE_BYTES, relu=0)]
 
-            found += self.each(at.wave.zones, zone.fast, store)
+            found += self.each(at.wave.zones, (zone.slow, zone.fast), store)
         return found
 
 

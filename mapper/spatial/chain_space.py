@@ -44,7 +44,7 @@ def chain_space(chain: Chain, machine: Machine) -> ChainSpace:
     """All candidates that fit the machine; those that leave cores without work only if there are no others."""
     spreads = [
         (rows, columns) for rows in _pairs(machine.rows) for columns in _pairs(machine.columns)
-        if min(rows[1], columns[1]) == 1 and (machine.rows != machine.columns or rows >= columns)
+        if machine.rows != machine.columns or rows >= columns
     ]
     m, _, hidden, n = chain.tiles
     busy = [(r, c) for r, c in spreads if r[0] * c[0] <= m and r[1] * c[1] <= max(hidden, n)]
@@ -155,11 +155,14 @@ def _traffic(
     memory = copies * whole / machine.dram_bytes
 
     shared = c["shared"] == 1
-    ring = np.where(team > 1, middle, 0) + np.where(shared, rows, 0)
+    # blocks go down the columns of a team, from there along its rows; rows of A along one of both
+    ring = middle + np.where(shared, rows, 0)
     own_row = np.where(c["ct"] > 1, c["cm"] * ring, 0) / machine.ring_bytes
-    own_column = np.where(c["rt"] > 1, c["rm"] * ring, 0) / machine.ring_bytes
+    down = middle / c["ct"] + np.where(shared & (c["ct"] == 1), rows, 0)
+    own_column = np.where(c["rt"] > 1, c["rm"] * down, 0) / machine.ring_bytes
     own_core = np.where(shared, 0, rows) / machine.core_bytes
-    own_memory = places * filled * (rows * np.where(shared, 1, team) + out) / machine.dram_bytes
+    loaded = rows * np.where(shared, np.where(c["ct"] > 1, c["rt"], 1), team)
+    own_memory = places * filled * (loaded + out) / machine.dram_bytes
     kept = c["keep"] == 1
     every = (row, column, core, memory)
     steady = [own + np.where(kept, 0, load) for own, load in zip((own_row, own_column, own_core, own_memory), every)]
