@@ -55,6 +55,8 @@ class Epilogue:
     relu: bool
     out_dtype: str
     pool: Pool | None = None
+    activation: str = ""
+    """of float16 in tiles, one of :data:`mapper.spatial.epilogue.ACTIVATIONS` beside ReLU"""
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,14 @@ class Workload:
     taken together."""
     causal: bool = False
     """The last query sees all keys, each before it one less (``attention`` in tiles)."""
+    image: tuple[int, int] = (0, 0)
+    """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
+    :class:`mapper.spatial.convolution.Convolution` lays them out, without accesses"""
 
     @property
     def tile(self) -> int:
-        """Side of the tiles that the tensors of a ``gemm`` or of attention are kept in, 0 where they are not."""
-        shape = self.inputs[0].shape
-        return shape[-1] if len(shape) == 5 and self.kind in ("gemm", "attention") else 0
+        """Side of the tiles that the tensors are kept in, 0 where they are not."""
+        return self.inputs[0].shape[-1] if self.inputs[0].dtype == "float16" else 0
 
     @property
     def transposed(self) -> tuple[bool, bool]:
@@ -206,6 +210,20 @@ def conv2d(
     # the access of the output is that of the unpooled sums
     out = Tensor("Y", shape, epilogue.out_dtype, (v["n"], v["oh"], v["ow"], leaving))
     return Workload("conv2d", name, dims, inputs, out, epilogue, stride, padding, dilation, blocks)
+
+
+def tiled_conv2d(
+    n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, tensors: tuple[tuple[str, tuple[int, ...]], ...],
+    result: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int],
+    groups: int, epilogue: Epilogue, name: str = "conv2d",
+) -> Workload:
+    """A convolution whose ``tensors`` (the result last) lie in tiles; ``c`` and ``o`` are channels of each of
+    ``groups``, ``result`` its rows and columns."""
+    sizes = {"g": groups, "n": n, "oh": result[0], "ow": result[1], "o": o, "kh": kh, "kw": kw, "c": c}
+    dims = tuple(Dim(d, e, "reduction" if d in ("kh", "kw", "c") else "parallel") for d, e in sizes.items()
+                 if d != "g" or groups > 1)
+    *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in tensors)
+    return Workload("conv2d", name, dims, tuple(inputs), output, epilogue, stride, padding, dilation, image=(h, w))
 
 
 def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:

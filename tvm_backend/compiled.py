@@ -27,7 +27,8 @@ __all__ = [
     "TensorSpec", "Value",
 ]
 
-Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels"]
+Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-windows",
+                            "tile-places"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class Value:
     shape: tuple[int, ...]
     dtype: str
     layout: Layout
+    form: tuple[int, ...] = ()
+    """of the convolution that the tiles are laid out for, where there is one"""
+
+    @property
+    def held(self) -> tiles.Held:
+        """How it is kept in tiles."""
+        return self.shape, self.layout, self.form
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -59,7 +67,7 @@ class Value:
         if self.layout == "nhwc":
             n, c, h, w = self.shape
             return n, h, w, c
-        return tiles.tiled_shape(self.shape, self.layout) if self.in_tiles else self.shape
+        return tiles.tiled_shape(*self.held) if self.in_tiles else self.shape
 
     @property
     def in_tiles(self) -> bool:

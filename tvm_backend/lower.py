@@ -10,7 +10,7 @@ from oracle.errors import TargetError
 from tvm_backend import expressions as compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Refused, Region, Step, Value
 from tvm_backend.model import Model
-from tvm_backend.tiles import LAYOUTS
+from tvm_backend.tiles import IMAGES, LAYOUTS
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
@@ -81,7 +81,7 @@ def _region(
     before: _Before,
 ) -> Region:
     names: dict[Any, str] = {}
-    layouts: dict[str, Layout] = {}
+    layouts: dict[str, tuple[Layout, tuple[int, ...]]] = {}
     values: dict[str, Value] = {}
     steps: list[Step] = []
     for param in function.params:
@@ -103,10 +103,11 @@ def _region(
         steps.append(step)
         for argument, operand in step.inputs:
             view = step.views.get(argument)
-            layouts.setdefault(operand, value.layout if view is None else view.layout)
+            layouts.setdefault(operand, (value.layout, ()) if view is None else (view.layout, view.form))
     inputs = tuple(names[p] for p in function.params)
     for name in inputs:
-        values[name] = replace(values[name], layout=layouts.get(name, "row-major"))
+        layout, form = layouts.get(name, ("row-major", ()))
+        values[name] = replace(values[name], layout=layout, form=form)
     outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
     return Region(symbol, target.name, tuple(values.values()), inputs, outputs,
                   tuple(_only_needed_views(step, values) for step in steps))
@@ -116,7 +117,7 @@ def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
     """The step without the views under which a value is read as it is kept."""
     taken = dict(step.inputs)
     views = {argument: view for argument, view in step.views.items()
-             if (view.shape, view.layout) != (values[taken[argument]].shape, values[taken[argument]].layout)}
+             if view.held != values[taken[argument]].held}
     return replace(step, views=views) if len(views) < len(step.views) else step
 
 
@@ -140,13 +141,16 @@ def _step(
         inputs.append((argument, arguments[position[variable]]))
         layout = lowered.layouts.get(argument, lowered.layout)
         if layout in LAYOUTS:
-            views[argument] = Value(argument, op.operands[operand].shape, op.operands[operand].dtype, layout)
+            operand_of = op.operands[operand]
+            form = lowered.form if layout in IMAGES else ()
+            views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form)
     # an operator alone has no other name than that of its result
     alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
     name = _numbered(binding.var.name if alone else op.name, taken)
     value = Value(
         _unique(name if UNNAMED.fullmatch(binding.var.name) else binding.var.name, values),
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
+        lowered.form if lowered.layout in IMAGES else (),
     )
     work = replace(lowered.workload, name=name)
     step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants, views=views)

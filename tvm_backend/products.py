@@ -23,18 +23,20 @@ HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(
-    module: compat.IRModule, whole: Callable[[Any], bool] = lambda attention: False
+    module: compat.IRModule, whole: Callable[[Any], bool] = lambda attention: False,
+    images: Callable[[Any], bool] = lambda convolution: False,
 ) -> compat.IRModule:
-    """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` (it gets the operator).
+    """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` and convolutions of ``images``
+    that are taken as they are (both get the operator).
 
     Unsupported for a plain module in which there is something to rewrite.
     """
     if is_plain(module):
-        if any(_is_rewritten(b.value, whole) for b in expressions.bindings(module["main"])):
+        if any(_is_rewritten(b.value, whole, images) for b in expressions.bindings(module["main"])):
             raise Unsupported("convolutions as products of plain expressions")
         return module
     main = module["main"]
-    rewriting = _Rewriting(_uses(main), whole)
+    rewriting = _Rewriting(_uses(main), whole, images)
     for binding in compat.bindings(main):
         rewriting.visit(binding.var, binding.value)
     rewriting.finish()
@@ -42,7 +44,7 @@ def as_products(
     return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
 
 
-def _is_rewritten(value: Any, whole: Callable[[Any], bool]) -> bool:
+def _is_rewritten(value: Any, whole: Callable[[Any], bool], images: Callable[[Any], bool]) -> bool:
     """Whether a plain expression is rewritten: a convolution of windows, a product whose constant comes first, or
     attention."""
     if expressions.op_name(value) in ("nn.attention", "nn.attention_bias"):
@@ -50,7 +52,7 @@ def _is_rewritten(value: Any, whole: Callable[[Any], bool]) -> bool:
     if expressions.op_name(value) == "matmul":
         ranks = [len(expressions.shape_of(a)) for a in value.args]
         return min(ranks) == 1 or expressions.is_constant(value.args[0]) or _is_unequal(value)
-    if expressions.op_name(value) != "nn.conv2d":
+    if expressions.op_name(value) != "nn.conv2d" or images(value):
         return False
     ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
     kernel = expressions.shape_of(value.args[1])[2:]
@@ -92,6 +94,7 @@ class _Rewriting:
 
     uses: dict[Any, int]
     whole: Callable[[Any], bool]
+    images: Callable[[Any], bool]
     body: list[Any] = field(default_factory=list)
     replaced: dict[Any, Any] = field(default_factory=dict)
     bound: dict[Any, Any] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class _Rewriting:
             return
         for read in compat.variables(value):
             self._settle(read)
-        if name in ("nn.conv2d", "nn.conv1d") and self._convolution(var, value):
+        if name in ("nn.conv2d", "nn.conv1d") and not self.images(value) and self._convolution(var, value):
             return
         if name in ("nn.conv2d_transpose", "nn.conv1d_transpose") and self._transposed(var, value):
             return

@@ -161,20 +161,20 @@ def _read(x: Any, value: Value, view: Value | None) -> Any:
     """A tensor of a region as a step reads it."""
     if view is None:
         return x
-    return tiles.retiled(x, (value.shape, value.layout), (view.shape, view.layout))
+    return tiles.retiled(x, value.held, view.held)
 
 
 def stored(x: Any, value: Value) -> Any:
     """A tensor in the network's layout as the region keeps it."""
     if value.in_tiles:
-        return tiles.tiled(x, value.layout)
+        return tiles.tiled(x, value.layout, value.form)
     return x.transpose(0, 2, 3, 1) if value.layout == "nhwc" else x
 
 
 def unstored(x: Any, value: Value) -> Any:
     """Inverse of :func:`stored`."""
     if value.in_tiles:
-        return tiles.untiled(x, value.shape, value.layout, value.dtype)
+        return tiles.untiled(x, value.shape, value.layout, value.dtype, value.form)
     return x.transpose(0, 3, 1, 2) if value.layout == "nhwc" else x
 
 

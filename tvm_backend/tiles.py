@@ -6,25 +6,34 @@ What is a matrix of a tensor depends on the layout:
 ``tile-batch``   a batch of matrices, of the last two axes
 ``tile-heads``   of [batch, length, heads, depth] for each head a matrix [length, depth]
 ``tile-pixels``  of images NCHW one matrix, whose rows are pixels and whose columns channels
+``tile-windows`` of images NCHW what a convolution gathers its windows from, as its ``form`` demands
+``tile-places``  of the result NCHW of a convolution what it stores
 
-Edges are filled up with zeros.
+Edges are filled up with zeros. A ``form`` has all sizes of a convolution (:mod:`mapper.spatial.convolution`): batch,
+height, width, channels, outputs, kernel, stride, padding, dilation, groups.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oracle.errors import InputError
 
+if TYPE_CHECKING:
+    from mapper.spatial.convolution import Convolution
+
 SIDE = 32
 DTYPE = "float16"
-LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels")
+IMAGES = ("tile-windows", "tile-places")
+LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels", *IMAGES)
 
 Shape = tuple[int, ...]
+Held = tuple[Shape, str, tuple[int, ...]]
+"""Shape and layout of a tensor, and the form of the convolution that it belongs to (or nothing)."""
 
 
 def matrices(shape: Shape, layout: str) -> tuple[int, int, int]:
@@ -42,14 +51,28 @@ def matrices(shape: Shape, layout: str) -> tuple[int, int, int]:
     raise InputError(f"expected a layout in tiles ({', '.join(LAYOUTS)}), found {layout!r}")
 
 
-def tiled_shape(shape: Shape, layout: str) -> Shape:
+@lru_cache(maxsize=1024)
+def convolution_of(form: tuple[int, ...]) -> "Convolution":
+    """The convolution of a form, without what is fused to it."""
+    from mapper.spatial.convolution import Convolution
+
+    n, h, w, c, o, kh, kw, sy, sx, top, left, bottom, right, dy, dx, groups = form
+    return Convolution(n, h, w, c, o, (kh, kw), (sy, sx), (top, left, bottom, right), (dy, dx), groups)
+
+
+def tiled_shape(shape: Shape, layout: str, form: tuple[int, ...] = ()) -> Shape:
     """The shape of the tiles of a tensor."""
+    if layout in IMAGES:
+        tensors = dict(convolution_of(form).tensors())
+        return tensors["A" if layout == "tile-windows" else "C"]
     count, rows, columns = matrices(shape, layout)
     return count, -(-rows // SIDE), -(-columns // SIDE), SIDE, SIDE
 
 
-def to_tiles(x: Any, layout: str) -> Any:
+def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
     """A tensor (of NumPy or JAX) as tiles."""
+    if layout == "tile-windows":
+        return convolution_of(form).image_tiles(np.asarray(x).transpose(0, 2, 3, 1).astype(DTYPE))
     count, rows, columns = matrices(x.shape, layout)
     _, high, wide, _, _ = tiled_shape(x.shape, layout)
     if layout == "tile-heads":
@@ -63,8 +86,10 @@ def to_tiles(x: Any, layout: str) -> Any:
     return x.reshape(count, high, SIDE, wide, SIDE).transpose(0, 1, 3, 2, 4)
 
 
-def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str) -> Any:
+def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, ...] = ()) -> Any:
     """The tensor of ``shape`` whose tiles are given."""
+    if layout == "tile-places":
+        return convolution_of(form).unpack(np.asarray(tiles)).transpose(0, 3, 1, 2).astype(dtype)
     count, rows, columns = matrices(shape, layout)
     _, high, wide, _, _ = tiles.shape
     x = tiles.transpose(0, 1, 3, 2, 4).reshape(count, high * SIDE, wide * SIDE)[:, :rows, :columns]
@@ -77,21 +102,26 @@ def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str) -> Any:
     return x.reshape(shape).astype(dtype)
 
 
-def tiled(x: Any, layout: str) -> Any:
-    """:func:`to_tiles`, of an array on the device as one program."""
-    return to_tiles(x, layout) if isinstance(x, np.ndarray) else _program_to(layout)(x)
+def tiled(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
+    """:func:`to_tiles`, of an array on the device as one program (but of what convolutions read)."""
+    if isinstance(x, np.ndarray) or layout in IMAGES:
+        return to_tiles(x, layout, form)
+    return _program_to(layout)(x)
 
 
-def untiled(tiles: Any, shape: Shape, layout: str, dtype: str) -> Any:
-    """:func:`from_tiles`, of an array on the device as one program."""
-    if isinstance(tiles, np.ndarray):
-        return from_tiles(tiles, shape, layout, dtype)
+def untiled(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, ...] = ()) -> Any:
+    """:func:`from_tiles`, of an array on the device as one program (but of what convolutions store)."""
+    if isinstance(tiles, np.ndarray) or layout in IMAGES:
+        return from_tiles(tiles, shape, layout, dtype, form)
     return _program_from(shape, layout, dtype)(tiles)
 
 
-def retiled(tiles: Any, held: tuple[Shape, str], wanted: tuple[Shape, str]) -> Any:
+def retiled(tiles: Any, held: Held, wanted: Held) -> Any:
     """Tiles of a tensor under a shape in a layout as tiles of the same tensor under another shape or layout."""
-    if matrices(*held) == matrices(*wanted) and _same_order(held[1], wanted[1]):
+    if held[1] in IMAGES or wanted[1] in IMAGES:
+        plain = untiled(tiles, *held[:2], DTYPE, held[2])
+        return tiled(plain.reshape(wanted[0]), *wanted[1:])
+    if matrices(*held[:2]) == matrices(*wanted[:2]) and _same_order(held[1], wanted[1]):
         return tiles
     if isinstance(tiles, np.ndarray):
         return _retiled(tiles, held, wanted)
@@ -103,8 +133,8 @@ def _same_order(one: str, other: str) -> bool:
     return one == other or (one in plain and other in plain)
 
 
-def _retiled(tiles: Any, held: tuple[Shape, str], wanted: tuple[Shape, str]) -> Any:
-    return to_tiles(from_tiles(tiles, *held, DTYPE).reshape(wanted[0]), wanted[1])
+def _retiled(tiles: Any, held: Held, wanted: Held) -> Any:
+    return to_tiles(from_tiles(tiles, *held[:2], DTYPE).reshape(wanted[0]), wanted[1])
 
 
 def _module(x: Any) -> Any:
@@ -130,7 +160,7 @@ def _program_from(shape: Shape, layout: str, dtype: str) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _program_between(held: tuple[Shape, str], wanted: tuple[Shape, str]) -> Any:
+def _program_between(held: Held, wanted: Held) -> Any:
     import jax
 
     return jax.jit(lambda x: _retiled(x, held, wanted))

@@ -28,6 +28,10 @@ def _gemm(w: Workload) -> dict[str, Any]:
 
 
 def _conv2d(w: Workload) -> dict[str, Any]:
+    if w.tile:
+        kernel = {name: w.extent(name) for name in ("n", "c", "o", "kh", "kw")}
+        return {**kernel, "h": w.image[0], "w": w.image[1], "stride": w.stride, "padding": w.padding,
+                "dilation": w.dilation, "groups": w.groups, "tile": w.tile}
     n, height, width, _ = w.inputs[0].shape
     kernel = {name: w.extent(name) for name in ("c", "o", "kh", "kw")}
     more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks}
@@ -59,6 +63,8 @@ def from_json(data: Mapping[str, Any]) -> Workload:
             if name in rest:
                 rest[name] = tuple(rest[name])
         make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention}[kind]
+        if kind == "conv2d" and rest.pop("tile", 0):
+            from mapper.spatial.layers import convolution as make
         made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)
         return made
     except (KeyError, TypeError, ValueError) as error:

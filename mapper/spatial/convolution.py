@@ -224,14 +224,26 @@ class Convolution(Contraction):
     def pack(self, arrays: Mapping[str, Half]) -> dict[str, Half]:
         """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
         given = check_arrays(self.shapes(), arrays)
-        found = {"A": self._image(given["X"]), "B": to_tiles(self._filter(given["W"]))}
+        found = {"A": self.image_tiles(given["X"]), "B": self.filter_tiles(given["W"])}
         if "bias" in given:
-            found["bias"] = in_tiles(self._by_problem(given["bias"][None])[:, 0])
+            found["bias"] = self.bias_rows(given["bias"])
         if "residual" in given:
             whole = np.zeros((self.gemm.m * SIDE, self.outputs), np.float16)
             whole[self._places()] = given["residual"].reshape(-1, self.outputs)
             found["residual"] = to_tiles(self._by_problem(whole))
         return found
+
+    def image_tiles(self, x: Half) -> Half:
+        """X as it lies in memory."""
+        return self._image(x)
+
+    def filter_tiles(self, w: Half) -> Half:
+        """W as it lies in memory."""
+        return to_tiles(self._filter(w))
+
+    def bias_rows(self, bias: Half) -> Half:
+        """The bias as it lies in memory."""
+        return in_tiles(self._by_problem(bias[None])[:, 0])
 
     def unpack(self, result: Half) -> Half:
         """The result ``(batch, rows, columns, outputs)`` from its tiles."""

@@ -12,14 +12,16 @@ from mapper.spatial.attention import Attention, AttentionPlan
 from mapper.spatial.attention_emit import emit_attention
 from mapper.spatial.attention_search import search_attention
 from mapper.spatial.batched import Product
+from mapper.spatial.convolution import Convolution
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.parts import PartedPlan
+from mapper.spatial.parts import Contraction, PartedPlan
 from mapper.spatial.workloads import emitted, search_workload
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
+    from mapper import workload as wl
     from mapper.workload import Workload
     from oracle.stream import Stream
 
@@ -43,10 +45,10 @@ class MeshPlanner:
         """The fastest plan of those that were simulated; MappingError where none fits."""
         if workload.kind == "attention":
             return self._find_attention(workload, top_k)
-        found = search_workload(product_of(workload), self.graph, top_k=top_k)
+        found = search_workload(contraction_of(workload), self.graph, top_k=top_k)
         best = found.best
         sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mnk", best.plan.plan.block))
-        mapping = Mapping("gemm", "", sizes, tuple(best.plan.plan.order), spread=best.plan.to_json())
+        mapping = Mapping(workload.kind, "", sizes, tuple(best.plan.plan.order), spread=best.plan.to_json())
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
                            len(found.trials))
 
@@ -63,8 +65,13 @@ class MeshPlanner:
         if workload.kind == "attention":
             plan = AttentionPlan.from_json(mapping.spread)
             return emit_attention(attention_of(workload), plan, self.machine, name=workload.name)
-        stream = emitted(product_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
+        stream = emitted(contraction_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
         return replace(stream, name=workload.name)
+
+
+def contraction_of(workload: "Workload") -> Contraction:
+    """The product or convolution that a workload in tiles is; MappingError for another workload."""
+    return convolution_of(workload) if workload.kind == "conv2d" and workload.tile == SIDE else product_of(workload)
 
 
 def product_of(workload: "Workload") -> Product:
@@ -72,9 +79,37 @@ def product_of(workload: "Workload") -> Product:
     if workload.kind != "gemm" or workload.tile != SIDE:
         raise MappingError(f"{workload.name}: expected a product in tiles of {SIDE} x {SIDE}, found {workload.kind}")
     batch, m, n, k = (workload.extent(d) for d in "bmnk")
-    epilogue = Epilogue(bias=workload.epilogue.bias, activation="relu" if workload.epilogue.relu else None)
     shared = workload.inputs[1].shape[0] == 1
-    return Product(batch, m, n, k, *workload.transposed, shared=shared, epilogue=epilogue)
+    return Product(batch, m, n, k, *workload.transposed, shared=shared, epilogue=_epilogue(workload))
+
+
+def _epilogue(workload: "Workload") -> Epilogue:
+    own = workload.epilogue
+    return Epilogue(bias=own.bias, activation="relu" if own.relu else own.activation or None)
+
+
+def convolution_of(workload: "Workload") -> Convolution:
+    """The convolution that a ``conv2d`` in tiles is."""
+    size = {d: workload.extent(d) for d in ("n", "c", "o", "kh", "kw")}
+    groups = workload.groups
+    return Convolution(
+        size["n"], *workload.image, size["c"] * groups, size["o"] * groups, (size["kh"], size["kw"]), workload.stride,
+        workload.padding, workload.dilation, groups, _epilogue(workload))
+
+
+def convolution(
+    n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0), dilation: tuple[int, int] = (1, 1), groups: int = 1,
+    epilogue: "wl.Epilogue", name: str = "conv2d",
+) -> "Workload":
+    """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``."""
+    from mapper import workload as wl
+
+    made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
+                       Epilogue(bias=epilogue.bias))
+    return wl.tiled_conv2d(
+        n, h, w, c, o, kh, kw, tensors=made.tensors(), result=made.result, stride=stride, padding=padding,
+        dilation=dilation, groups=groups, epilogue=epilogue, name=name)
 
 
 def attention_of(workload: "Workload") -> Attention:

@@ -71,11 +71,16 @@ def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
     assert compiled.report.cycles > 0 and compiled.report.offloaded_macs_share == 1
 
 
-def test_convolutions_are_products_of_windows(tmp_path: Path) -> None:
+def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     network, x = convolutions(), torch.randn(2, 3, 16, 16)
     compiled = archloom.compile(network, "mesh", SMALL["mesh"], example_inputs=x)
     found = compiled(x)
     close(found, network(x))
+    assert [layer.op for layer in compiled.report.accelerator_layers] == ["conv2d+bias+relu"] * 3 + ["dense+bias"]
+    (images, _) = compiled.compiled.regions
+    assert [value.layout for value in images.values] == ["tile-windows", "tile-places", "tile-pixels", "tile-places"]
+    for step in compiled.compiled.partition.steps():
+        assert workload_json.from_json(workload_json.to_json(step.workload)) == step.workload
     compiled.save(tmp_path / "net")
     again = archloom.load_compiled(tmp_path / "net")
     np.testing.assert_array_equal(again(x), found)
@@ -111,7 +116,7 @@ class Transformer(nn.Module):
         mixed = F.scaled_dot_product_attention(
             heads(self.query(x)), heads(self.key(x)), heads(self.value(x)), is_causal=self.causal)
         x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
-        return x + self.down(torch.relu(self.up(self.norm(x))))
+        return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
 @pytest.mark.parametrize("numbers", [torch.float32, torch.float16], ids=["float32", "float16"])
@@ -124,7 +129,7 @@ def test_attention_is_one_layer(numbers: torch.dtype) -> None:
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
     layers = [layer.op for layer in compiled.report.accelerator_layers]
     if numbers == torch.float32:
-        assert layers.count("attention+causal") == 1 and layers.count("dense+bias+relu") == 1
+        assert layers.count("attention+causal") == 1 and layers.count("dense+bias+gelu") == 1
         (attention,) = [s for s in compiled.compiled.partition.steps() if s.workload.kind == "attention"]
         assert workload_json.from_json(workload_json.to_json(attention.workload)) == attention.workload
     assert compiled.report.offloaded_macs_share == 1

@@ -54,7 +54,8 @@ class Lowered:
     ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
     workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
     operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
-    workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument.
+    workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument;
+    ``form``: of the convolution that tiles are laid out for.
     """
 
     workload: Workload
@@ -64,6 +65,7 @@ class Lowered:
     layout: Layout
     finish: "Finish | None" = None
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    form: tuple[int, ...] = ()
 
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]

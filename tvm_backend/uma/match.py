@@ -51,7 +51,7 @@ class QTensor:
 @dataclass(frozen=True, eq=False)
 class Stage:
     """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``,
-    ``convert`` (to ``dtype``).
+    ``convert`` (to ``dtype``), or another of :data:`ACTIVATIONS`.
 
     ``scale``, ``zero_point`` and ``dtype`` belong to the first two, ``low`` and ``high`` to ``clip``, ``attrs`` to the
     pooling; ``shape`` is that of the result.
@@ -176,6 +176,10 @@ def pick_name(candidates: list[str], default: str) -> str:
 
 
 CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
+ACTIVATIONS: Mapping[str, str] = {
+    "nn.gelu": "gelu", "nn.gelu_tanh": "gelu", "nn.silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh",
+}
+"""Operators that are stages by another name, beside ReLU."""
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
 ATTRIBUTES: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("strides", "padding", "dilation", "pool_size"), compat.attr_ints),
@@ -198,6 +202,8 @@ def _stage(call: Any, name: str | None) -> Stage:
     if name == "clip":
         low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
         return Stage("clip", shape, low=low, high=high)
+    if name in ACTIVATIONS:
+        return Stage(ACTIVATIONS[name], shape)
     if name == "nn.max_pool2d":
         return Stage("max_pool2d", shape, attrs={k: ATTRIBUTES[k](call, k) for k in POOL_ATTRIBUTES})
     raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import Rule, float32_bias, plain_convolution, pointwise_convolution, relu_only
+from uma_targets.kit.rules import Rule, constant_kernel, float32_bias, relu_only
 
 
 def float_operands(op: QuantizedOp) -> str | None:
@@ -41,4 +41,4 @@ def bias_of_one_product(op: QuantizedOp) -> str | None:
 
 
 MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_of_one_product, relu_only)
-CONV2D: tuple[Rule, ...] = (float_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
+CONV2D: tuple[Rule, ...] = (float_operands, constant_kernel, float32_bias, relu_only)

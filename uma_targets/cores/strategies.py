@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from mapper import workload as wl
+from mapper.spatial.layers import convolution
 from mapper.workload import Workload
+from tvm_backend import expressions
 from tvm_backend.compiled import Layout
-from tvm_backend.tiles import DTYPE, SIDE, tiled_shape, to_tiles
+from tvm_backend.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
 from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QuantizedOp
+from tvm_backend.uma.match import ACTIVATIONS, QuantizedOp
 from uma_targets.kit.rules import has_relu
 from uma_targets.kit.strategies import label
 
@@ -35,10 +39,45 @@ def matmul(op: QuantizedOp) -> Lowered:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
         constants = {"B": packed(array, layouts["B"]), **constants}
         inputs = (("A", 0),)
-    return Lowered(work, label("dense" if one_b else "batch_matmul", op), inputs, constants, side, layouts=layouts)
+    return Lowered(work, _label("dense" if one_b else "batch_matmul", op), inputs, constants, side, layouts=layouts)
 
 
-def pointwise(op: QuantizedOp) -> Lowered:
+def is_image(call: Any) -> bool:
+    """Whether a convolution operator is one of images by a constant kernel: such are taken as they are."""
+    layouts = [str(expressions.attr(call, f"{what}_layout")) for what in ("data", "kernel", "out")]
+    return layouts == ["NCHW", "OIHW", "NCHW"] and expressions.is_constant(call.args[1])
+
+
+def conv2d(op: QuantizedOp) -> Lowered:
+    """A convolution: of 1 x 1 pixels a product, else windows are gathered from the image on the way into cores."""
+    attrs, plain = op.attrs, (1, 1)
+    if op.operands[1].shape[2:] == plain == tuple(attrs["strides"]) and attrs["groups"] == 1 and not any(
+            attrs["padding"]):
+        return _pointwise(op)
+    data, kernel = op.operands
+    (n, c, h, w), (o, inside, kh, kw), groups = data.shape, kernel.shape, int(attrs["groups"])
+    assert kernel.array is not None
+    work = convolution(
+        n, h, w, inside, o // groups, kh, kw, stride=tuple(attrs["strides"]), padding=tuple(attrs["padding"]),
+        dilation=tuple(attrs["dilation"]), groups=groups, epilogue=_epilogue(op), name=op.name)
+    form = (n, h, w, c, o, kh, kw, *attrs["strides"], *attrs["padding"], *attrs["dilation"], groups)
+    laid, shapes = convolution_of(form), {t.name: t.shape for t in work.inputs}
+    constants = {"B": _made(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
+    if op.bias is not None and op.bias.array is not None:
+        constants["bias"] = _made(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
+    return Lowered(work, _label("conv2d", op), (("A", 0),), constants, "tile-places", layouts={"A": "tile-windows"},
+                   form=form)
+
+
+def _made(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A constant in tiles of ``shape``; one without numbers takes no room."""
+    if array.size > 1 and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim].astype(DTYPE), shape)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(pack(array.astype(DTYPE)))
+
+
+def _pointwise(op: QuantizedOp) -> Lowered:
     """A 1 x 1 convolution: pixels are the rows of A."""
     data, kernel = op.operands
     n, c, h, w = data.shape
@@ -46,14 +85,27 @@ def pointwise(op: QuantizedOp) -> Lowered:
     assert kernel.array is not None
     constants = {"B": packed(kernel.array.reshape(o, c).T, "tiles"), **_bias(op)}
     work = _gemm(op, (1, n * h * w, o, c), True, (False, False))
-    return Lowered(work, label("conv2d", op), (("A", 0),), constants, "tile-pixels")
+    return Lowered(work, _label("conv2d", op), (("A", 0),), constants, "tile-pixels")
 
 
 def _gemm(op: QuantizedOp, sizes: tuple[int, int, int, int], shared: bool, swapped: tuple[bool, bool]) -> Workload:
     batch, m, n, k = sizes
-    epilogue = wl.Epilogue(op.bias is not None, 1.0, has_relu(op), DTYPE)
-    return wl.gemm(m, n, k, batch=batch, epilogue=epilogue, shared_b=shared, name=op.name, dtype=DTYPE, tile=SIDE,
+    return wl.gemm(m, n, k, batch=batch, epilogue=_epilogue(op), shared_b=shared, name=op.name, dtype=DTYPE, tile=SIDE,
                    transposed=swapped)
+
+
+def _epilogue(op: QuantizedOp) -> wl.Epilogue:
+    return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), DTYPE, activation=_activation(op))
+
+
+def _activation(op: QuantizedOp) -> str:
+    """The vector unit's activation, if there is one."""
+    return next((stage.kind for stage in op.stages if stage.kind in ACTIVATIONS.values()), "")
+
+
+def _label(base: str, op: QuantizedOp) -> str:
+    """``base`` with what is fused to it."""
+    return "+".join(part for part in (label(base, op), _activation(op)) if part)
 
 
 def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
@@ -65,7 +117,4 @@ def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 def packed(array: np.ndarray, layout: Layout) -> np.ndarray:
     """A constant in tiles; a weight without numbers, as estimates read it, takes no room here either."""
-    if array.size > 1 and not any(array.strides):
-        return np.broadcast_to(array[(0,) * array.ndim].astype(DTYPE), tiled_shape(array.shape, layout))
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(to_tiles(array, layout))
+    return _made(array, tiled_shape(array.shape, layout), lambda a: to_tiles(a, layout))

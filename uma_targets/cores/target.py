@@ -97,34 +97,30 @@ class CoresTarget(UMABackend):
 
     def __init__(self) -> None:
         super().__init__()
-        own = "uma_targets.cores.patterns"
-        for form, name in (("activation", "swapped_matmul_activation"), ("plain", "swapped_matmul")):
-            self._offer(f"matmul_swapped_{form}", name, rules.MATMUL, strategies.matmul, own)
-        for anchor, kept, strategy in (("matmul", rules.MATMUL, strategies.matmul),
-                                       ("conv2d", rules.CONV2D, strategies.pointwise)):
+        for name, kept, strategy in (("swapped_matmul", rules.MATMUL, strategies.matmul),
+                                     ("matmul", rules.MATMUL, strategies.matmul),
+                                     ("conv2d", rules.CONV2D, strategies.conv2d)):
             for form in ("activation", "plain"):
-                self._offer(f"{anchor}_{form}", f"float_{anchor}_{form}", kept, strategy)
+                self._offer(f"{name}_{form}", kept, strategy)
         self._register_pattern("attention", lazy_pattern("attention"), self._takes_attention)
         self._register_operator_strategy("attention", attention.strategy)
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
-    def _offer(
-        self, name: str, pattern: str, kept: tuple[rules.Rule, ...], strategy: Strategy,
-        module: str = "uma_targets.kit.patterns",
-    ) -> None:
+    def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:
         predicate: AllOf = all_of("nn.conv2d" if name.startswith("conv2d") else "matmul", kept)
-        self._register_pattern(name, lazy_pattern(pattern, module), predicate)
+        self._register_pattern(name, lazy_pattern(name, "uma_targets.cores.patterns"), predicate)
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
-        """Attention as one operator where it is taken so; else, and convolutions, as products of matrices."""
+        """Attention as one operator where it is taken so; else, and what is no convolution of images by constants, as
+        products of matrices."""
         from tvm_backend.attention import as_attention
         from tvm_backend.products import as_products
 
         machine = self._machine(options)
         module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
-        return as_products(module, lambda call: attention.is_whole(call, machine))
+        return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
     def _takes_attention(self, op: "QuantizedOp", options: Options) -> Verdict:
         """A head's attention without anything added to its scores but a causal mask."""
