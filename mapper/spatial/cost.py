@@ -85,10 +85,10 @@ def cycles(
     compute = machine.product(c["bm"], c["bn"], bk) * part + overhead
 
     size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
-    size_a = size_a * around.share
     beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k) * around.share, _beats(machine, bk, c["bn"], gemm.n)
-    a = _Traffic(machine, around, c["way_a"], beats_a, size_a, s["rn"], s["cn"], m, n.of_loads(c["keep_a"]))
-    b = _Traffic(machine, around, c["way_b"], beats_b, size_b, s["rm"], s["cm"], n, m.of_loads(c["keep_b"]))
+    a = _Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"], m,
+                 n.of_loads(c["keep_a"]))
+    b = _Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"], n, m.of_loads(c["keep_b"]))
     with_both = a.beside(b)
     # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
     times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
@@ -158,12 +158,13 @@ class _Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
 
     def __init__(
-        self, machine: Machine, around: Around, way: Column, beats: np.ndarray, size: np.ndarray, rows: Column,
-        columns: Column, mine: Waves, filled: np.ndarray,
+        self, machine: Machine, around: Around, way: Column, beats: np.ndarray, sizes: tuple[np.ndarray, np.ndarray],
+        rows: Column, columns: Column, mine: Waves, filled: np.ndarray,
     ) -> None:
-        """``rows`` and ``columns``: cores along each dimension of the mesh that share the operand's tiles; ``mine``:
-        waves over the loop that indexes it; ``filled``: of the cores that share it, those that have work."""
-        size = size * mine.largest
+        """``sizes``: bytes that a core gets, and those that are loaded. ``rows`` and ``columns``: cores along each
+        dimension of the mesh that share the operand's tiles; ``mine``: waves over the loop that indexes it; ``filled``:
+        of the cores that share it, those that have work."""
+        got, size = (each * mine.largest for each in sizes)
         ring = size / machine.ring_bytes
         tree = (way == _DOWN) | (way == _ACROSS)
         on_row, on_column = way == _ROW, way == _COLUMN
@@ -180,7 +181,7 @@ class _Traffic:
         self.core = np.where(way == _NONE, size / machine.core_bytes, np.where(wave, np.maximum(hop, ring), 0))
         self.hops = np.where(wave, (sharing - 1) * (hop + 1), 0)
         # cores that share a port take what is sent to all of them once
-        written = size * np.where(on_column | tree, 1, machine.port_cores)
+        written = got * np.where(on_column | tree, 1, machine.port_cores)
         self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(self.core)
 
     def alone(self) -> np.ndarray:

@@ -126,13 +126,7 @@ def planned(
         return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
 
     read: Callable[[str], Any] = SweepPlan.from_json if isinstance(work, Sweep) else PartedPlan.from_json
-    return kept([graph.fingerprint, repr(work), repr(rules_of(rules)), str(top_k)], read, find)
-
-
-def rules_of(rules: Rules) -> list[object]:
-    """Rules as a list whose text is the same in every process."""
-    fields = {name: getattr(rules, name) for name in Rules.__dataclass_fields__}
-    return [(name, sorted(value) if isinstance(value, frozenset) else value) for name, value in fields.items()]
+    return kept([graph.fingerprint, repr(work), rules.text, str(top_k)], read, find)
 
 
 def ranked(

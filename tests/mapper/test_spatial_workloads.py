@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_meshes import MESHES, mesh, operands, some_plan
 
+from acadl_models.mesh import mesh as any_mesh
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.triple_ring import triple_ring
 from acadl_models.wormhole import wormhole
 from mapper.spatial import keeping
 from mapper.spatial.batched import Product
+from mapper.spatial.convolution import Convolution
+from mapper.spatial.elementwise import Elementwise, Operation
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
 from mapper.spatial.parts import PartedPlan, check_parts, parted_space
 from mapper.spatial.plan import Plan
+from mapper.spatial.reduction import Columns, Rows
 from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import emitted, planned, search_workload
+from mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
 from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
@@ -83,6 +89,30 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     plan = search_workload(work, graph, top_k=1).best.plan
     resolved = resolve(emitted(work, plan, Machine.of(graph)), isa_of(graph))
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+@pytest.mark.parametrize("name", ["mesh", "triple_ring"])
+@pytest.mark.parametrize("work", [
+    Product(5, 70, 40, 64, transposed_b=True, epilogue=Epilogue(True, True, "relu")),
+    Convolution(1, 9, 7, 40, 33, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(bias=True)),
+    Elementwise(70, 100, (Operation("add", "tensor"), Operation("relu"))), Columns(150, 100, "sum"),
+    Rows(70, 100, "max"),
+], ids=lambda work: type(work).__name__)
+def test_other_machines_run_them_as_wormhole_does(name: str, work: AnyWork) -> None:
+    if name == "mesh":
+        graph = any_mesh(x=3, y=2, sums=8, stats=16, l1_bytes=2048 * 60)
+    else:
+        graph = triple_ring(columns=2, rows=2, sums=8, stats=16, l1_bytes=2048 * 160)
+    machine = Machine.of(graph)
+    plan: Any = search_workload(work, graph, top_k=1).best.plan
+    arrays: Any = work
+    packed = arrays.pack(operands(arrays.shapes(), 5))
+    result = run(emitted(work, plan, machine), isa_of(graph), packed)
+    other = mesh(2, 2)
+    plan = search_workload(work, other, top_k=1).best.plan
+    expected = run(emitted(work, plan, Machine.of(other)), isa_of(other), packed)
+    for label, value in result.items():
+        np.testing.assert_array_equal(arrays.unpack(value), arrays.unpack(expected[label]))
 
 
 def test_products_of_a_batch_run_at_the_same_time() -> None:
