@@ -15,7 +15,10 @@ How the hardware is modelled:
   a core passes tiles on to the right or down, in a torus from the last to the first, too.
 * **Memory** is one port with the bandwidth of all channels together: tiles are interleaved over the channels.
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
-  write or read them, which is what a core's semaphores are for.
+  write or read them, which is what a core's semaphores are for. With ``semaphores`` there are counters for programs
+  that hand tiles over by ``signal`` and ``wait``, a cycle each in the queue of the unit
+  (:mod:`acadl_models.mesh.semaphores`). A signal arrives at once: tiles that it announces may still be on their way,
+  and the instructions that read them wait for them as without semaphores.
 * The program of all cores is handed out by one fetch unit, wide enough that it never limits.
 """
 
@@ -23,10 +26,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from acadl_models.acadl import DRAM, WRITE_DATA, ACADLEdge, ArchitectureGraph, Link, architecture, create_ag, generate
+from acadl_models.acadl import (
+    DRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    Link,
+    MemoryAccessUnit,
+    architecture,
+    create_ag,
+    generate,
+)
 from acadl_models.mesh.parts import Core, Ring, Router, Tree
+from acadl_models.mesh.semaphores import Semaphores
 from acadl_models.mesh.sizes import RANGES as _RANGES
 from acadl_models.mesh.sizes import Sizes, check_options, operand_tiles
 from acadl_models.options import no_flags, refuse
@@ -34,6 +48,9 @@ from acadl_models.parts import Fetch, QueuedUnit
 
 Cores: TypeAlias = list[list[Core]]
 """Rows of cores."""
+
+Units: TypeAlias = dict[tuple[str, int], MemoryAccessUnit]
+"""Units by their queue and the number of their core."""
 
 _FETCHED = 64
 """Instructions, for all cores, that are handed out in a cycle."""
@@ -43,6 +60,7 @@ _AHEAD = 12
 
 RANGES: dict[str, tuple[int, int]] = {
     "x": (1, 32), "y": (1, 32), **_RANGES, "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (0, 4096),
+    "semaphores": (0, 1 << 14),
 }
 """Smallest and largest value of each integer option."""
 
@@ -66,6 +84,7 @@ def mesh(
     dram_latency_cycles: int = 300,
     dram_bytes: int = 8 << 30,
     launch_cycles: int = 1000,
+    semaphores: int = 0,
     clock_hz: float = 1e9,
     name: str = "mesh",
 ) -> ArchitectureGraph:
@@ -83,9 +102,9 @@ def mesh(
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     sizes = Sizes(
         operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
-        block_cycles, vector_cycles, vector_width, array)
+        block_cycles, vector_cycles, vector_width, array, semaphores=semaphores)
     chip = Chip(name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz)
-    return assembled(chip, lambda fetch, memory: rings(fetch, memory, chip, torus))
+    return assembled(chip, lambda *given: rings(chip, torus, *given))
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,9 @@ class Chip:
         return self.rows * self.columns
 
 
-def assembled(chip: Chip, network: Callable[[Fetch, Sequence[DRAM]], Cores]) -> ArchitectureGraph:
+def assembled(
+    chip: Chip, network: Callable[[Fetch, Sequence[DRAM], Semaphores | None], Cores]
+) -> ArchitectureGraph:
     """The graph of a chip whose cores, and what is between them and memory, ``network`` makes."""
     sizes = chip.sizes
 
@@ -123,25 +144,32 @@ def assembled(chip: Chip, network: Callable[[Fetch, Sequence[DRAM]], Cores]) -> 
                 address_ranges=[(first, first + size)], joules_per_access=sizes.joules.dram_byte,
             ))
             first += size
-        fetch = Fetch("fetch", max(_FETCHED, _AHEAD * chip.cores), _FETCHED)
-        cores = [core for row in network(fetch, memory) for core in row]
+        ahead = _AHEAD if not sizes.semaphores else 4 * _AHEAD
+        fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED)
+        semaphores = Semaphores(chip.cores, sizes.semaphores, 4 * chip.cores + 16) if sizes.semaphores else None
+        cores = [core for row in network(fetch, memory, semaphores) for core in row]
         host = QueuedUnit(
             "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1)
         for core in cores:
             ACADLEdge(host.unit, core.l1, WRITE_DATA)
             ACADLEdge(host.unit, core.acc, WRITE_DATA)
+        parameters = {"cores": chip.cores, "tiles": sizes.tiles, "sums": sizes.sums, "stats": sizes.stats}
+        buffers: dict[str, Any] = {
+            "hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores], "stat": [c.stat for c in cores]}
+        if semaphores is not None:
+            parameters["semaphores"] = sizes.semaphores
+            buffers |= {"semaphore": semaphores.counters, "progress": list(semaphores.rest(host.unit))}
         architecture(
-            chip.name, clock_hz=chip.clock_hz,
-            parameters={"cores": chip.cores, "tiles": sizes.tiles, "sums": sizes.sums, "stats": sizes.stats},
-            dims={"rows": chip.rows, "columns": chip.columns},
-            buffers={"hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores],
-                     "stat": [c.stat for c in cores]},
+            chip.name, clock_hz=chip.clock_hz, parameters=parameters,
+            dims={"rows": chip.rows, "columns": chip.columns}, buffers=buffers,
         )
 
     return create_ag(build())
 
 
-def rings(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, torus: bool) -> Cores:
+def rings(
+    chip: Chip, torus: bool, fetch: Fetch, memory: Sequence[DRAM], semaphores: Semaphores | None
+) -> Cores:
     """Cores each of which has ways of its own to memory, links among neighbours, and senders along rows and columns."""
     users = 8 + 2 * (chip.rows + chip.columns)
     mesh = [
@@ -153,29 +181,58 @@ def rings(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, torus: bool) -> Core
             beside = [other for other in row if other is not core] + [mesh[i][c] for i in range(len(mesh)) if i != r]
             for other in beside or [core]:  # a core alone hears itself, so that its graph has all that the ISA names
                 core.hear(other)
-    _neighbours(fetch, mesh, chip.sizes, torus)
-    _senders(fetch, memory, mesh, chip.sizes)
+    forwards = _neighbours(fetch, mesh, chip.sizes, torus)
+    senders = _senders(fetch, memory, mesh, chip.sizes)
+    if semaphores is not None:
+        _handshakes(semaphores, mesh, forwards, senders)
     return mesh
 
 
-def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> None:
+def _handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: Units) -> None:
+    """Who waits on and signals whose semaphores; trees begin at the first core, whose readers may be anywhere."""
+    rows, columns = len(mesh), len(mesh[0])
+    for r, row in enumerate(mesh):
+        for c, core in enumerate(row):
+            me = r * columns + c
+            line = [r * columns + i for i in range(columns)] + [i * columns + c for i in range(rows)]
+            units = {"reader": core.reader, "matrix": core.matrix, "adder": core.adder, "writer": core.writer}
+            for queue, unit in units.items():
+                near = queue in ("reader", "writer")
+                semaphores.join(unit.unit, queue, me, [me], [] if near else [*line, 0])
+    for (queue, me), forwarding in forwards.items():
+        r, c = divmod(me, columns)
+        line = [r * columns + i for i in range(columns)] if queue == "east" else [i * columns + c for i in range(rows)]
+        semaphores.join(forwarding, queue, me, [me], line)
+    every = range(rows * columns)
+    lines = {"row": lambda me: range(me, me + columns), "column": lambda me: range(me, rows * columns, columns)}
+    for (queue, me), sending in senders.items():
+        semaphores.join(sending, queue, me, lines[queue](me) if queue in lines else every, [])
+
+
+def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
     """Each core passes tiles on to the right and down; one without neighbours to itself."""
+    made: Units = {}
+
     def link(name: str) -> Link:
         return Link(f"{name}_link", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
 
-    def join(name: str, core: Core, line: Sequence[Core], at: int) -> None:
+    def join(way: str, r: int, c: int, line: Sequence[Core], at: int) -> None:
         if at + 1 < len(line) or (torus and len(line) > 1):
-            core.pass_on(name, fetch, line[(at + 1) % len(line)], link(name))
+            name = f"{way}[{r}][{c}]"
+            following = line[(at + 1) % len(line)]
+            made[way, r * len(mesh[0]) + c] = mesh[r][c].pass_on(name, fetch, following, link(name))
 
     for r, row in enumerate(mesh):
-        for c, core in enumerate(row):
-            join(f"east[{r}][{c}]", core, row, c)
-            join(f"south[{r}][{c}]", core, [line[c] for line in mesh], r)
+        for c in range(len(row)):
+            join("east", r, c, row, c)
+            join("south", r, c, [line[c] for line in mesh], r)
     if len(mesh) == len(mesh[0]) == 1:
-        mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], link("east[0][0]"))
+        made["east", 0] = mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], link("east[0][0]"))
+    return made
 
 
-def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> None:
+def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> Units:
+    """Those of rows, of columns and of trees."""
     def ring(name: str, cores: Sequence[Core], mnemonic: str) -> Ring:
         joules = sizes.joules.hops(len(cores))
         return Ring(name, fetch, memory, cores, mnemonic, sizes.noc_bytes_per_cycle, joules=joules)
@@ -188,8 +245,11 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) ->
         ways = [(core, core.ways.port if core in row else column_rings[c].link)
                 for c, line in enumerate(lines) for core in line]
         Router(f"router[{r}]", fetch, row_rings[r].link, row, ways)
-    Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
-    Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
+    down = Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
+    across = Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
+    made: Units = {("down", 0): down.sender.unit, ("across", 0): across.sender.unit}
+    made |= {("row", r * len(lines)): one.sender.unit for r, one in enumerate(row_rings)}
+    return made | {("column", c): one.sender.unit for c, one in enumerate(column_rings)}
 
 
 def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:

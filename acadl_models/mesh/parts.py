@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, Template
+from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, MemoryAccessUnit, Template
+from acadl_models.mesh.semaphores import HANDSHAKES
 from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
 from acadl_models.mesh.vector import work
 from acadl_models.parts import Fetch, QueuedUnit
@@ -52,15 +53,16 @@ class Core(Template):
             "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
             address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
         )
-        cycles = {"clear": "count", "*": sizes.product}
-        self.reader = sender("reader", fetch, "load")
-        products = {"matmul", "matmul_transposed", "weigh", "score", "clear"}
+        shake = self.shake = HANDSHAKES if sizes.semaphores else ()
+        cycles = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
+        self.reader = sender("reader", fetch, "load", *shake)
+        products = {"matmul", "matmul_transposed", "weigh", "score", "clear", *shake}
         self.matrix = QueuedUnit(
-            "matrix", fetch, products, depth=2, latency=cycles, interval=cycles, in_flight=2,
-            operations={"clear": 0, "*": "m * n * k"}, joules_per_operation=joules.product)
+            "matrix", fetch, products, depth=8 if shake else 2, latency=cycles, interval=cycles, in_flight=2,
+            operations={"clear": 0, "*": "m * n * k", **dict.fromkeys(shake, 0)}, joules_per_operation=joules.product)
         self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector)
-        self.adder = QueuedUnit("adder", fetch, {"reduce"}, depth=1, latency=1, interval=1, in_flight=1)
-        self.writer = QueuedUnit("writer", fetch, {"store"}, depth=2, latency=1, interval=1, in_flight=2)
+        self.adder = QueuedUnit("adder", fetch, {"reduce", *shake}, depth=1, latency=1, interval=1, in_flight=1)
+        self.writer = QueuedUnit("writer", fetch, {"store", *shake}, depth=2, latency=1, interval=1, in_flight=2)
         for place in memory:
             ACADLEdge(place, self.reader.unit, READ_DATA, link=ways.inward)
         ACADLEdge(self.reader.unit, self.l1, WRITE_DATA, link=ways.port)
@@ -78,11 +80,12 @@ class Core(Template):
         for place in memory:
             ACADLEdge(self.writer.unit, place, WRITE_DATA, link=ways.outward)
 
-    def pass_on(self, name: str, fetch: Fetch, following: "Core", link: Link) -> None:
-        """Let the core send tiles to the next one, over a link between the two."""
-        unit = sender(name, fetch, "forward").unit
+    def pass_on(self, name: str, fetch: Fetch, following: "Core", link: Link) -> MemoryAccessUnit:
+        """Let the core send tiles to the next one, over a link between the two; the unit that does."""
+        unit = sender(name, fetch, "forward", *self.shake).unit
         ACADLEdge(self.l1, unit, READ_DATA)
         ACADLEdge(unit, following.l1, WRITE_DATA, link=link)
+        return unit
 
     def hear(self, other: "Core", link: Link | None = None) -> None:
         """Let the adder fetch sums of another core, over the core's way for sums or another ``link``."""
@@ -101,7 +104,8 @@ class Ring(Template):
         self.link = link if isinstance(link, Link) else Link("ring", link, joules_per_byte=joules)
         along = mnemonic.removeprefix("multicast_")
         lines = along in ("row", "column")
-        self.sender = sender("sender", fetch, mnemonic, *([f"share_{along}", f"gather_{along}"] if lines else []))
+        self.sender = sender(
+            "sender", fetch, mnemonic, *([f"share_{along}", f"gather_{along}"] if lines else []), *cores[0].shake)
         for place in memory:
             ACADLEdge(place, self.sender.unit, READ_DATA, link=self.link)
         for core, port in zip(cores, ports or [core.ways.port for core in cores]):
@@ -120,7 +124,7 @@ class Tree(Template):
         self, name: str, fetch: Fetch, memory: Sequence[DRAM], trunk: Ring,
         branches: Sequence[tuple[Ring, Sequence[Core]]], heads: Sequence[Core], mnemonic: str,
     ) -> None:
-        self.sender = sender("sender", fetch, mnemonic)
+        self.sender = sender("sender", fetch, mnemonic, *heads[0].shake)
         for place in memory:
             ACADLEdge(place, self.sender.unit, READ_DATA, link=trunk.link)
         for (branch, cores), head in zip(branches, heads):

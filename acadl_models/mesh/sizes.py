@@ -46,7 +46,8 @@ class Sizes:
     The matrix unit takes ``product_cycles`` for a product of ``array`` x ``array`` by ``array`` x ``array`` tiles, and
     ``block_cycles`` for one of blocks beside those of its products. The vector unit works on ``vector_width`` numbers
     in ``vector_cycles``. ``l1_bytes_per_cycle``: what networks may write into L1, 0: no less than they bring.
-    ``way_hops``: cores on the way from memory to a core, on the mean.
+    ``way_hops``: cores on the way from memory to a core, on the mean. ``semaphores`` of a core, 0: units wait for one
+    another by what they read and write alone.
     """
 
     tiles: int
@@ -61,6 +62,7 @@ class Sizes:
     array: int = 1
     joules: Joules = Joules()
     way_hops: float = 0
+    semaphores: int = 0
 
     @property
     def product(self) -> str:

@@ -63,7 +63,7 @@ def triple_ring(
     chip = Chip(
         name, rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
         launch_cycles, clock_hz)
-    return assembled(chip, lambda fetch, memory: _wired(fetch, memory, chip, large_ring_bytes_per_cycle))
+    return assembled(chip, lambda fetch, memory, _: _wired(fetch, memory, chip, large_ring_bytes_per_cycle))
 
 
 def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) -> Cores:

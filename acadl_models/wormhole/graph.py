@@ -27,24 +27,26 @@ def wormhole(
     dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
     dram_bytes: int = figures.DRAM_BYTES,
     launch_cycles: int = figures.LAUNCH_CYCLES,
+    semaphores: int = 0,
     clock_hz: float = figures.CLOCK_HZ,
 ) -> ArchitectureGraph:
     """A socket of Wormhole, or as many of its rows and columns as are used.
 
     ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
-    operands. Raises TargetError that lists every option out of range.
+    operands. ``semaphores``: counters of each core for programs with ``signal`` and ``wait``, beside ``l1_bytes``.
+    Raises TargetError that lists every option out of range.
     """
     check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, 0, product_cycles, block_cycles,
-        vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2)
+        vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2, semaphores=semaphores)
     chip = Chip(
         "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles,
         clock_hz)
-    return assembled(chip, lambda fetch, memory: rings(fetch, memory, chip, torus=True))
+    return assembled(chip, lambda *given: rings(chip, True, *given))
 
 
-RANGES: dict[str, tuple[int, int]] = {"rows": (1, 16), "columns": (1, 16), **sizes.RANGES}
+RANGES: dict[str, tuple[int, int]] = {"rows": (1, 16), "columns": (1, 16), "semaphores": (0, 1 << 14), **sizes.RANGES}
 """Smallest and largest value of each integer option."""
 
 

@@ -19,13 +19,31 @@ _ALIGNMENT = 64
 ZERO = Affine(0)
 
 
-def emit(gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm") -> Stream:
-    """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit."""
+def emit(
+    gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm", semaphores: bool = False
+) -> Stream:
+    """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit.
+
+    With ``semaphores`` cores hand tiles to each other by explicit signals and waits, which are checked for deadlocks
+    and for blocks that overtake each other (:mod:`mapper.spatial.deadlock`); without, by what they read and write.
+    """
     check(gemm, plan, machine)
     a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
-    body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
+    given = (gemm, plan, machine, a.address, b.address, c.address, relu)
+    if semaphores:
+        from mapper.spatial.handshakes import Signalling
+
+        body = Signalling(*given).nodes()
+    else:
+        body = Emitter(*given).nodes()
     end = c.address + gemm.m * gemm.n * TILE_BYTES
-    return Stream(ISA, machine.isa_parameters, (a, b), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT, tuple(body), name)
+    size = -(-end // _ALIGNMENT) * _ALIGNMENT
+    stream = Stream(ISA, machine.isa_parameters, (a, b), (c,), size, tuple(body), name)
+    if semaphores:
+        from mapper.spatial.deadlock import check_handshakes
+
+        check_handshakes(stream, machine, f"plan {plan}")
+    return stream
 
 
 def placed(tensors: tuple[tuple[str, tuple[int, int]], ...]) -> list[HbmTensor]:

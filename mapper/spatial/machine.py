@@ -35,7 +35,7 @@ class Machine:
     column have their L1 written (0: as much as comes), ``dram_bytes`` memory and what all transfers from it share;
     ``dram_latency`` cycles late.
     ``launch_cycles``: until the cores begin.
-    ``vector_cycles``: of a pass of the vector unit over a tile.
+    ``vector_cycles``: of a pass of the vector unit over a tile. ``semaphores``: counters in a core.
     """
 
     rows: int
@@ -57,6 +57,7 @@ class Machine:
     launch_cycles: int
     clock_hz: float
     vector_cycles: int
+    semaphores: int = 0
 
     @property
     def cores(self) -> int:
@@ -65,7 +66,8 @@ class Machine:
     @property
     def isa_parameters(self) -> tuple[tuple[str, int], ...]:
         """Those of the streams' ISA, by name."""
-        return ("cores", self.cores), ("stats", self.stats), ("sums", self.sums), ("tiles", self.tiles)
+        counters = (("semaphores", self.semaphores),) if self.semaphores else ()
+        return ("cores", self.cores), *counters, ("stats", self.stats), ("sums", self.sums), ("tiles", self.tiles)
 
     @overload
     def product(self, m: int, n: int, k: int) -> int: ...
@@ -126,6 +128,7 @@ class _Reader:
             port.bandwidth if port is not None else 0, max(1, len(sharers)),
             min([Port.of(memory).bytes_per_cycle, *(way.bandwidth for way in shared)]), self.latency(),
             self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1),
+            graph.parameters.get("semaphores", 0),
         )
 
     def of(self, mnemonic: str) -> list["FunctionalUnit"]:

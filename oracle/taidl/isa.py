@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -115,10 +115,12 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
         raise together(faults)
     instructions: dict[str, Instruction] = {}
     try:
-        isa = _bound(definition, bind(definition, values or {}), instructions)
+        isa = _bound(definition, bind(definition, values or {}), None)
     except TaidlError as error:
         raise _located(error, definition.source) from None
-    buffers = {b.name: b for b in (*isa.buffers, isa.buffer(HBM))}
+    # of a buffer that is absent with these parameters the extent is not known
+    known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b for b in isa.buffers]
+    buffers = {b.name: b for b in (*known, isa.buffer(HBM))}
     checker = BodyChecker(definition, isa.scope, buffers, {r.name: r.size for r in isa.registers})
     for i in definition.instructions:
         try:
@@ -149,20 +151,43 @@ def instantiate(
 
 
 def _bound(
-    definition: ast.IsaDef, parameters: tuple[tuple[str, int], ...], instructions: Mapping[str, Instruction]
+    definition: ast.IsaDef, parameters: tuple[tuple[str, int], ...], instructions: Mapping[str, Instruction] | None
 ) -> Isa:
+    """The ISA with these parameters; without instructions as it is declared, for them to be checked."""
     scope = dict(parameters)
     constants = []
     for c in definition.constants:
         scope[c.name] = evaluate(c.value, scope)
         constants.append((c.name, scope[c.name]))
-    return Isa(definition, parameters, tuple(constants), tuple(_buffer(b, scope) for b in definition.buffers),
-               tuple(_register(r, scope) for r in definition.registers), instructions)
+    buffers = tuple(_buffer(b, scope) for b in definition.buffers)
+    registers = tuple(_register(r, scope) for r in definition.registers)
+    absent = {b.name for b in buffers if 0 in b.shape}
+    if instructions is not None and absent:
+        buffers = tuple(b for b in buffers if b.name not in absent)
+        instructions = {k: i for k, i in instructions.items() if absent.isdisjoint(touched_buffers(i.body))}
+    return Isa(definition, parameters, tuple(constants), buffers, registers, instructions or {})
+
+
+def touched_buffers(body: Iterable[ast.Statement]) -> set[str]:
+    """The buffers that statements with every ``def`` in place read or write."""
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.Read):
+            found.add(statement.source.buffer)
+        elif isinstance(statement, ast.Write):
+            found.add(statement.target.buffer)
+        elif isinstance(statement, ast.If):
+            found |= touched_buffers((*statement.then, *statement.otherwise))
+        elif isinstance(statement, ast.Repeat):
+            found |= touched_buffers(statement.body)
+    return found
 
 
 def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
+    """The buffer with its extents; without rows only where parameters say so: the ISA is then one without it."""
     shape = tuple(evaluate(d, scope) for d in declared.rows + declared.base.dims)
-    if any(n < 1 for n in shape):
+    optional = declared.rows and not isinstance(declared.rows[0], ast.Number) and shape[0] == 0
+    if any(n < 1 for n in (shape[1:] if optional else shape)):
         raise TaidlError(f"every axis of buffer {declared.name} must have at least one element, found "
                          f"{'x'.join(map(str, shape))}", declared.position)
     if len(shape) > MAX_AXES or math.prod(shape) > MAX_ELEMENTS:

@@ -24,9 +24,10 @@ QUICK = {
 
 
 @cache
-def mesh(rows: int, columns: int, sums: int, tiles: int) -> ArchitectureGraph:
-    l1_bytes = 2048 * (2 * sums + tiles + 1)
-    return wormhole(rows=rows, columns=columns, sums=sums, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+def mesh(rows: int, columns: int, sums: int, tiles: int, semaphores: int = 0) -> ArchitectureGraph:
+    return wormhole(
+        rows=rows, columns=columns, sums=sums, stats=16, l1_bytes=2048 * (2 * sums + tiles + 1), semaphores=semaphores,
+        **QUICK)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,11 @@ class Case:
     n: int
     k: int
     plan: Plan
+    semaphores: int = 0
 
     @property
     def graph(self) -> ArchitectureGraph:
-        return mesh(self.rows, self.columns, self.sums, self.tiles)
+        return mesh(self.rows, self.columns, self.sums, self.tiles, self.semaphores)
 
     @property
     def machine(self) -> Machine:
@@ -75,7 +77,7 @@ def tiled(matrix: np.ndarray) -> np.ndarray:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most: int = 9, searched: bool = False, side: int = 4) -> Case:
+def cases(draw: st.DrawFn, most: int = 9, searched: bool = False, side: int = 4, semaphores: int = 0) -> Case:
     """Extents up to ``most`` tiles, not all of them whole tiles; any plan of the space, or with ``searched`` the one
     that the search chooses."""
     rows, columns = draw(st.integers(1, side)), draw(st.integers(1, side))
@@ -90,4 +92,4 @@ def cases(draw: st.DrawFn, most: int = 9, searched: bool = False, side: int = 4)
         if not len(found):
             raise MappingError(f"nothing fits {gemm} on {rows} x {columns} cores of {tiles} tiles and {sums} sums")
         plan = found.plan(draw(st.integers(0, len(found) - 1)))
-    return Case(rows, columns, sums, tiles, m, n, k, plan)
+    return Case(rows, columns, sums, tiles, m, n, k, plan, semaphores)

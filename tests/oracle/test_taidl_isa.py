@@ -117,3 +117,14 @@ def test_the_language_loads_without_frameworks() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
+
+
+def test_buffers_without_rows_are_absent(tmp_path: Path) -> None:
+    path = tmp_path / "optional.taidl"
+    path.write_text("isa optional;\nparam n = 0 in 0..8;\n[here] (4) (2 x i8);\n[there] ({2 * n}) (2 x i8);\n"
+                    "def touch(at) { %T:1x2xi8 <- $there[at]; %T -> $there[at]; }\n"
+                    "[one](at) { %T:1x2xi8 <- $here[at]; %T -> $here[at]; }\n"
+                    "[two](at, c) { IF (c == 1) { touch(at); } ELSE { %T:1x2xi8 <- $here[at]; %T -> $here[at]; } }\n")
+    without, some = taidl.load(path), taidl.load(path, n=3)
+    assert [b.name for b in without.buffers] == ["here"] and list(without.instructions) == ["one"]
+    assert some.buffer("there").shape == (6, 2) and list(some.instructions) == ["one", "two"]

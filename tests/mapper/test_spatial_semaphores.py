@@ -1,0 +1,218 @@
+"""Products with semaphores: waits alone keep cores apart, and what would hang or overtake is found at emission."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from acadl_models.fit import check_fit
+from acadl_models.timing import simulate
+from acadl_models.timing.reference.simulator import simulate_reference
+from mapper.spatial.deadlock import check_handshakes, instances
+from mapper.spatial.emit import emit
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.timing import isa_of, simulated
+from oracle.errors import MappingError
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from oracle.stream import Instr, Loop, Node, Stream, flat_trace
+from oracle.xla.oracle import compile_stream
+from tests.mapper.queue_executor import QueueExecutor, Stuck
+from tests.mapper.spatial_cases import Case, cases, mesh
+
+WITH = 400
+"""Semaphores of a core."""
+
+
+def handed(case: Case) -> Stream:
+    return emit(case.gemm, case.plan, case.machine, semaphores=True)
+
+
+def holds(case: Case, seed: int) -> None:
+    """Any order of the queues gives the product, and so does the order of the program."""
+    stream = handed(case)
+    arguments, expected = case.operands()
+    found = QueueExecutor(stream, case.machine, arguments, seed).run()
+    np.testing.assert_array_equal(case.untiled(found), expected)
+    result = run(stream, isa_of(case.graph), arguments, poison=5)["C"]
+    np.testing.assert_array_equal(case.untiled(result), expected)
+
+
+@settings(max_examples=12, deadline=None)
+@given(cases(4, semaphores=WITH), st.integers(0, 99))
+def test_waits_alone_keep_cores_apart(case: Case, seed: int) -> None:
+    holds(case, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(cases(7, semaphores=WITH), st.integers(0, 99))
+def test_waits_alone_keep_many_cores_apart(case: Case, seed: int) -> None:
+    holds(case, seed)
+
+
+@settings(max_examples=4, deadline=None)
+@given(cases(2, side=2, semaphores=WITH))
+def test_simulation_is_exact(case: Case) -> None:
+    resolved = resolve(handed(case), isa_of(case.graph))
+    assert simulate(case.graph, resolved).cycles == simulate_reference(case.graph, resolved).cycles
+
+
+PLANS = [
+    Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream")),
+    Plan((2, 1, 2), (1, 2, 1), (1, 2, 1), "rows", "mn", ("across", "stream"), ("none", "stream")),
+    Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("wave", "stream"), ("wave", "keep"), 2),
+    Plan((1, 2, 2), (2, 1, 1), (2, 1, 1), "rows", "mn", ("none", "keep"), ("down", "stream"), 2, 2),
+    Plan((2, 2, 2), (2, 1, 1), (1, 1, 2), "rows", "mn", ("none", "stream"), ("column", "stream")),
+]
+GEMM = TileGemm(8, 8, 8)
+
+
+def made(plan: Plan) -> tuple[Stream, Machine]:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    return emit(GEMM, plan, machine, semaphores=True), machine
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_oracle_and_the_graph_take_semaphores(plan: Plan) -> None:
+    """Counters vanish in the oracle; in the simulation they cost little."""
+    stream, machine = made(plan)
+    graph = mesh(2, 2, 9, 40, WITH)
+    check_fit(graph, isa_of(graph))
+    assert compile_stream(stream, isa_of(graph)).raised
+    assert simulated(stream, graph).cycles <= 2 * simulated(emit(GEMM, plan, machine), graph).cycles
+
+
+def unrolled(stream: Stream) -> list[Instr]:
+    return [Instr.make(name, **values) for name, values in flat_trace(stream)]
+
+
+def rejected(stream: Stream, machine: Machine, body: list[Instr], match: str) -> None:
+    with pytest.raises(MappingError, match=match):
+        check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(PLANS), st.integers(0, 1 << 20))
+def test_no_signal_can_be_left_out(plan: Plan, which: int) -> None:
+    """Some wait lacks it, unless it is one of the last, which tell that places are free that nobody fills again."""
+    stream, machine = made(plan)
+    body = unrolled(stream)
+    signals = [i for i, instr in enumerate(body) if instr.mnemonic == "signal"]
+    i = signals[which % len(signals)]
+    later = {int(w["semaphore"].constant) + c for w in body[i:] if w.mnemonic == "wait"
+             for c in range(w["count"].constant)}
+    gone = body[i]
+    own = {int(gone["semaphore"].constant) + a * gone["s0"].constant + b * gone["s1"].constant
+           for a in range(gone["n0"].constant) for b in range(gone["n1"].constant)}
+    assume(own & later)
+    del body[i]
+    with pytest.raises(MappingError, match="plan P: "):
+        check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(PLANS), st.integers(0, 1 << 20))
+def test_programs_that_pass_run_in_any_order(plan: Plan, which: int) -> None:
+    """One wait less: either that is found, or the program gives the product all the same."""
+    stream, machine = made(plan)
+    body = unrolled(stream)
+    waits = [i for i, instr in enumerate(body) if instr.mnemonic == "wait"]
+    del body[waits[which % len(waits)]]
+    changed = replace(stream, body=tuple(body))
+    try:
+        check_handshakes(changed, machine, "plan P")
+    except MappingError:
+        return
+    random = np.random.default_rng(which)
+    a, b = (random.integers(-2, 3, (8, 8, 32, 32)).astype(np.float16) for _ in range(2))
+    expected = np.einsum("ikab,kjbc->ijac", a.astype(int), b.astype(int))
+    np.testing.assert_array_equal(QueueExecutor(changed, machine, {"A": a, "B": b}, which).run(), expected)
+
+
+def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
+    """Handshakes (what, queue, semaphore) alone."""
+    nodes: list[Node] = []
+    for name, queue, semaphore in body:
+        if name == "signal":
+            nodes.append(Instr.make("signal", queue=queue, semaphore=semaphore, n0=1, s0=0, n1=1, s1=0))
+        else:
+            nodes.append(Instr.make("wait", queue=queue, semaphore=semaphore, count=1))
+    return Stream("wormhole", machine.isa_parameters, (), (), 64, tuple(nodes))
+
+
+@pytest.mark.parametrize(("body", "match"), [
+    ([("wait", 1, 5)], r"plan P: deadlock: the matrix queue of core\[0\]\[0\] waits for signal 1 of semaphore 5 of "
+                       r"core\[0\]\[0\], before which 0 are sent; expected at least 1 \(0 in the whole program\)"),
+    ([("signal", 1, 5), ("wait", 10, 5), ("wait", 10, 5)], r"the reader queue of core\[0\]\[1\] waits for signal 2 .* "
+                                                           r"1 are sent; expected at least 2"),
+    ([("wait", 1, 5), ("signal", 12, 5)], r"1 in the whole program, of which the others come later"),
+    ([("wait", 1, 5), ("signal", 1, 6), ("wait", 11, 6), ("signal", 11, 5)],
+     r"in a circle, the matrix queue of core\[0\]\[0\] waits for the matrix queue of core\[0\]\[1\], the matrix queue "
+     r"of core\[0\]\[1\] waits for the matrix queue of core\[0\]\[0\]"),
+    ([("signal", 1, 5), ("signal", 2, 5)], r"semaphore 5 of core\[0\]\[0\] is signalled by the matrix queue of "
+                                           r"core\[0\]\[0\] and by the adder queue of core\[0\]\[0\]"),
+    ([("signal", 1, 805), ("signal", 1, 805), ("wait", 2, 805), ("wait", 3, 805)],
+     r"semaphore 5 of core\[1\]\[0\] is waited for by"),
+])
+def test_faults_are_named(body: list[tuple[str, int, int]], match: str) -> None:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    with pytest.raises(MappingError, match=match):
+        check_handshakes(shook(*body, machine=machine), machine, "plan P")
+
+
+def test_too_few_places_are_found() -> None:
+    """A plan with two slots whose program believes in three of them."""
+    plan = PLANS[0]
+    stream, machine = made(plan)
+    extra = [i for i in unrolled(stream) if i.mnemonic == "signal" and i["queue"].constant % 10 == 1][:4]
+    body = unrolled(stream)
+    rejected(stream, machine, [body[0], *extra, *body[1:]],
+             r"queue of core\[\d\]\[\d\] writes tile \d+ of core\[\d\]\[\d\], which the matrix queue of core"
+             r"\[\d\]\[\d\] may not have read yet: expected a wait for its signal, found none")
+
+
+def test_too_few_semaphores_are_refused() -> None:
+    machine = Machine.of(mesh(2, 2, 9, 40, 8))
+    with pytest.raises(MappingError, match=r"plan 2x2x2 .* needs \d+ semaphores in a core, which has 8"):
+        emit(GEMM, PLANS[0], machine, semaphores=True)
+    with pytest.raises(MappingError, match="which has 0"):
+        emit(GEMM, PLANS[0], Machine.of(mesh(2, 2, 9, 40)), semaphores=True)
+
+
+def test_a_program_that_hangs_hangs() -> None:
+    """The executor of these tests and the check agree."""
+    stream, machine = made(PLANS[0])
+    body = unrolled(stream)
+    first = next(i for i, instr in enumerate(body) if instr.mnemonic == "signal")
+    changed = replace(stream, body=tuple(body[:first] + body[first + 1:]))
+    arguments = {name: np.zeros((8, 8, 32, 32), np.float16) for name in "AB"}
+    with pytest.raises(Stuck):
+        QueueExecutor(changed, machine, arguments, 0).run()
+    rejected(stream, machine, list(changed.body), "deadlock")  # type: ignore[arg-type]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_instances_are_in_program_order(data: st.DataObject) -> None:
+    def nodes(depth: int) -> tuple[Node, ...]:
+        def node() -> Node:
+            if depth and data.draw(st.booleans()):
+                start, step = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 3))
+                count = data.draw(st.integers(0, 3))
+                return Loop(f"v{depth}", start, start + step * count, step, nodes(depth - 1))
+            return Instr.make("x", a=sum_of(depth))
+        return tuple(node() for _ in range(data.draw(st.integers(1, 3))))
+
+    def sum_of(depth: int) -> int:
+        return depth
+
+    body = nodes(3)
+    stream = Stream("wormhole", (), (), (), 64, body)
+    found = sorted((int(p), int(v)) for i in instances(body) for p, v in zip(i.position, i.attribute("a")))
+    assert found == [(p, values["a"]) for p, (_, values) in enumerate(flat_trace(stream))]
