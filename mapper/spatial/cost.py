@@ -105,6 +105,13 @@ def cycles(
     rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
     # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
     late = np.maximum(waves - 2, 0) * _above(store, steps * compute) / 2
+    # all cores store at a time, and what they load meanwhile comes after that: it must be there when they have computed
+    # what they hold
+    loaded = np.where(c["keep_a"] == 1, np.where(c["keep_b"] == 1, 0, b.alone()), a.alone())
+    loaded = np.where(c["keep_a"] + c["keep_b"] == 0, with_both, loaded)
+    burst = storing * own * m.filled * n.filled
+    ahead = (c["slots"] - 1) * compute
+    late = np.maximum(late, (waves - 1) * (_above(burst + loaded, ahead) - _above(loaded, ahead)))
     adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
     between = np.where(c["outputs"] > 1, late, (waves - 1) * store) + adding
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
@@ -127,7 +134,7 @@ def cycles(
     again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), with_both)
     late = _above(2 * machine.dram_latency + again, (np.ceil(steps) - 1) * compute + between / waves)
     late = anew * np.minimum(late, compute)
-    busy = np.maximum(waves * steps * compute + waits + between, moved - a.memory - b.memory) + late
+    busy = np.maximum(waves * steps * compute + waits + between + late, moved - a.memory - b.memory)
     return machine.launch_cycles + ends + busy, moved
 
 

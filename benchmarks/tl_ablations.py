@@ -1,0 +1,108 @@
+"""Ablations of plans of products over the cores of Wormhole, as in section 3.3 of the TL paper.
+
+* *Reuse*: products of figure 8's kind (K falls as M and N grow, so that memory limits): time without spatial reuse (no
+  tile is sent to several cores), without temporal reuse (no tile is kept for another wave), and without what this
+  mapper has beyond the paper (stores beside products, shallow first steps, sums over cores), over the time with all.
+  Table 1, the paper's table of spatial reuse, is ``tl_table1.py``.
+* *Top k*, as in table 2: for each mesh the mean performance of the best of the first k simulated candidates over the
+  better one of TT-1D and TT-2D, and over the best of five. Planning time grows with k as the simulations do.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from common import arguments, finish
+from tl_common import geometric_mean
+
+if TYPE_CHECKING:
+    from mapper.spatial.space import Rules
+
+MESHES = ((1, 8), (4, 8), (8, 8))
+REUSED = (
+    (1024, 1024, 2048), (2048, 2048, 1024), (4096, 4096, 512), (8192, 4096, 256), (8192, 8192, 128), (16384, 256, 256),
+    (16384, 4096, 64), (256, 16384, 256),
+)
+SHAPES = (
+    (256, 256, 1024), (1024, 512, 512), (2048, 256, 2048), (1024, 1024, 4096), (4096, 1024, 256), (2048, 2048, 1024),
+    (16384, 512, 512), (8192, 1024, 1024),
+)
+KS = range(1, 6)
+
+
+def main() -> None:
+    args = arguments(__doc__ or "")
+    reuse, tops = _reuse(), [_top(mesh) for mesh in MESHES]
+    finish(args, {
+        **{name: geometric_mean(r[name] for r in reuse) for name in _without()},
+        **{f"most_{name}": max(r[name] for r in reuse) for name in _without()},
+        "top1_over_top5": geometric_mean(t["over_top5"][0] for t in tops), "reuse": reuse, "top": tops,
+    })
+
+
+def _without() -> dict[str, "Rules"]:
+    from mapper.spatial.space import EVERYTHING
+
+    alone = frozenset({"none"})
+    return {
+        "spatial_reuse": replace(EVERYTHING, a=alone, b=alone),
+        "temporal_reuse": replace(EVERYTHING, levels=frozenset({"stream"})),
+        "stores_beside_products": replace(EVERYTHING, outputs=1),
+        "shallow_first_steps": replace(EVERYTHING, rising=False),
+    }
+
+
+def _reuse() -> list[dict[str, Any]]:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.plan import TileGemm
+    from mapper.spatial.search import search
+
+    graph, rows = wormhole(), []
+    print(f"{'time without, over that with all':34}" + "".join(f"{name.replace('_', ' '):>24}" for name in _without()))
+    for shape in REUSED:
+        gemm = TileGemm.of(*shape)
+        best = search(gemm, graph).best
+        row: dict[str, Any] = {"shape": shape, "cycles": best.cycles, "plan": str(best.plan)}
+        for name, rules in _without().items():
+            row[name] = search(gemm, graph, rules=rules).best.cycles / best.cycles
+        rows.append(row)
+        print(f"{'x'.join(map(str, shape)):34}" + "".join(f"{row[name]:24.3f}" for name in _without()), flush=True)
+    return rows
+
+
+def _top(mesh: tuple[int, int]) -> dict[str, Any]:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial import templates
+    from mapper.spatial.emit import emit
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.plan import TileGemm
+    from mapper.spatial.search import search
+    from mapper.spatial.timing import simulated
+
+    graph = wormhole(rows=mesh[0], columns=mesh[1])
+    machine = Machine.of(graph)
+    ratios: list[list[float]] = []
+    fixed, seconds = [], []
+    for shape in SHAPES:
+        gemm = TileGemm.of(*shape)
+        clock = time.process_time()
+        found = search(gemm, graph, refine=False)
+        seconds.append(time.process_time() - clock)
+        best = [found.within(k).cycles for k in KS]
+        theirs = min(simulated(emit(gemm, plan_of(gemm, machine), machine), graph).cycles
+                     for plan_of in (templates.tt_1d, templates.tt_2d))
+        ratios.append([best[-1] / c for c in best])
+        fixed.append([theirs / c for c in best])
+    over = [geometric_mean(r[i] for r in ratios) for i in range(len(KS))]
+    over_fixed = [geometric_mean(r[i] for r in fixed) for i in range(len(KS))]
+    name, mean = f"{mesh[0]}x{mesh[1]}", sum(seconds) / len(seconds)
+    print(f"{name} top 1 to 5, over the better template: " + " ".join(f"{100 * (r - 1):+.1f} %" for r in over_fixed)
+          + "; over top 5: " + " ".join(f"{100 * (r - 1):+.1f} %" for r in over) + f"; {mean:.2f} s a product",
+          flush=True)
+    return {"mesh": name, "over_templates": over_fixed, "over_top5": over, "seconds": mean}
+
+
+if __name__ == "__main__":
+    main()
