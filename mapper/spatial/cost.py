@@ -111,7 +111,8 @@ def cycles(
     loaded = np.where(c["keep_a"] + c["keep_b"] == 0, with_both, loaded)
     burst = storing * own * m.filled * n.filled
     ahead = (c["slots"] - 1) * compute
-    late = np.maximum(late, (waves - 1) * (_above(burst + loaded, ahead) - _above(loaded, ahead)))
+    behind = _above(waves, np.maximum(1, c["slots"] / steps))
+    late = np.maximum(late, behind * (_above(burst + loaded, ahead) - _above(loaded, ahead)))
     adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
     between = np.where(c["outputs"] > 1, late, (waves - 1) * store) + adding
     # loads of a wave's first steps come while the sums of the wave before are added up and stored
