@@ -10,7 +10,8 @@ second row and column), each of which lies so; where all phases have 32 channels
 channels.
 
 **What is summed up**: phases, places of the filter in each, channels. A step of the reduction takes some channels at
-one place, all channels at a row of places, or at all of them (:attr:`Convolution.depths`).
+one place, all channels at a row of places, or at all of them (:meth:`Convolution.depths`); where blocks of the result
+are too few for all cores, channels are dealt out to several of them.
 
 Groups are products of their own; groups of few channels share a tile, with zeros in the filter between them. So a
 depth-wise convolution takes a product of tiles for each place and 32 channels, about as long as the vector unit would.
@@ -31,6 +32,7 @@ from mapper.spatial.epilogue import NOTHING, Epilogue
 from mapper.spatial.machine import SIDE
 from mapper.spatial.parts import Contraction
 from mapper.spatial.plan import TileGemm
+from mapper.spatial.space import Column
 from oracle.errors import MappingError
 
 PIXEL = 2 * SIDE
@@ -185,22 +187,27 @@ class Convolution(Contraction):
         places = sum(p.ys * p.xs for p in self.phases)
         return TileGemm(-(-self.pixels // SIDE), -(-outputs // SIDE), places * self.blocks)
 
-    @cached_property
-    def depths(self) -> tuple[int, ...]:  # type: ignore[override]
-        row = max(p.xs for p in self.phases) * self.blocks
-        whole = max(p.ys * p.xs for p in self.phases) * self.blocks
-        some = {1 << i for i in range(self.blocks.bit_length())}
-        return tuple(sorted(some | {self.blocks, row, whole}))
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """Channels may be spread over cores, in equal parts."""
+        return tuple(d for d in range(1, self.blocks + 1) if self.blocks % d == 0)
 
-    def loaded(self, bm: NDArray[np.int64], bk: NDArray[np.int64]) -> NDArray[np.float64]:
+    def depths(self, split: int) -> tuple[int, ...]:
+        blocks = self.blocks // split
+        row, whole = max(p.xs for p in self.phases), max(p.ys * p.xs for p in self.phases)
+        some = {1 << i for i in range(blocks.bit_length())}
+        return tuple(sorted(some | {blocks, row * blocks, whole * blocks}))
+
+    def loaded(self, bm: Column, bk: Column, split: Column) -> NDArray[np.float64]:
         """The share of the tiles of a step's windows that has to be loaded: pixels of several windows are loaded once.
         """
         places = max(self.phases, key=lambda p: p.ys * p.xs)
         pixels = bm * SIDE
         row = pixels + np.minimum(places.dx, pixels) * (places.xs - 1)
         whole = row + np.minimum(places.dy * self.line, row) * (places.ys - 1)
-        share = np.where(bk > self.blocks, row / (pixels * places.xs), 1.0)
-        every = bk > places.xs * self.blocks
+        blocks = self.blocks // split
+        share = np.where(bk > blocks, row / (pixels * places.xs), 1.0)
+        every = bk > places.xs * blocks
         return np.where(every, whole / (pixels * places.xs * places.ys), share)
 
     def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:

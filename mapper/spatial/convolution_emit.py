@@ -44,6 +44,11 @@ class ConvolutionEmitter(PartedEmitter):
         assert isinstance(self.work, Convolution)
         return self.work
 
+    @property
+    def channels(self) -> int:
+        """Tiles of channels of a core."""
+        return self.image.blocks // self.plan.spread(2)
+
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         """All steps of the reduction."""
@@ -51,9 +56,9 @@ class ConvolutionEmitter(PartedEmitter):
 
     def _runs(self) -> Iterator[Run]:
         image, first, bk = self.image, 0, self.plan.block[2]
-        plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, image.blocks
+        plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, self.channels
         for p in image.phases:
-            origin, row = p.phase * blocks * plane + p.shift * PIXEL, p.xs * blocks
+            origin, row = p.phase * image.blocks * plane + p.shift * PIXEL, p.xs * blocks
             if bk >= p.ys * row:
                 yield Run(first, 1, p, p.ys, p.xs, blocks, origin, 0)
             elif bk >= row:
@@ -75,24 +80,43 @@ class ConvolutionEmitter(PartedEmitter):
         return tuple((run.first, run.count, run.depth) for run in self.runs)
 
     def mnemonic(self, loop: int, pattern: str) -> str:
-        if loop == 1:
+        if loop == 1 and self.channels == self.image.blocks:
             return super().mnemonic(loop, pattern)
         return "load_windows" if pattern == "none" else f"windows_{pattern}"
 
     def source(
         self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
     ) -> tuple[Affine, dict[str, Affine | int]]:
-        (at, k), gemm, image = first, self.gemm, self.image
-        if loop == 1:
-            dram = ((place.problem * gemm.k + k) * gemm.n + at) * TILE_BYTES + self.b
-            return dram, {"rows": size[1], "cols": size[0], "h0": gemm.n * TILE_BYTES}
+        gemm, image, at = self.gemm, self.image, first[0]
+        part = self.index(place, 2)
+        k = first[1] - part * self.depth
         run = next(run for run in self.runs if run.first == k.constant)
+        if loop == 1:
+            return self.filter(place.problem * gemm.k, at, k, part, run, size[0])
         phases = max(p.phase for p in image.phases) + 1
         problem = place.problem * (phases * image.blocks * image.plane)
         step = (k - run.first) // run.depth
-        dram = (problem + at) * TILE_BYTES + step * run.stride + (run.start + self.a)
+        before = part * (self.channels * image.plane)
+        dram = (problem + before + at) * TILE_BYTES + step * run.stride + (run.start + self.a)
         return dram, {
             "rows": size[0], "ys": run.ys, "xs": run.xs, "cols": run.cols, "h0": TILE_BYTES,
             "hy": run.places.dy * image.line * PIXEL, "hx": run.places.dx * PIXEL, "hc": image.plane * TILE_BYTES,
             "r0": run.depth,
+        }
+
+    def filter(
+        self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, columns: int
+    ) -> tuple[Affine, dict[str, Affine | int]]:
+        """The filter's tiles for a step at ``k`` of a core that has the ``part`` of the channels of each place."""
+        blocks, whole, width = self.channels, self.image.blocks, self.gemm.n * TILE_BYTES
+        if blocks == whole:
+            dram = ((problem + k) * self.gemm.n + at) * TILE_BYTES + self.b
+            return dram, {"rows": run.depth, "cols": columns, "h0": width}
+        # steps of some channels stay at their place, others are whole places
+        place = Affine(run.first // blocks) if run.depth < blocks else k // blocks
+        channel = k - place * blocks
+        row = problem + place * whole + channel + part * blocks
+        return (row * self.gemm.n + at) * TILE_BYTES + self.b, {
+            "rows": run.ys * run.xs, "ys": run.cols, "xs": 1, "cols": columns, "h0": whole * width, "hy": width,
+            "hx": 0, "hc": TILE_BYTES, "r0": run.cols * columns,
         }

@@ -21,7 +21,7 @@ from mapper.spatial.emit import check, footprint
 from mapper.spatial.epilogue import SLOTS, Epilogue
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import PATTERNS, Plan, TileGemm
-from mapper.spatial.space import EVERYTHING, Columns, Rules, Space, space
+from mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, space
 from oracle.errors import MappingError
 
 
@@ -41,12 +41,17 @@ class Contraction(ABC):
         """Each of them."""
 
     @property
-    def depths(self) -> tuple[int, ...] | None:
-        """Depths that a step of the reduction may have; None: any. With some the reduction stays in one core."""
+    def splits(self) -> tuple[int, ...] | None:
+        """Over how many cores the reduction may be spread; None: over any number that divides it."""
         return None
 
-    def loaded(self, bm: NDArray[np.int64], bk: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The share of A's tiles that has to be loaded for blocks of ``bm`` and steps of ``bk`` tiles."""
+    def depths(self, split: int) -> tuple[int, ...] | None:
+        """Depths that a step of the reduction may have where it is spread over ``split`` cores; None: any."""
+        return None
+
+    def loaded(self, bm: Column, bk: Column, split: Column) -> NDArray[np.float64]:
+        """The share of A's tiles that has to be loaded for blocks of ``bm`` and steps of ``bk`` tiles, if the reduction
+        is spread over ``split`` cores."""
         return np.ones(len(bm))
 
     @property
@@ -122,11 +127,13 @@ def _faults(work: Contraction, plan: PartedPlan, machine: Machine) -> Iterator[s
     for name, pattern in (("A", plan.plan.a[0]), ("B", plan.plan.b[0])):
         if pattern in ("down", "across") and plan.parts != (1, 1):
             yield f"{name} goes to all cores ({pattern}), but only a part of them works on its product"
-    if work.depths is not None:
-        if bk not in work.depths:
-            yield f"a step of {bk} tiles is none of {', '.join(map(str, work.depths))}, into which windows can be cut"
-        if plan.plan.spread(2) > 1:
-            yield f"the sum over a window is dealt out to {plan.plan.spread(2)} cores"
+    split = plan.plan.spread(2)
+    if work.splits is not None and split not in work.splits:
+        yield f"the reduction is dealt out to {split} cores, which is none of {', '.join(map(str, work.splits))}"
+        return
+    depths = work.depths(split)
+    if depths is not None and bk not in depths:
+        yield f"a step of {bk} tiles is none of {', '.join(map(str, depths))}, into which windows can be cut"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +162,9 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
     ways = [(r, c) for r in _divisors(machine.rows) for c in _divisors(machine.columns)
             if machine.rows != machine.columns or r >= c]
     used = [(r, c) for r, c in ways if r * c <= work.problems]
-    if work.depths is not None:
-        rules = replace(rules, depths=work.depths)
+    if work.splits is not None:
+        depths = {depth for split in work.splits for depth in work.depths(split) or ()}
+        rules = replace(rules, splits=work.splits, depths=tuple(sorted(depths)))
     rules = replace(rules, beside=(SLOTS * work.epilogue.bias, SLOTS * work.epilogue.residual))
     spaces = []
     for parts in used:
@@ -175,10 +183,18 @@ def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns
     if parts != (1, 1):
         trees = [PATTERNS.index(name) for name in ("down", "across")]
         keep &= ~np.isin(c["way_a"], trees) & ~np.isin(c["way_b"], trees)
-    if work.depths is not None:
-        split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
-        keep &= np.isin(c["bk"], work.depths) & (split[c["spread"]] == 1)
+    split = _splits(found)
+    for number in np.unique(split).tolist():
+        depths = work.depths(number)
+        if depths is not None:
+            keep &= (split != number) | np.isin(c["bk"], depths)
     return {name: column[keep] for name, column in c.items()}
+
+
+def _splits(found: Space) -> Column:
+    """Over how many cores each candidate spreads the reduction."""
+    split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
+    return split[found.columns["spread"]]
 
 
 def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
@@ -187,8 +203,9 @@ def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
     estimated = [np.zeros(0)]
     for parts, candidates in zip(found.parts, found.spaces):
         count = parts[0] * parts[1]
-        problems = -(-work.problems // count)
+        problems, c = -(-work.problems // count), candidates.columns
+        share = work.loaded(c["bm"], c["bk"], _splits(candidates))
         around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
-                        float(epilogue.residual), work.loaded(candidates.columns["bm"], candidates.columns["bk"]))
+                        float(epilogue.residual), share)
         estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])
     return np.concatenate(estimated)

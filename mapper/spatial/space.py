@@ -53,6 +53,8 @@ class Rules:
     rising: bool = True
     whole_blocks: bool = field(default=False)
     """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
+    splits: tuple[int, ...] | None = None
+    """Over how many cores the reduction may be spread; None: over any number that divides it."""
     depths: tuple[int, ...] = DEPTHS
     """Steps of the reduction in tiles, beside its whole extent."""
     beside: tuple[int, int] = (0, 0)
@@ -113,7 +115,7 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
     """All candidates that fit the machine."""
     spreads: list[tuple[Spread, Spread, Literal["rows", "columns"]]] = []
     parts: list[Columns] = []
-    for rows, columns in rules.spreads or tuple(_spreads(gemm, machine)):
+    for rows, columns in rules.spreads or tuple(_spreads(gemm, machine, rules.splits)):
         both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
         outers: tuple[Literal["rows", "columns"], ...] = ("rows", "columns") if both else ("rows",)
         part = _candidates(gemm, machine, rules, rows, columns)
@@ -127,10 +129,13 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
     return Space(tuple(spreads), joined)
 
 
-def _spreads(gemm: TileGemm, machine: Machine) -> Iterator[tuple[Spread, Spread]]:
+def _spreads(
+    gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None
+) -> Iterator[tuple[Spread, Spread]]:
     """Ways to spread the loops; those that give some cores nothing to do only if there are no others."""
     found = [
-        (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns) if gemm.k % (r[2] * c[2]) == 0
+        (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns)
+        if gemm.k % (r[2] * c[2]) == 0 and (splits is None or r[2] * c[2] in splits)
     ]
     busy = [
         (r, c) for r, c in found
@@ -138,7 +143,7 @@ def _spreads(gemm: TileGemm, machine: Machine) -> Iterator[tuple[Spread, Spread]
         # sums are added up over the network only where the blocks of C are too few to keep the cores busy
         and (r[2] * c[2] == 1 or gemm.m * gemm.n < 8 * machine.cores)
     ]
-    chosen = busy or [(r, c) for r, c in found if r[2] * c[2] == 1]
+    chosen = busy or found
     yield from [(r, c) for r, c in chosen if machine.rows != machine.columns or r >= c]
 
 

@@ -94,6 +94,20 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
+@settings(max_examples=8, deadline=None)
+@given(st.data(), st.sampled_from(((1, 1), (2, 2))), st.integers(1, 3))
+def test_channels_are_dealt_out_to_cores(data: st.DataObject, stride: tuple[int, int], kernel: int) -> None:
+    work = Convolution(1, 4, 5, 128, 20, (kernel, 2), stride, (1, 0, 0, 1), epilogue=Epilogue(True, True, "relu"))
+    graph = mesh(4, 2)
+    machine, arrays = Machine.of(graph), operands(work.shapes(), 1)
+    found = parted_space(work, machine)
+    split = [i for i in range(len(found)) if found.plan(i).plan.spread(2) > 1]
+    plan = found.plan(data.draw(st.sampled_from(split)))
+    check_parts(work, plan, machine)
+    result = work.unpack(run(emitted(work, plan, machine), isa_of(graph), work.pack(arrays), poison=3)["C"])
+    np.testing.assert_array_equal(result, expected(work, arrays))
+
+
 def test_a_filter_of_one_place_is_a_product() -> None:
     work = Convolution(2, 6, 5, 64, 70, (1, 1))
     assert (work.gemm.m, work.gemm.n, work.gemm.k) == (2, 3, 2)  # 60 pixels without any between
