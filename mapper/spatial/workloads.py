@@ -132,16 +132,17 @@ def planned(
 def ranked(
     estimated: NDArray[np.float64], plan_of: Callable[[int], P], alike: Callable[[P], Hashable], most: int
 ) -> Iterator[tuple[P, float]]:
-    """The ``most`` plans with the lowest estimates and these, but of those that are alike at most ``ALIKE``."""
+    """The ``most`` plans with the lowest estimates and these, but of those that are alike at most ``ALIKE``, and of
+    equal ``alike`` and estimates only the first."""
     few = min(len(estimated), most)
     first = np.argpartition(estimated, few - 1)[:few]
-    seen: dict[Hashable, int] = {}
+    seen: dict[Hashable, set[float]] = {}
     for i in first[np.lexsort((first, estimated[first]))].tolist():
-        plan = plan_of(i)
-        kind = alike(plan)
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= ALIKE:
-            yield plan, float(estimated[i])
+        plan, estimate = plan_of(i), float(estimated[i])
+        found = seen.setdefault(alike(plan), set())
+        if len(found) < ALIKE and estimate not in found:
+            found.add(estimate)
+            yield plan, estimate
 
 
 def _alike(plan: PartedPlan) -> Hashable:
