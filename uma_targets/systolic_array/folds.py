@@ -1,4 +1,9 @@
-"""Folds: how a matrix product is cut into what the array takes at a time, the same at both levels."""
+"""Folds: how a matrix product is cut into what the array takes at a time, the same at both levels.
+
+There is nothing to choose here: a dataflow is defined by what stays in the array, a fold is as large as the array, and
+the order of folds is that of SCALE-Sim and of the EQueue paper, whose cycles are met with it. Which tiles of operands
+wait beside the array is the mapper's choice (``target.py`` declares them).
+"""
 
 from __future__ import annotations
 

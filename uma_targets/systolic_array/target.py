@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from acadl_models.systolic_array import Design, graph_of
 from acadl_models.systolic_array.design import CHOICES, RANGES
 from mapper.options import GraphOptions, Option
-from uma_targets.kit import GemmKit, KitTarget, Tiling, divided
+from mapper.reuse import ceil_div
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from uma_targets.systolic_array.emit import emit
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from mapper.space import Columns
     from uma_targets.kit import Shape
 
 GRAPH = GraphOptions(Design, RANGES, {"rows": 16, "columns": 16})
@@ -53,8 +58,43 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
             a: lambda c: 2 * c["m"] * c["k"], b: lambda c: 2 * c["k"] * c["n"], "out": lambda c: 2 * c["m"] * c["n"],
         },
         room={name: hardware.memory(name).rows for name in ("left", "top", "out")},
+        loops=lambda c: _loops(shape, c, dataflow, (rows, columns)),
         help="larger left_kib, top_kib or out_kib",
     )
+
+
+def _loops(shape: "Shape", c: "Columns", dataflow: str, array: tuple[int, int]) -> Loop:
+    """Tiles of C, steps of k; A stays for a row of tiles where k is one tile. Folds follow each other on the array.
+
+    Their order is the dataflow's definition, not a choice (:mod:`uma_targets.systolic_array.folds`).
+    """
+    tall, wide, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k)))
+    m, n, k = shape.m / tall, shape.n / wide, shape.k / deep  # of a mean tile: the last ones are smaller
+    a, b = ("load_top", "load_left") if dataflow == "is" else ("load_left", "load_top")
+    load_a, load_b = Issue(a, moves=k * shape.item, pieces=m), Issue(b, moves=n * shape.item, pieces=k)
+    bias = Issue("load_out", int(shape.bias), 4 * n, m)
+    save = Issue("save_scaled", moves=n * shape.out_item, pieces=m)
+    # an instruction for each vector: loads behind a tile's wait until nearly all of them are issued
+    step = Loop(deep, _folds(dataflow, m, n, k, array), alone=(replace(load_a, times=np.where(deep > 1, 1, 0)), load_b))
+    tile = Loop(wide, (step, save), alone=(bias,))
+    return Loop(1, (Loop(tall, (tile,), alone=(replace(load_a, times=np.where(deep > 1, 0, 1)),)),), alone=(save,))
+
+
+def _folds(
+    dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tuple[int, int]
+) -> tuple[Issue, ...]:
+    """What the folds of a product of tiles issue."""
+    rows, columns = array
+    over_rows, over_columns = (m if dataflow == "os" else k), (m if dataflow == "is" else n)
+    across = np.ceil(over_columns / columns)
+    folds = np.ceil(over_rows / rows) * across
+    drain = Issue("drain", folds, values={
+        "height": np.minimum(over_rows, rows), "width": np.minimum(over_columns, columns)})
+    if dataflow == "os":
+        # the next fold enters while one runs empty
+        return Issue("multiply", folds * k), replace(drain, times=1)
+    steps = n if dataflow == "is" else m
+    return Issue("preload", k * across), Issue("stream", folds * steps), drain
 
 
 SYSTOLIC_ARRAY = GemmKit(

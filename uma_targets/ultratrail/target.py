@@ -13,7 +13,7 @@ from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
 from mapper.accelerator import Accelerator, Emitter
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, KitTarget, Shape, Tiling, divided, rules
+from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided, rules
 from uma_targets.ultratrail import temporal
 from uma_targets.ultratrail.emit import demand, emit, room
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
     from mapper.mapping import Mapping as TileMapping
-    from mapper.space import Space
+    from mapper.space import Columns, Space
     from mapper.tiling import Demand
     from mapper.workload import Workload
     from oracle.stream import Stream
@@ -56,8 +56,21 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
         return lambda c: demand(c["m"], ceil_div(c["n"], dim), ceil_div(c["k"], dim))[name] * np.ones_like(c["m"])
 
     need = {name: rows(name) for name in have}
-    return Tiling(sizes, orders=(("n", "m", "k"),), demand=need, room=have,
+    return Tiling(sizes, orders=(("n", "m", "k"),), demand=need, room=have, loops=lambda c: _loops(shape, c, dim),
                   help="larger memories (features, weights, sums)")
+
+
+def _loops(shape: Shape, c: "Columns", dim: int) -> Loop:
+    """Columns of tiles of C; weights come for all of them where k is one tile, else for each."""
+    wide, tall, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("n", shape.n), ("m", shape.m), ("k", shape.k)))
+    rows, cols, depth = shape.m / tall, ceil_div(shape.n, dim) / wide, ceil_div(shape.k, dim) / deep  # of a mean tile
+    weights = Issue("load_weights", cols * depth, dim, dim)
+    step = Loop(deep, (
+        Issue("load_features", depth, dim, rows), replace(weights, times=np.where(deep > 1, cols * depth, 0)),
+        Issue("mac", cols * rows, values={"layer_blocks": depth, "taps": 1})))
+    tile = Loop(tall, (step, Issue("store_sums", cols, dim, rows)))
+    return Loop(wide, (tile, Issue("load_bias", cols * shape.bias, 4 * dim), replace(
+        weights, times=np.where(deep > 1, 0, cols * depth))))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""Plans of every target are no slower than what its own code chose before there was one mapper."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import one_mapper
+
+BEFORE = json.loads(one_mapper.BEFORE.read_text())["cases"]
+CASES = {case.key: case for case in one_mapper.cases()}
+SAMPLE = [
+    "gemmini: 13 x 7 x 29", "gemmini: odd 3x3", "gemmini (dim=32,dataflow=os): 100 x 37 x 75",
+    "systolic_array (dataflow=ws): 64 x 64 x 64", "systolic_array (dataflow=os): 257 x 129 x 65",
+    "systolic_array (dataflow=is): 13 x 7 x 29", "gamma: 100 x 37 x 75", "ai_engine: 257 x 129 x 65",
+    "amx: 13 x 7 x 29", "tpu_v1: 257 x 129 x 65", "plasticine: 64 x 64 x 64", "qkv: 3136 x 64 x 256",
+    "qkv: attention 1x3x50x77x24x40 with bias", "ultratrail: 64 x 64 x 64", "ultratrail: temporal 25 x 32, 9",
+    "oma: 64 x 64 x 64", "eyeriss: 16 x 16 x 16",
+]
+
+
+def test_the_table_has_every_case_and_every_target_of_one_core() -> None:
+    assert set(CASES) == set(BEFORE)
+    assert {case.target for case in CASES.values()} == {key.split(":")[0].split(" ")[0] for key in SAMPLE}
+
+
+@pytest.mark.parametrize("key", SAMPLE)
+def test_no_result_is_worse(key: str) -> None:
+    assert one_mapper.planned(CASES[key])["cycles"] <= BEFORE[key]["cycles"]
+
+
+@pytest.mark.slow
+def test_no_result_of_all_is_worse() -> None:
+    found = {key: one_mapper.planned(case)["cycles"] for key, case in CASES.items()}
+    assert None not in found.values()
+    assert not {key: c for key, c in found.items() if c > (BEFORE[key]["cycles"] or c)}
