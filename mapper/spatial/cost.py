@@ -6,7 +6,9 @@ to four kinds, by which operands they load (kept ones only in their first wave).
     step = max(compute, memory, each row's ring, each column's ring, each core's own way, the port of its L1)
     T    = launch + a load + max(first loads, last stores) + max(sum of steps + stores between waves, all of memory)
 
-Transfers that share a ring, a way or memory time-share it; others run at the same time. A core with one block of sums
+A step is no shorter than what its loads take from start to end and the product that frees their place, over the blocks
+that a core holds: where memory is far, few blocks are not enough. Who sends has so many transfers under way. Transfers
+that share a ring, a way or memory time-share it; others run at the same time. A core with one block of sums
 waits for its own store; with two it has another wave to do meanwhile. Cores whose first tiles come
 early are done early and store early, so that of the first loads of all cores and their last stores only the longer ones
 count.
@@ -89,12 +91,18 @@ def cycles(
     a = _Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"], m,
                  n.of_loads(c["keep_a"]))
     b = _Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"], n, m.of_loads(c["keep_b"]))
-    with_both = a.beside(b)
+    streams_a, streams_b = c["keep_a"] == 0, c["keep_b"] == 0
+    chain = machine.dram_latency + compute
+    loads = a.beside(b)
+    with_both = np.maximum(loads, np.where(
+        streams_a | streams_b, (chain + np.maximum(a.way * streams_a, b.way * streams_b)) / c["slots"], 0))
+    alone_a = np.maximum(a.alone(), np.where(streams_a, (chain + a.way) / c["slots"], 0))
+    alone_b = np.maximum(b.alone(), np.where(streams_b, (chain + b.way) / c["slots"], 0))
     # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
     times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
     waits = times_a * times_b * _above(with_both, compute)
-    waits = waits + (m.count - times_b) * times_a * _above(a.alone(), compute)
-    waits = around.problems * steps * (waits + (n.count - times_a) * times_b * _above(b.alone(), compute))
+    waits = waits + (m.count - times_b) * times_a * _above(alone_a, compute)
+    waits = around.problems * steps * (waits + (n.count - times_a) * times_b * _above(alone_b, compute))
     waits = _above(waits, _above(with_both, compute))  # the first loads are counted by themselves
 
     parts = around.crowd[0] * around.crowd[1]
@@ -108,7 +116,7 @@ def cycles(
     # all cores store at a time, and what they load meanwhile comes after that: it must be there when they have computed
     # what they hold
     loaded = np.where(c["keep_a"] == 1, np.where(c["keep_b"] == 1, 0, b.alone()), a.alone())
-    loaded = np.where(c["keep_a"] + c["keep_b"] == 0, with_both, loaded)
+    loaded = np.where(c["keep_a"] + c["keep_b"] == 0, loads, loaded)
     burst = storing * own * m.filled * n.filled
     ahead = (c["slots"] - 1) * compute
     behind = _above(waves, np.maximum(1, c["slots"] / steps))
@@ -124,7 +132,7 @@ def cycles(
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
     one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
     led = (c["lead"] > 0) & (c["lead"] < bk)
-    first = with_both * np.where(led, c["lead"] / bk, 1)
+    first = loads * np.where(led, c["lead"] / bk, 1)
     ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(first, storing * own)
     ends = ends + around.finishing * block * part
     overheads, rises = _rise(machine, c["lead"], bk, steps, compute - overhead, with_both)
@@ -132,7 +140,7 @@ def cycles(
     # a strip that is kept lies where the one before lay: its first tiles come when that is used for the last time
     anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1)) * around.problems
     inner = np.where(c["nm"] == 1, c["keep_a"], c["keep_b"]) == 1
-    again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), with_both)
+    again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), loads)
     late = _above(2 * machine.dram_latency + again, (np.ceil(steps) - 1) * compute + between / waves)
     late = anew * np.minimum(late, compute)
     busy = np.maximum(waves * steps * compute + waits + between + late, moved - a.memory - b.memory)
@@ -183,14 +191,19 @@ class _Traffic:
         self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, filled, 1)
         high, wide = around.crowd
         self.memory = self.memory * (high * wide)
-        self.row = np.where(on_row, wide * machine.columns // columns * ring, np.where(tree, ring, 0))
-        self.column = np.where(on_column, high * machine.rows // rows * ring, np.where(tree, ring, 0))
         hop = size / machine.hop_bytes
-        self.core = np.where(way == _NONE, size / machine.core_bytes, np.where(wave, np.maximum(hop, ring), 0))
-        self.hops = np.where(wave, (sharing - 1) * (hop + 1), 0)
         # cores that share a port take what is sent to all of them once
         written = got * np.where(on_column | tree, 1, machine.port_cores)
-        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(self.core)
+        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(ring)
+        own = np.where(way == _NONE, size / machine.core_bytes, np.where(wave, np.maximum(hop, ring), ring))
+        # a transfer, from its first byte on a network until the last is in L1
+        self.way = own + self.port
+        # who sends waits for memory, with so many transfers under way
+        sending = np.maximum(own, (machine.dram_latency + self.way) / machine.in_flight)
+        self.row = np.where(on_row, wide * machine.columns // columns * sending, np.where(tree, sending, 0))
+        self.column = np.where(on_column, high * machine.rows // rows * sending, np.where(tree, sending, 0))
+        self.core = np.where((way == _NONE) | wave, sending, 0)
+        self.hops = np.where(wave, (sharing - 1) * (hop + 1), 0)
 
     def alone(self) -> np.ndarray:
         return np.maximum.reduce([self.memory, self.row, self.column, self.core, self.port])

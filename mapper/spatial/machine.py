@@ -35,7 +35,8 @@ class Machine:
     column have their L1 written (0: as much as comes), ``dram_bytes`` memory and what all transfers from it share;
     ``dram_latency`` cycles late.
     ``launch_cycles``: until the cores begin.
-    ``vector_cycles``: of a pass of the vector unit over a tile. ``semaphores``: counters in a core.
+    ``vector_cycles``: of a pass of the vector unit over a tile. ``in_flight``: transfers that who loads or sends has
+    under way. ``semaphores``: counters in a core.
     """
 
     rows: int
@@ -57,6 +58,7 @@ class Machine:
     launch_cycles: int
     clock_hz: float
     vector_cycles: int
+    in_flight: int
     semaphores: int = 0
 
     @property
@@ -127,7 +129,7 @@ class _Reader:
             self.bandwidth("forward", WRITE_DATA), self.bandwidth("reduce", READ_DATA),
             port.bandwidth if port is not None else 0, max(1, len(sharers)),
             min([Port.of(memory).bytes_per_cycle, *(way.bandwidth for way in shared)]), self.latency(),
-            self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1),
+            self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1), reader.in_flight,
             graph.parameters.get("semaphores", 0),
         )
 

@@ -15,10 +15,12 @@ from acadl_models.mesh import mesh
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.triple_ring import triple_ring
+from mapper.spatial.cost import cycles
 from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import PATTERNS, Plan, TileGemm
 from mapper.spatial.search import search
+from mapper.spatial.space import space
 from mapper.spatial.timing import isa_of, simulated
 from oracle.errors import TargetError
 from oracle.interpreter import run
@@ -110,3 +112,15 @@ def test_the_examples_of_the_pages_run(page: str, capsys: pytest.CaptureFixture[
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, page, "exec"), scope)
     assert capsys.readouterr().out.strip()
+
+
+def test_the_cost_model_ranks_plans_of_the_triple_ring_as_the_simulation_does() -> None:
+    graph, gemm = triple_ring(columns=8), TileGemm(16, 32, 16)
+    machine = Machine.of(graph)
+    found = space(gemm, machine)
+    estimated, _ = cycles(gemm, machine, found)
+    chosen = np.argsort(estimated, kind="stable")[np.linspace(0, len(found) - 1, 12).astype(int)]
+    real = np.array([simulated(emit(gemm, found.plan(int(i)), machine), graph).cycles for i in chosen])
+    ranks = [np.argsort(np.argsort(values)) for values in (estimated[chosen], real)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.9
+    assert 0.85 < np.median(estimated[chosen] / real) < 1.15
