@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,14 @@ def irregular() -> list[Point]:
 
 
 @cache
-def _graph(mesh: tuple[int, int]) -> Any:
+def _graph(mesh: tuple[int, int], block_cycles: int | None) -> Any:
     from acadl_models.wormhole import wormhole
 
-    return wormhole(rows=mesh[0], columns=mesh[1])
+    other = {} if block_cycles is None else {"block_cycles": block_cycles}
+    return wormhole(rows=mesh[0], columns=mesh[1], **other)
 
 
-def measured(point: Point) -> dict[str, Any]:
+def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     """Cycles of the searched plan and of the templates."""
     from mapper.spatial import templates
     from mapper.spatial.emit import emit
@@ -64,7 +65,7 @@ def measured(point: Point) -> dict[str, Any]:
     from mapper.spatial.timing import simulated
 
     mesh, m, n, k = point
-    graph, gemm = _graph(mesh), TileGemm.of(m, n, k)
+    graph, gemm = _graph(mesh, block_cycles), TileGemm.of(m, n, k)
     machine = Machine.of(graph)
     found = search(gemm, graph)
     cycles = {trial.plan: trial.cycles for trial in found.trials}
@@ -84,11 +85,12 @@ def main() -> None:
     args = arguments(__doc__ or "", _options)
     swept = [] if args.irregular else points(args.every)
     odd = irregular() if args.irregular or args.every == 1 else []
-    rows = list(_all([*swept, *odd], args.jobs))
+    rows = list(_all([*swept, *odd], args.jobs, args.block_cycles))
     figure5, figure6 = rows[:len(swept)], rows[len(swept):]
     meshes = [f"{r}x{c}" for r, c in MESHES]
     by_mesh = {mesh: _means([r for r in figure5 if r["mesh"] == mesh]) for mesh in meshes}
-    print(f"{'':6}{'over TT-1D':>12}{'vendor 1D':>12}{'over TT-2D':>12}{'worst':>8}")
+    if swept:
+        print(f"{'':6}{'over TT-1D':>12}{'vendor 1D':>12}{'over TT-2D':>12}{'worst':>8}")
     for mesh, means in {**by_mesh, "all": _means(figure5)}.items() if swept else ():
         print(f"{mesh:6}{means['over_tt1d']:12.3f}{means['over_vendor_1d']:12.3f}{means['over_tt2d']:12.3f}"
               f"{means['worst']:8.3f}")
@@ -100,23 +102,25 @@ def main() -> None:
     finish(args, {
         **_means(figure5), "points": len(figure5), "meshes": by_mesh,
         "1d_better": {name: sum(r[name] < r["tt2d"] for r in figure5) for name in ("tt1d", "vendor_1d")},
-        "crossover": _crossover(figure6), "irregular": figure6, "rows": figure5,
+        "irregular_worst": _means(figure6)["worst"], "crossover": _crossover(figure6), "irregular": figure6, "rows": figure5,
     })
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=1, help="only every so manyth point, and no irregular shapes")
+    parser.add_argument("--block-cycles", type=int, help="in place of the fitted number, to see what rests on it")
     parser.add_argument("--irregular", action="store_true", help="figure 6 alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--plot", type=Path, help="draw figure 6 into this file")
 
 
-def _all(chosen: list[Point], jobs: int) -> Iterator[dict[str, Any]]:
+def _all(chosen: list[Point], jobs: int, block_cycles: int | None) -> Iterator[dict[str, Any]]:
+    measure = partial(measured, block_cycles=block_cycles)
     if jobs == 1:
-        yield from _told(map(measured, chosen), len(chosen))
+        yield from _told(map(measure, chosen), len(chosen))
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from _told(pool.map(measured, chosen, chunksize=4), len(chosen))
+        yield from _told(pool.map(measure, chosen, chunksize=4), len(chosen))
 
 
 def _told(rows: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
