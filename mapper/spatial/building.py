@@ -17,8 +17,10 @@ from oracle.errors import TargetError
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
 
-_PARTS = {"acc": 2 * TILE_BYTES, "stat": STAT_BYTES}
-"""Memories of a core beside the one of its operands, by name, and the bytes of what they hold."""
+_PARTS = {"acc": ("sums", 2 * TILE_BYTES), "stat": ("stats", STAT_BYTES), "semaphore": ("semaphores", 4)}
+"""Memories of a core beside the one of its operands, by name: what they hold, and how many bytes each takes."""
+
+_OUTSIDE_L1 = ("semaphore",)
 
 
 def graph_of(description: Description) -> "ArchitectureGraph":
@@ -143,13 +145,13 @@ class _Machine:
             "dram_latency_cycles": self.off_chip.latency,
         }
         l1_bytes = self.local["l1"].size
-        for name, option in (("acc", "sums"), ("stat", "stats")):
+        for name, (option, each) in _PARTS.items():
             if name in self.local:
                 part = self.local[name]
-                if part.size % _PARTS[name]:
-                    raise TargetError(f"size = {part.size} of %{name} is no multiple of {_PARTS[name]} bytes")
-                found[option] = part.size // _PARTS[name]
-                l1_bytes += sharing * part.size
+                if part.size % each:
+                    raise TargetError(f"size = {part.size} of %{name} is no multiple of {each} bytes")
+                found[option] = part.size // each
+                l1_bytes += sharing * part.size if name not in _OUTSIDE_L1 else 0
         outside = [i for i in self.text.items if isinstance(i, Scalar) and i.name not in dict(self.cores.units)]
         if len(outside) == 1:
             found["launch_cycles"] = outside[0].latency

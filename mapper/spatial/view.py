@@ -163,6 +163,9 @@ class _View:
                 found[key] = () if unit.name in self.moving else computes(self.graph, self.isa, unit)
         if not any(found.values()):
             raise TargetError(f"graph {self.graph.name!r} has no view: no unit of it computes anything")
+        if any(made.kind != "scalar" for work in found.values() for made in work):
+            # counters beside units that work on many numbers at a time
+            found = {key: tuple(made for made in work if made.kind != "scalar") for key, work in found.items()}
         return found
 
     @cached_property
@@ -242,8 +245,13 @@ class _View:
 
     @cached_property
     def _memories(self) -> dict[str, tuple[Place, _Set]]:
+        from acadl_models.acadl import READ_DATA
+
         known: dict[str, list[str]] = {}
+        read = {edge.source.name for edge in self.graph.edges if edge.kind is READ_DATA}
         for name in (*self.holds, *(cache.name for cache in self.graph.caches)):
+            if name not in read and not self.graph.caches:
+                continue  # nobody reads it: it keeps an order, and no data
             known.setdefault(family(name)[0], []).append(name)
         found = {}
         for key, storages in known.items():
@@ -259,6 +267,11 @@ class _View:
         """Dimensions and extents of a memory, and which instance of it each storage is."""
         own = {name: family(name)[1] or (0,) for name in storages}
         extents = self.extents[key]
+        grid = tuple(self.graph.dims.values())
+        if len(grid) == 2 and extents == (math.prod(grid),) and HBM not in self.holds[storages[0]]:
+            # counted through all cores
+            own = {name: (index[0] // grid[1], index[0] % grid[1]) for name, index in own.items()}
+            extents = grid
         head = key[: key.rfind("[]") + 2] if "[]" in key else ""
         dims = self.dims_of(head, extents)
         shared = {name: self.ports[name].name for name in storages if name in self.ports}

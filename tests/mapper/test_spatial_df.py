@@ -93,6 +93,7 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
     "figures": lambda: mesh(
         5, 3, l1_bytes_per_cycle=48, array=2, vector_width=48, vector_cycles=5, sums=7, stats=9, clock_hz=1.5e9,
         block_cycles=0),
+    "semaphores": lambda: mesh(3, 2, semaphores=4, torus=False),
     "triple ring": triple_ring,
     "square rings": lambda: triple_ring(columns=2, rows=2),
     "three rings": lambda: triple_ring(columns=5, rows=3, memories=1, sums=3),
