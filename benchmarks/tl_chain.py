@@ -31,7 +31,7 @@ SHAPES = {
 """Rows, k, hidden and n, and the activation."""
 
 CHECKED = ((2, 2, (150, 96, 300, 70, "gelu")), (2, 3, (64, 40, 500, 100, "relu")), (1, 4, (256, 128, 512, 128, "silu")))
-SAMPLES = 15
+SAMPLES = 25
 
 
 def main() -> None:

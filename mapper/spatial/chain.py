@@ -73,6 +73,8 @@ class ChainPlan:
     ``rows``, ``columns``: over how many cores along each dimension of the mesh rows of A, and the members of a team,
     are spread. ``weights``: how those reach the cores that use the same, and whether they stay for the next rows.
     ``shared``: whether the rows of A are loaded once for the members of a team in a row (or in its column).
+    ``together``: how many blocks of hidden columns a step of the second product takes; more than one only of a single
+    row of tiles, where they lie one after the other.
     """
 
     block: tuple[int, int, int, int]
@@ -80,6 +82,7 @@ class ChainPlan:
     columns: tuple[int, int]
     weights: tuple[Pattern, Level]
     shared: bool
+    together: int = 1
 
     @property
     def team(self) -> int:
@@ -97,7 +100,8 @@ class ChainPlan:
             return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("mt", over) if n > 1) or "-")
 
         return (f"{'x'.join(map(str, self.block))} {spread('rows', self.rows)} {spread('columns', self.columns)} "
-                f"W:{' '.join(self.weights)} A:{'shared' if self.shared else 'none'}")
+                f"W:{' '.join(self.weights)} A:{'shared' if self.shared else 'none'}"
+                + (f" *{self.together}" if self.together > 1 else ""))
 
     def to_json(self) -> str:
         """Canonical JSON text; :meth:`from_json` gives the equal plan."""
@@ -110,28 +114,31 @@ class ChainPlan:
             fields = json.loads(text)
             block, rows, columns = (tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns"))
             pattern, level = fields["weights"]
-            if (len(block), len(rows), len(columns)) != (4, 2, 2) or min(block + rows + columns) < 1:
+            together = int(fields["together"])
+            if (len(block), len(rows), len(columns)) != (4, 2, 2) or min(*block, *rows, *columns, together) < 1:
                 raise ValueError("expected a block of four and spreads of two numbers of at least 1")
             if pattern not in PATTERNS or level not in LEVELS or not isinstance(fields["shared"], bool):
                 raise ValueError("expected a pattern and a level of weights, and whether A is shared")
-            return ChainPlan(block, rows, columns, (pattern, level), fields["shared"])  # type: ignore[arg-type]
+            return ChainPlan(block, rows, columns, (pattern, level), fields["shared"], together)  # type: ignore[arg-type]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise MappingError(f"expected the JSON of a plan of a chain, found {text[:80]!r}: {error}") from error
 
 
-def needs(chain: Chain, block: tuple[Number, Number, Number, Number], team: Number, kept: Number) -> tuple[Any, Any]:
+def needs(
+    chain: Chain, block: tuple[Number, Number, Number, Number], team: Number, kept: Number, together: Number
+) -> tuple[Any, Any]:
     """Tiles of operands, and of sums, that a core needs (of columns of plans, too)."""
     _, k, hidden, n = chain.tiles
     bm, bh, bn, bk = block
     rounds = -(-hidden // (bh * team)), -(-n // (bn * team))
     stay = rounds[0] * bh * k + rounds[1] * bn * hidden
-    weights = np.where(kept, stay, SLOTS * np.maximum(np.minimum(bk, k) * bh, bh * bn))
+    weights = np.where(kept, stay, SLOTS * np.maximum(np.minimum(bk, k) * bh, together * bh * bn))
     return bm * (k + hidden) + weights, bm * np.maximum(bh, bn)
 
 
 def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:
     """What a plan needs in a core, as :func:`needs` lists it."""
-    tiles, sums = needs(chain, plan.block, plan.team, plan.weights[1] == "keep")
+    tiles, sums = needs(chain, plan.block, plan.team, plan.weights[1] == "keep", plan.together)
     return int(tiles), int(sums)
 
 
@@ -146,6 +153,8 @@ def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
     for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
         if over[0] * over[1] != extent:
             yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    if plan.together > 1 and plan.block[0] > 1:
+        yield f"steps of {plan.together} blocks of hidden columns need blocks of one row of tiles, not {plan.block[0]}"
     pattern = plan.weights[0]
     if pattern in ("down", "across") and plan.team > 1:
         yield f"weights go to all cores ({pattern}), but the {plan.team} members of a team use different ones"

@@ -53,11 +53,15 @@ class _Emitter:
         return self.chain.tiles
 
     @cached_property
+    def depth(self) -> int:
+        """Tiles of hidden columns that a step of the second product takes."""
+        return self.plan.block[1] * self.plan.together
+
+    @cached_property
     def chunks(self) -> list[tuple[int, int, int]]:
-        """Runs of blocks of hidden columns: the first, how many, and the tiles of each."""
-        hidden, bh = self.tiles[2], self.plan.block[1]
-        whole, rest = divmod(hidden, bh)
-        return [run for run in ((0, whole, bh), (whole, 1 if rest else 0, rest)) if run[1]]
+        """Runs of steps of the second product: the first, how many, and the tiles of hidden columns of each."""
+        whole, rest = divmod(self.tiles[2], self.depth)
+        return [run for run in ((0, whole, self.depth), (whole, 1 if rest else 0, rest)) if run[1]]
 
     @cached_property
     def rounds(self) -> tuple[tuple[Wave, ...], tuple[Wave, ...]]:
@@ -68,7 +72,7 @@ class _Emitter:
 
     @cached_property
     def counts(self) -> tuple[int, int, int, int]:
-        """Rounds of both products, steps of k, and blocks of hidden columns."""
+        """Rounds of both products, steps of k, and of hidden columns."""
         first, second = (found[-1].first + found[-1].count for found in self.rounds)
         return first, second, -(-self.tiles[1] // self.plan.block[3]), sum(run[1] for run in self.chunks)
 
@@ -117,11 +121,11 @@ class _Emitter:
         bm, bh, bn, bk = self.plan.block
         first, second, steps, blocks = self.counts
         base = bm * (self.tiles[1] + self.tiles[2])
-        size = max(min(bk, self.tiles[1]) * bh, bh * bn)
+        size = max(min(bk, self.tiles[1]) * bh, self.depth * bn)
         if self.plan.weights[1] == "keep":
             if product == 0:
                 return (turn * self.tiles[1] + step * bk) * bh + base
-            return turn * (self.tiles[2] * bn) + step * (bh * bn) + base + first * bh * self.tiles[1]
+            return turn * (self.tiles[2] * bn) + step * (self.depth * bn) + base + first * bh * self.tiles[1]
         number = at.number * (first * steps + second * blocks) + step
         number = number + (turn * steps if product == 0 else turn * blocks + first * steps)
         return number % SLOTS * size + base
@@ -286,21 +290,21 @@ class _Emitter:
         return found
 
     def outer_round(self, at: _At, turn: Affine, wave: Wave) -> Nodes:
-        _, bh, bn, _ = self.plan.block
-        n_tiles = self.tiles[3]
+        bn, n_tiles = self.plan.block[2], self.tiles[3]
         sums = self.sums_at(at, turn + self.counts[0])
         found = self.clear(at, wave, sums)
         for first, count, depth in self.chunks:
             def step(i: Affine, first: int = first, depth: int = depth) -> Nodes:
-                block = i + first
-                where = self.weights_at(at, 1, turn, block)
+                number = i + first
+                where = self.weights_at(at, 1, turn, number)
                 nodes: Nodes = []
                 for zone in wave.zones if at.loads else ():
                     def source(t: Affine) -> Affine:
-                        return block * (bh * n_tiles) + (turn * self.plan.team + t) * bn
+                        return number * (self.depth * n_tiles) + (turn * self.plan.team + t) * bn
 
                     nodes += self.load_weights(at, zone, 2, source, where, (depth, zone.size, n_tiles))
-                return nodes + self.multiply(at, wave, self.hidden_at(block), where, sums, depth)
+                rows = self.hidden_at(number * self.plan.together)
+                return nodes + self.multiply(at, wave, rows, where, sums, depth)
 
             found += repeat("h", range(count), step)
 

@@ -1,8 +1,8 @@
 """The space of plans of chains as columns of arrays, and their cost.
 
-Candidates are all ways to spread rows and teams over the mesh, all useful blocks, all patterns of weights. A wave of
-rows takes as long as the matrix unit works on both products and waits for what is handed over between them, or as a
-ring, memory or a core's own way needs, whichever is longest.
+Candidates are all ways to spread rows and teams over the mesh, all useful blocks, all patterns of weights. In a wave of
+rows each product takes as long as the matrix unit works on it, or as a ring, memory or a core's own way needs,
+whichever is longest; and between them the matrix unit may wait for what is handed over.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import LEVELS
 from mapper.spatial.space import DEPTHS, Columns, crossed
 
-NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared")
+NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")
+
+
+TOGETHER = (1, 2, 4, 8, 16)
+"""Blocks of hidden columns in a step of the second product."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChainSpace:
     """Candidates in columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns
-    (``cm``, ``ct``) over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``
-    and ``shared``."""
+    (``cm``, ``ct``) over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``,
+    ``shared`` and ``together``."""
 
     columns: Columns
 
@@ -37,7 +41,8 @@ class ChainSpace:
         c = {name: int(column[i]) for name, column in self.columns.items()}
         block = c["bm"], c["bh"], c["bn"], c["bk"]
         weights = PATTERNS[c["way"]], LEVELS[c["keep"]]
-        return ChainPlan(block, (c["rm"], c["rt"]), (c["cm"], c["ct"]), weights, bool(c["shared"]))  # type: ignore[arg-type]
+        spread = (c["rm"], c["rt"]), (c["cm"], c["ct"])
+        return ChainPlan(block, *spread, weights, bool(c["shared"]), c["together"])  # type: ignore[arg-type]
 
 
 def chain_space(chain: Chain, machine: Machine) -> ChainSpace:
@@ -73,12 +78,14 @@ def _candidates(chain: Chain, machine: Machine, rows: tuple[int, int], columns: 
         ("bm", "bh", "bn"): blocks, ("bk",): [(d,) for d in sorted({d for d in DEPTHS if d < k} | {k})],
         ("way",): [(PATTERNS.index(way),) for way in _ways(rows[0], columns[0], team)],
         ("keep",): [(0,), (1,)], ("shared",): [(0,), (1,)] if team > 1 else [(0,)],
+        ("together",): [(t,) for t in TOGETHER],
     })
     for name, value in zip(("rm", "rt", "cm", "ct"), (*rows, *columns)):
         c[name] = np.full(len(c["bm"]), value)
-    tiles, sums = needs(chain, (c["bm"], c["bh"], c["bn"], c["bk"]), team, c["keep"] == 1)
+    tiles, sums = needs(chain, (c["bm"], c["bh"], c["bn"], c["bk"]), team, c["keep"] == 1, c["together"])
     again = -(-m // (c["bm"] * places)) > 1
     chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & ((c["keep"] == 0) | again)
+    chosen &= (c["together"] == 1) | ((c["bm"] == 1) & (c["together"] * c["bh"] <= hidden))
     return {name: c[name][chosen] for name in NAMES}
 
 
@@ -92,79 +99,84 @@ def _ways(rows: int, columns: int, team: int) -> Iterator[str]:
 def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> NDArray[np.float64]:
     """Estimated cycles of every candidate."""
     c = found.columns
-    m, _, _, n = chain.tiles
+    m, _, hidden, n = chain.tiles
     places, team = c["rm"] * c["cm"], c["rt"] * c["ct"]
-    waves, rounds = -(-m // (c["bm"] * places)), -(-n // (c["bn"] * team))
-    matrix, waits = _work(chain, machine, c)
-    row, column, core, memory, once = _traffic(chain, machine, c)
-    # weights that are kept come with the first wave alone
-    steady = np.maximum.reduce([matrix + waits, row, column, core, memory])
-    first = np.maximum.reduce([part + more for part, more in zip((row, column, core, memory), once)])
-    first = np.maximum(steady, first)
+    waves, rounds = -(-m // (c["bm"] * places)), (-(-hidden // (c["bh"] * team)), -(-n // (c["bn"] * team)))
+    work, waits = _work(chain, machine, c)
+    steady, first = waits, waits
+    # each product by itself: few loads of the second come while the first is made
+    for number in (0, 1):
+        weights, others = _weights(chain, machine, c, number, rounds[number]), _others(chain, machine, c, number)
+        every = np.maximum.reduce([work[number], *(own + more for own, more in zip(others, weights))])
+        first = first + every
+        # weights that are kept come with the first wave alone
+        steady = steady + np.where(c["keep"] == 1, np.maximum.reduce([work[number], *others]), every)
     out = c["bm"] * c["bn"] * TILE_BYTES
     store = np.maximum(out / machine.core_bytes, machine.cores * out / machine.dram_bytes) + 2 * machine.dram_latency
     alone = SLOTS * c["bm"] * np.maximum(c["bh"], c["bn"]) > machine.sums
-    stores = np.where(alone, waves * rounds, 1) * store
+    stores = np.where(alone, waves * rounds[1], 1) * store
     begin = 2 * machine.dram_latency + 2 * c["bh"] * c["bk"] * TILE_BYTES / machine.ring_bytes
     return np.asarray(machine.launch_cycles + begin + first + (waves - 1) * steady + stores, np.float64)
 
 
-def _work(chain: Chain, machine: Machine, c: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of a wave in which the matrix unit works, and in which it waits for what is handed over."""
+def _work(chain: Chain, machine: Machine, c: Columns) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Cycles of a wave in which the matrix unit works on both products, and waits for what is handed over."""
     _, k, hidden, n = chain.tiles
     bm, bh, bn, bk = (c[name] for name in ("bm", "bh", "bn", "bk"))
     bk = np.minimum(bk, k)
-    team = c["rt"] * c["ct"]
-    rounds, more, chunks = -(-hidden // (bh * team)), -(-n // (bn * team)), -(-hidden // bh)
-    one = machine.product(bm, bn, bh)
+    team, depth = c["rt"] * c["ct"], bh * c["together"]
+    rounds, more, chunks = -(-hidden // (bh * team)), -(-n // (bn * team)), -(-hidden // depth)
+    one = machine.product(bm, bn, depth)
     inner = rounds * (machine.product(bm, bh, bk) * (k / bk) + -(-k // bk) * machine.block_cycles + bm * bh)
-    outer = more * (one * (hidden / bh) + chunks * machine.block_cycles)
+    outer = more * (one * (hidden / depth) + chunks * machine.block_cycles)
     vector = bm * bh * chain.passes * machine.vector_cycles
     apart = np.where(c["ct"] > 1, c["cm"], c["rm"])  # teams whose blocks share a ring
     handed = np.where(team > 1, apart * bm * bh * TILE_BYTES / machine.ring_bytes, 0)
     # the second product begins with blocks that were handed over before the last round
-    hidden_by = (rounds - 1) * team * (one + machine.block_cycles)
-    last = np.minimum(team, chunks) * handed
-    at_once = vector + handed + np.maximum(0, last - outer)
+    hidden_by = (rounds - 1) * team // c["together"] * (one + machine.block_cycles)
+    last = np.minimum(team, -(-hidden // bh)) * handed
+    at_once = vector + c["together"] * handed + np.maximum(0, last - outer)
     waits = np.where(rounds > 1, np.maximum(0, vector + last - hidden_by), at_once)
     alone = SLOTS * bm * np.maximum(bh, bn) > machine.sums
-    return inner + outer, waits + np.where(alone, (rounds - 1) * vector, np.maximum(0, rounds * vector - inner))
+    waits = waits + np.where(alone, (rounds - 1) * vector, np.maximum(0, rounds * vector - inner))
+    # who sends along a ring keeps an order: weights wait behind blocks that are not ready to be handed over
+    on_row, on_column = c["way"] == PATTERNS.index("row"), c["way"] == PATTERNS.index("column")
+    behind = (on_row & (c["ct"] > 1)) | (on_column & (c["rt"] > 1))
+    return (inner, outer), waits + np.where(behind, rounds * vector, 0)
 
 
 Traffic = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Cycles of a wave in which a row's ring, a column's ring, a core's own way and memory are busy."""
 
 
-def _traffic(
-    chain: Chain, machine: Machine, c: Columns
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Traffic]:
-    """Cycles of a wave that a row's ring, a column's, a core's way and memory are busy; and those of kept weights."""
+def _weights(chain: Chain, machine: Machine, c: Columns, product: int, rounds: np.ndarray) -> Traffic:
     m, k, hidden, n = chain.tiles
-    bm, way, places, team = c["bm"], c["way"], c["rm"] * c["cm"], c["rt"] * c["ct"]
-    rounds, more = -(-hidden // (c["bh"] * team)), -(-n // (c["bn"] * team))
-    weights = (rounds * c["bh"] * k + more * c["bn"] * hidden) * TILE_BYTES
-    rows, middle, out = (bm * extent * TILE_BYTES for extent in (k, hidden, n))
-    none, on_row, on_column, _, _ = (way == i for i in range(len(PATTERNS)))
+    depth, wide, block = ((k, hidden, c["bh"]), (hidden, n, c["bn"]))[product]
+    way, places = c["way"], c["rm"] * c["cm"]
+    mine = rounds * block * depth * TILE_BYTES
+    none, on_row, on_column = (way == PATTERNS.index(name) for name in ("none", "row", "column"))
     tree = way >= PATTERNS.index("down")
-    filled = m / (-(-m // (bm * places)) * bm * places)
-
-    row = np.where(on_row, c["ct"] * weights, np.where(tree, weights, 0)) / machine.ring_bytes
-    column = np.where(on_column, c["rt"] * weights, np.where(tree, weights, 0)) / machine.ring_bytes
-    core = np.where(none, weights, 0) / machine.core_bytes
+    row = np.where(on_row, c["ct"] * mine, np.where(tree, mine, 0)) / machine.ring_bytes
+    column = np.where(on_column, c["rt"] * mine, np.where(tree, mine, 0)) / machine.ring_bytes
+    filled = m / (-(-m // (c["bm"] * places)) * c["bm"] * places)
     copies = np.where(none, places * filled, np.where(on_row, c["rm"], np.where(on_column, c["cm"], 1)))
-    whole = (k * hidden + hidden * n) * TILE_BYTES
-    memory = copies * whole / machine.dram_bytes
+    return row, column, np.where(none, mine, 0) / machine.core_bytes, copies * (
+        depth * wide * TILE_BYTES / machine.dram_bytes)
 
+
+def _others(chain: Chain, machine: Machine, c: Columns, product: int) -> Traffic:
+    """Rows of A and blocks that are handed over with the first product, rows of C with the second."""
+    m, k, hidden, n = chain.tiles
+    bm, places, team, nothing = c["bm"], c["rm"] * c["cm"], c["rt"] * c["ct"], np.zeros(len(c["bm"]))
+    filled = m / (-(-m // (bm * places)) * bm * places)
+    rows, middle, out = (bm * extent * TILE_BYTES for extent in (k, hidden, n))
+    if product:
+        return nothing, nothing, nothing, places * filled * out / machine.dram_bytes
     shared = c["shared"] == 1
     # blocks go down the columns of a team, from there along its rows; rows of A along one of both
-    ring = middle + np.where(shared, rows, 0)
-    own_row = np.where(c["ct"] > 1, c["cm"] * ring, 0) / machine.ring_bytes
+    row = np.where(c["ct"] > 1, c["cm"] * (middle + np.where(shared, rows, 0)), 0) / machine.ring_bytes
     down = middle / c["ct"] + np.where(shared & (c["ct"] == 1), rows, 0)
-    own_column = np.where(c["rt"] > 1, c["rm"] * down, 0) / machine.ring_bytes
-    own_core = np.where(shared, 0, rows) / machine.core_bytes
+    column = np.where(c["rt"] > 1, c["rm"] * down, 0) / machine.ring_bytes
     loaded = rows * np.where(shared, np.where(c["ct"] > 1, c["rt"], 1), team)
-    own_memory = places * filled * (loaded + out) / machine.dram_bytes
-    kept = c["keep"] == 1
-    every = (row, column, core, memory)
-    steady = [own + np.where(kept, 0, load) for own, load in zip((own_row, own_column, own_core, own_memory), every)]
-    once = [np.where(kept, load, 0) for load in every]
-    return steady[0], steady[1], steady[2], steady[3], (once[0], once[1], once[2], once[3])
+    core = np.where(shared, 0, rows) / machine.core_bytes
+    return row, column, core, places * filled * loaded / machine.dram_bytes

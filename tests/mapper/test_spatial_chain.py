@@ -57,7 +57,7 @@ def plans(draw: st.DrawFn, rows: int, columns: int) -> ChainPlan:
     return ChainPlan(
         (draw(sizes), draw(sizes), draw(sizes), draw(sizes)), draw(st.sampled_from(pairs(rows))),
         draw(st.sampled_from(pairs(columns))),
-        (draw(st.sampled_from(PATTERNS)), draw(st.sampled_from(LEVELS))), draw(st.booleans()),
+        (draw(st.sampled_from(PATTERNS)), draw(st.sampled_from(LEVELS))), draw(st.booleans()), draw(sizes),
     )
 
 
@@ -154,7 +154,7 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None
     estimated = chain_cycles(chain, machine, found)
     order = np.argsort(estimated, kind="stable")
     order = order[estimated[order] <= 4 * estimated[order[0]]]
-    chosen = order[np.linspace(0, len(order) - 1, 10).astype(int)].tolist()
+    chosen = order[np.linspace(0, len(order) - 1, 20).astype(int)].tolist()
     plans_of = [found.plan(i) for i in chosen]
     real = [simulated(emit_chain(chain, plan, machine), graph).cycles for plan in plans_of]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[chosen], real)]
