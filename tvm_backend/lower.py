@@ -81,7 +81,7 @@ def _region(
     before: _Before,
 ) -> Region:
     names: dict[Any, str] = {}
-    layouts: dict[str, tuple[Layout, tuple[int, ...]]] = {}
+    layouts: dict[str, list[_Kept]] = {}
     values: dict[str, Value] = {}
     steps: list[Step] = []
     for param in function.params:
@@ -103,14 +103,26 @@ def _region(
         steps.append(step)
         for argument, operand in step.inputs:
             view = step.views.get(argument)
-            layouts.setdefault(operand, (value.layout, ()) if view is None else (view.layout, view.form))
+            layouts.setdefault(operand, []).append(
+                (value.layout, ()) if view is None else (view.layout, view.form))
     inputs = tuple(names[p] for p in function.params)
     for name in inputs:
-        layout, form = layouts.get(name, ("row-major", ()))
+        layout, form = _kept(layouts.get(name, []))
         values[name] = replace(values[name], layout=layout, form=form)
     outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
     return Region(symbol, target.name, tuple(values.values()), inputs, outputs,
                   tuple(_only_needed_views(step, values) for step in steps))
+
+
+_Kept = tuple[Layout, tuple[int, ...]]
+"""A layout, and the form of a convolution where it is one's."""
+
+
+def _kept(wanted: Sequence[_Kept]) -> _Kept:
+    """How a region keeps what it is given, so that its steps can read it: as the first does, or as it is."""
+    if not wanted or (wanted[0][0] == "tile-windows" and len(set(wanted)) > 1):
+        return "row-major", ()
+    return wanted[0]
 
 
 def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:

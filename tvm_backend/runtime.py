@@ -161,6 +161,8 @@ def _read(x: Any, value: Value, view: Value | None) -> Any:
     """A tensor of a region as a step reads it."""
     if view is None:
         return x
+    if not value.in_tiles:
+        return tiles.tiled(x.reshape(view.shape), view.layout, view.form)
     return tiles.retiled(x, value.held, view.held)
 
 

@@ -88,6 +88,25 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(interpreted, found)
 
 
+def test_convolutions_that_read_the_same_image_lay_it_out_for_themselves() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.wide, self.point = nn.Conv2d(5, 6, 3, padding=1), nn.Conv2d(5, 7, 1)
+            self.last = nn.Conv2d(6, 4, 5, stride=2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = torch.relu(self.wide(x))
+            return y, self.point(x), self.last(y)
+
+    network, x = Branches().eval(), torch.randn(1, 5, 9, 9)
+    compiled = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=x)
+    assert len(compiled.compiled.regions) == 1
+    for found, expected in zip(compiled(x), network(x), strict=True):
+        assert np.abs(found - expected.detach().numpy()).max() < TOLERANCE * float(expected.detach().abs().max())
+
+
 def test_products_with_either_side_transposed() -> None:
     network = Products().eval()
     a, b = torch.randn(3, 20, 40), torch.randn(3, 20, 40)
