@@ -5,9 +5,12 @@ One core or many, a product or attention: a search ranks its candidates, and thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
 
 from oracle.errors import MappingError, StreamError
 
@@ -80,3 +83,33 @@ def explore(
             if plan not in trials and not enough():
                 take(plan, best.estimated_cycles)
     return tuple(trials.values())
+
+
+def least(estimated: "np.ndarray[Any, Any]", count: int | None = None) -> "np.ndarray[Any, Any]":
+    """Numbers of the candidates with the ``count`` (None: all) lowest estimates, in that order; the first of equals."""
+    if count is None or count >= len(estimated):
+        return np.argsort(estimated, kind="stable")
+    first = np.argpartition(estimated, count - 1)[:count]
+    found: np.ndarray[Any, Any] = first[np.lexsort((first, estimated[first]))]
+    return found
+
+
+def ranked(
+    numbers: "np.ndarray[Any, Any]", plan_of: Callable[[int], P], *,
+    same: Callable[[int, P], Hashable] | None = None, alike: Callable[[int, P], Hashable | None] | None = None,
+    kin: int = 3,
+) -> Iterator[tuple[int, P]]:
+    """Candidates worth a simulation, with their plans: in the order of ``numbers``, of those that are the ``same`` the
+    first, and of those ``alike`` (None: like no other) ``kin`` at most, as the model's errors are alike, too."""
+    seen: set[Hashable] = set()
+    taken: Counter[Hashable] = Counter()
+    for i in numbers.tolist():
+        plan = plan_of(i)
+        key = None if same is None else same(i, plan)
+        family = None if alike is None else alike(i, plan)
+        if (same is not None and key in seen) or (family is not None and taken[family] >= kin):
+            continue
+        seen.add(key)
+        if family is not None:
+            taken[family] += 1
+        yield i, plan

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mapper import cache
-from mapper.explore import Trial, explore, fastest, fewest_cycles
+from mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
 from mapper.mapping import Mapping
 from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from mapper.workload import Workload
@@ -22,7 +21,6 @@ from oracle.errors import InputError, MappingError
 if TYPE_CHECKING:
     from acadl_models.timing.result import TimingResult
     from mapper.accelerator import Accelerator, Configuration
-    from mapper.space import Space
     from oracle.stream import Node, Stream
 
 DEFAULT_TOP_K = 5
@@ -151,17 +149,18 @@ def _search(
 
     numbers: dict[Mapping, int] = {}
 
-    def ranked() -> Iterator[tuple[Mapping, float]]:
-        for i in _distinct(np.argsort(estimated, kind="stable"), space):
-            numbers[mapping_of(i)] = i
-            yield mapping_of(i), float(estimated[i])
+    def worth() -> Iterator[tuple[Mapping, float]]:
+        for i, mapping in ranked(
+            least(estimated), mapping_of, same=_same, alike=lambda i, _: space.likeness(i), kin=ALIKE):
+            numbers[mapping] = i
+            yield mapping, float(estimated[i])
 
     def variants(mapping: Mapping) -> Iterator[Mapping]:
         yield from _variants(mapping)
         yield from map(mapping_of, space.neighbours(numbers[mapping]))
 
     score = _score(workload, configuration, objective)
-    trials = explore(ranked(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent)
+    trials = explore(worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = fastest(trials, score)
@@ -211,19 +210,9 @@ class _Effort:
         return self.stepped > STEPPED_BUDGET or self.written > WRITTEN_BUDGET
 
 
-def _distinct(order: np.ndarray, space: "Space") -> Iterator[int]:
-    """Candidates in order of their estimates, one for each tiling, order and set of load levels, and few that differ in
-    one size alone: the model's errors are alike, too."""
-    seen = set()
-    alike: Counter[tuple[int, ...]] = Counter()
-    for i in order.tolist():
-        m, likeness = space.mapping(i), space.likeness(i)
-        kind = (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)
-        if kind not in seen and (likeness is None or alike[likeness] < ALIKE):
-            seen.add(kind)
-            if likeness is not None:
-                alike[likeness] += 1
-            yield i
+def _same(number: int, mapping: Mapping) -> Hashable:
+    """Of mappings that agree in tiling, order and load levels one is tried first."""
+    return mapping.kind, mapping.dataflow, mapping.tile, mapping.order, mapping.loads, mapping.packing
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mapper.explore import Trial, explore, fastest
 from mapper.spatial.attention import Attention, AttentionPlan, check
 from mapper.spatial.attention_cost import attention_cycles
@@ -44,11 +42,11 @@ def search_attention(
     machine = Machine.of(graph)
     found = attention_space(attention, machine, rules)
     if not len(found):
-        least = AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"))
-        check(attention, least, machine)
+        smallest = AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"))
+        check(attention, smallest, machine)
         raise MappingError(f"{attention}: no plan has the patterns and levels that are asked for")
     estimated = attention_cycles(attention, machine, found)
-    ranked = ((found.plan(i), float(estimated[i])) for i in np.argsort(estimated, kind="stable").tolist())
+    ranked = ((found.plan(i), float(estimated[i])) for i in least(estimated).tolist())
 
     def attempt(plan: AttentionPlan, estimate: float) -> Trial[AttentionPlan]:
         return Trial(plan, estimate, simulated(emit_attention(attention, plan, machine), graph))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapper.explore import Trial, explore, fastest
+from mapper.explore import Trial, explore, fastest, least, ranked
 from mapper.spatial.chain import Chain, ChainPlan, check
 from mapper.spatial.chain_emit import emit_chain
 from mapper.spatial.chain_space import ChainSpace, chain_cycles, chain_space
@@ -42,8 +42,8 @@ def search_chain(
     machine = Machine.of(graph)
     found = chain_space(chain, machine)
     if not len(found):
-        least = ChainPlan((1, 1, 1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"), False)
-        check(chain, least, machine)
+        smallest = ChainPlan((1, 1, 1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"), False)
+        check(chain, smallest, machine)
     estimated = chain_cycles(chain, machine, found)
 
     def attempt(plan: ChainPlan, estimate: float) -> Trial[ChainPlan]:
@@ -55,15 +55,9 @@ def search_chain(
 
 def _ranked(found: ChainSpace, estimated: np.ndarray, top_k: int) -> Iterator[tuple[ChainPlan, float]]:
     """Plans from the lowest estimate on, of each spread at most ``ALIKE``: the model's errors are alike, too."""
-    few = min(len(estimated), 800 * top_k)
-    first = np.argpartition(estimated, few - 1)[:few]
-    alike: dict[tuple[int, ...], int] = {}
-    for i in first[np.lexsort((first, estimated[first]))].tolist():
-        plan = found.plan(i)
-        spread = (*plan.rows, *plan.columns)
-        if alike.get(spread, 0) < ALIKE:
-            alike[spread] = alike.get(spread, 0) + 1
-            yield plan, float(estimated[i])
+    for i, plan in ranked(
+        least(estimated, 800 * top_k), found.plan, alike=lambda _, plan: (*plan.rows, *plan.columns), kin=ALIKE):
+        yield plan, float(estimated[i])
 
 
 def planned_chain(chain: Chain, graph: "ArchitectureGraph", *, top_k: int = TOP_K) -> Planned[ChainPlan]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapper.explore import Trial, explore
+from mapper.explore import Trial, explore, least, ranked
 from mapper.objective import Objective, is_time, objective_of
 from mapper.spatial.cost import cycles
 from mapper.spatial.emit import emit
@@ -100,7 +100,7 @@ def search(
     else:
         estimated, expected = attempts.expected(found)
         if rules.rising:
-            found = risen(found, _least(estimated, _RISEN * top_k))
+            found = risen(found, least(estimated, _RISEN * top_k))
             estimated, expected = attempts.expected(found)
             estimated = np.where(found.columns["lead"] > 0, estimated + _WORTH * np.abs(estimated), estimated)
         order = _best(estimated, found, top_k)
@@ -146,27 +146,13 @@ def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
     return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
 
 
-def _least(estimated: np.ndarray, count: int) -> np.ndarray:
-    """The candidates with the ``count`` lowest estimates, the first of equals first."""
-    few = min(len(estimated), count)
-    first = np.argpartition(estimated, few - 1)[:few]
-    found: np.ndarray = first[np.lexsort((first, estimated[first]))]
-    return found
-
-
 def _best(estimated: np.ndarray, found: Space, count: int) -> Iterator[int]:
     """The candidates with the lowest estimates, but of each spread at most ``ALIKE``, and of those that differ only in
     the order in which a loop is dealt out over both dimensions of the mesh, or in the depth of their first steps, the
     first."""
-    seen = set()
-    alike: dict[tuple[int, ...], int] = {}
-    for i in _least(estimated, 800 * count).tolist():
-        plan = replace(found.plan(i), outer="rows", lead=0)
-        spread = tuple(plan.spread(loop) for loop in range(3))
-        if plan not in seen and alike.get(spread, 0) < ALIKE:
-            seen.add(plan)
-            alike[spread] = alike.get(spread, 0) + 1
-            yield i
+    return (i for i, _ in ranked(
+        least(estimated, 800 * count), found.plan, same=lambda _, plan: replace(plan, outer="rows", lead=0),
+        alike=lambda _, plan: tuple(plan.spread(loop) for loop in range(3)), kin=ALIKE))
 
 
 def _variants(gemm: TileGemm, plan: Plan, rules: Rules) -> Iterator[Plan]:

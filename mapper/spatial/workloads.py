@@ -10,10 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mapper.explore import Trial, explore, fastest
+from mapper.explore import Trial, explore, fastest, least, ranked
 from mapper.spatial import sweep
 from mapper.spatial.batched import Product, ProductEmitter
 from mapper.spatial.convolution import Convolution
@@ -102,7 +99,11 @@ def search_workload(
     def attempt(plan: Any, estimate: float) -> Trial[Any]:
         return Trial(plan, estimate, simulated(emitted(work, plan, machine), graph))
 
-    trials = explore(ranked(estimated, found.plan, alike, 800 * top_k), attempt, top_k=top_k, variants=variants,
+    plan_of: Callable[[int], Any] = found.plan
+    # of those that are alike, equal estimates come from equal programs
+    worth = ranked(least(estimated, 800 * top_k), plan_of, same=lambda i, plan: (alike(plan), float(estimated[i])),
+                   alike=lambda _, plan: alike(plan), kin=ALIKE)
+    trials = explore(((plan, float(estimated[i])) for i, plan in worth), attempt, top_k=top_k, variants=variants,
                      heard=heard)
     return Found(work, trials, len(found))
 
@@ -127,22 +128,6 @@ def planned(
 
     read: Callable[[str], Any] = SweepPlan.from_json if isinstance(work, Sweep) else PartedPlan.from_json
     return kept([graph.fingerprint, repr(work), rules.text, str(top_k)], read, find)
-
-
-def ranked(
-    estimated: NDArray[np.float64], plan_of: Callable[[int], P], alike: Callable[[P], Hashable], most: int
-) -> Iterator[tuple[P, float]]:
-    """The ``most`` plans with the lowest estimates and these, but of those that are alike at most ``ALIKE``, and of
-    equal ``alike`` and estimates only the first."""
-    few = min(len(estimated), most)
-    first = np.argpartition(estimated, few - 1)[:few]
-    seen: dict[Hashable, set[float]] = {}
-    for i in first[np.lexsort((first, estimated[first]))].tolist():
-        plan, estimate = plan_of(i), float(estimated[i])
-        found = seen.setdefault(alike(plan), set())
-        if len(found) < ALIKE and estimate not in found:
-            found.add(estimate)
-            yield plan, estimate
 
 
 def _alike(plan: PartedPlan) -> Hashable:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from mapper.explore import MOST_REFUSED, Trial, explore, fastest
+from mapper.explore import MOST_REFUSED, Trial, explore, fastest, least
+from mapper.explore import ranked as worth
 from oracle.errors import MappingError, StreamError
 
 
@@ -63,3 +65,17 @@ def test_where_nothing_is_possible_the_first_reason_is_given() -> None:
     with pytest.raises(MappingError, match="5 does not fit"):
         explore(((5 * i, 0.0) for i in range(1, 10 * MOST_REFUSED)), attempt, top_k=1)
     assert explore(ranked(), attempt, top_k=1) == ()
+
+
+def test_the_lowest_estimates_come_in_order_and_the_first_of_equals_first() -> None:
+    estimated = np.array([3.0, 1, 2, 1, 3, 0.5])
+    assert least(estimated).tolist() == [5, 1, 3, 2, 0, 4]
+    assert [least(estimated, n).tolist() for n in (1, 2, 6, 9)] == [
+        [5], [5, 1], [5, 1, 3, 2, 0, 4], [5, 1, 3, 2, 0, 4]]
+
+
+def test_of_the_same_one_is_tried_and_of_those_alike_few() -> None:
+    numbers = np.arange(12)
+    assert [i for i, _ in worth(numbers, lambda i: i, same=lambda _, plan: plan // 3)] == [0, 3, 6, 9]
+    found = worth(numbers, lambda i: i, alike=lambda _, plan: None if plan > 8 else plan % 2, kin=2)
+    assert [i for i, _ in found] == [0, 1, 2, 3, 9, 10, 11]
