@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mapper.explore import Trial, explore, fastest
+from mapper.explore import Trial, explore, fastest, least
 from mapper.spatial.attention import Attention, AttentionPlan, check
 from mapper.spatial.attention_cost import attention_cycles
 from mapper.spatial.attention_emit import emit_attention
