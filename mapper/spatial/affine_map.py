@@ -53,12 +53,15 @@ class AffineMap:
 
     def images(self, point: Sequence[int], extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """All images of a point among ``extents``: a symbol takes the values of the coordinates that it is."""
-        ranges = [
-            range(max([n for result, n in zip(self.results, extents) if result == symbol], default=1))
+        for free in itertools.product(*map(range, self.freedom(extents))):
+            yield self(point, free)
+
+    def freedom(self, extents: Sequence[int]) -> list[int]:
+        """How many values each symbol has where the images lie among ``extents``."""
+        return [
+            max([n for result, n in zip(self.results, extents) if result == symbol], default=1)
             for symbol in self.symbols
         ]
-        for free in itertools.product(*ranges):
-            yield self(point, free)
 
 
 def identity(count: int) -> AffineMap:

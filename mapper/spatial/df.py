@@ -292,7 +292,7 @@ def _check_map(links: Links, description: Description) -> None:
             f"the map of %{links.name} goes from {len(links.map.dims)} to {len(links.map.results)} dimensions; "
             f"%{links.source} has {len(source)}, %{links.target} {len(target)}"
         )
-    for point in _points(source):
+    for point in _points(source, math.prod(links.map.freedom(target))):
         for image in links.map.images(point, target):
             if inside(image, target):
                 continue
@@ -305,9 +305,10 @@ def _check_map(links: Links, description: Description) -> None:
 MOST_POINTS = 1 << 20
 
 
-def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    if math.prod(extents) > MOST_POINTS:
-        raise TargetError(f"{' x '.join(map(str, extents))} instances are more than {MOST_POINTS}")
+def _points(extents: tuple[int, ...], images: int) -> Iterator[tuple[int, ...]]:
+    if math.prod(extents) * images > MOST_POINTS:
+        of_each = f" with {images} images each" if images > 1 else ""
+        raise TargetError(f"{' x '.join(map(str, extents))} instances{of_each} are more than {MOST_POINTS}")
     return itertools.product(*map(range, extents))
 
 

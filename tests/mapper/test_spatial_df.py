@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -18,13 +21,13 @@ from acadl_models.triple_ring import triple_ring
 from acadl_models.wormhole import wormhole
 from mapper.spatial.affine_map import AffineMap, identity, parse_map, shifted
 from mapper.spatial.building import graph_of
-from mapper.spatial.df import Cores, Description, Links, Memories, read
+from mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import TileGemm
 from mapper.spatial.search import search
 from mapper.spatial.view import described
 from oracle import taidl
-from oracle.errors import TargetError
+from oracle.errors import ArchloomError, TargetError
 from tvm_backend.uma.registry import get, names
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
@@ -239,3 +242,31 @@ def test_operators_bind_as_usual() -> None:
     assert parse_map("(d0, d1) -> (d0 floordiv 4 + 2 * (d1 ceildiv 4) - 1)")((7, 5)) == (1 + 4 - 1,)
     assert isinstance(parse_map("(d0) -> (d0)"), AffineMap)
     assert Description(()).of(Links) == []
+
+
+WORDS = (
+    "%hbm", "%l1", "%cores", "df.mux", "df.memory", "size", "(", "]", "}", ",", "=", "d0", "s0", "mod", "0", "-1",
+    "9" * 20)
+FIGURES = str(described(triple_ring(columns=3)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from(RATES))
+def test_damaged_texts_are_refused_with_an_error_of_archloom(random: Random, rates: str) -> None:
+    lines = FIGURES.splitlines()
+    for _ in range(random.choice((1, 1, 2, 3))):
+        i = random.randrange(len(lines))
+        words = re.findall(r"%?\w+|\S", lines[i])
+        match random.randrange(4):
+            case 0:
+                del lines[i]
+            case 1:
+                lines.insert(random.randrange(len(lines)), lines[i])
+            case 2:
+                words[random.randrange(len(words))] = random.choice(WORDS)
+                lines[i] = " ".join(words)
+            case _:
+                j = random.randrange(len(lines))
+                lines[i], lines[j] = lines[j], lines[i]
+    with suppress(ArchloomError):
+        graph_of(read("\n".join(lines), rates))

@@ -52,6 +52,23 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("digraph")
 
 
+def test_describe_prints_and_reads_df(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["describe", "mesh", "-O", "x=2", "-O", "y=1", "--df"]) == 0
+    text = capsys.readouterr().out
+    (tmp_path / "mine.df").write_text(text)
+    assert cli.main(["describe", str(tmp_path / "mine.df"), "--df"]) == 0
+    assert capsys.readouterr().out == text
+    assert _json(capsys, "describe", str(tmp_path / "mine.df"))["dims"] == {"rows": 1, "columns": 2}
+    (tmp_path / "mine.df").write_text(text.replace("throughput = 64", "throughput = none"))
+    assert cli.main(["describe", str(tmp_path / "mine.df")]) == 2
+    error = capsys.readouterr().err
+    assert "mine.df: df, line 5: throughput must be an integer of at least 1, not 'none'" in error
+    assert cli.main(["describe", str(tmp_path / "mine.df"), "-O", "rows=2"]) == 2
+    assert "has no option rows (there is: rates)" in capsys.readouterr().err
+    assert cli.main(["describe", str(tmp_path / "none.df")]) == 2
+    assert "none.df" in capsys.readouterr().err
+
+
 def test_describe_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawing = tmp_path / "gemmini.svg"
     data = _json(capsys, "describe", "gemmini", "--svg", str(drawing))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import GraphError, InputError
+from oracle.errors import GraphError, InputError, TargetError
 from tvm_backend.commands import arguments
 from tvm_backend.commands.isa import load
 from tvm_backend.commands.outcome import Outcome
@@ -87,7 +87,10 @@ def _graph_in(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
-    return built(read(text, options.get("rates", "cycles")))
+    try:
+        return built(read(text, options.get("rates", "cycles")))
+    except TargetError as error:
+        raise TargetError(f"{path}: {error}") from error
 
 
 def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome:
