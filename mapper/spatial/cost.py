@@ -130,7 +130,7 @@ def cycles(
     moved = moved + waves * storing * own * m.filled * n.filled * (1 + around.added)
     moved = moved * around.filled
     alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
-    one = np.maximum(size_a, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
+    one = np.maximum(size_a * around.share, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
     led = (c["lead"] > 0) & (c["lead"] < bk)
     first = loads * np.where(led, c["lead"] / bk, 1)
     ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(first, storing * own)
