@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from mapper import workload as wl
 from oracle.errors import MappingError
 from tvm_backend import expressions
 from tvm_backend.attention import BARRED, AttentionShape, attention_shape
-from tvm_backend.compiled import Layout
+from tvm_backend.compiled import Layout, OptionValue
 from tvm_backend.tiles import DTYPE, SIDE
-from tvm_backend.uma.backend import Lowered, Verdict
+from tvm_backend.uma.backend import Lowered
 from tvm_backend.uma.match import QuantizedOp
 from uma_targets.kit.attention import sizes
+from uma_targets.kit.rules import AllOf, all_of
 
 if TYPE_CHECKING:
     from mapper.spatial.machine import Machine
@@ -64,16 +66,26 @@ def mask_of(bias: np.ndarray) -> str | None:
     return "causal" if causal else None
 
 
-def takes(op: QuantizedOp, machine: "Machine") -> Verdict:
-    """Whether a match is taken (see :func:`is_whole`)."""
-    refused = misfit(sizes(op), machine)
-    if refused is not None:
-        return Verdict(False, *refused)
-    if len(op.operands) > 3 and (op.operands[3].array is None or mask_of(op.operands[3].array) is None):
-        return Verdict(False, "scores have something added to them", "attention with a causal mask, or without any")
-    if not math.isclose(float(op.attrs["scale"]), sizes(op).depth**-0.5, rel_tol=1e-6):
-        return Verdict(False, f"scores are scaled by {float(op.attrs['scale']):g}", "a scale of 1 / sqrt(depth)")
-    return Verdict(True, "it fits")
+def without_other_masks(op: QuantizedOp) -> str | None:
+    """Nothing is added to the scores but a causal mask."""
+    plain = len(op.operands) < 4 or (op.operands[3].array is not None and mask_of(op.operands[3].array) is not None)
+    return None if plain else "scores have something added to them"
+
+
+def usual_scale(op: QuantizedOp) -> str | None:
+    """Scores are scaled by 1 / sqrt(depth)."""
+    scale = float(op.attrs["scale"])
+    return None if math.isclose(scale, sizes(op).depth**-0.5, rel_tol=1e-6) else f"scores are scaled by {scale:g}"
+
+
+def rules(machine: "Callable[[Mapping[str, OptionValue]], Machine]") -> AllOf:
+    """What of attention is taken by a machine that follows from options."""
+    def fits_a_core(op: QuantizedOp, options: "Mapping[str, OptionValue]") -> str | None:
+        """Keys and values have as many numbers; a tile of queries and one of keys fit into a core."""
+        refused = misfit(sizes(op), machine(options))
+        return None if refused is None else refused[0]
+
+    return all_of("nn.attention", (without_other_masks, usual_scale), (fits_a_core,))
 
 
 def strategy(op: QuantizedOp) -> Lowered:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import Rule, constant_kernel, float32_bias, relu_only
+from uma_targets.kit.rules import Rule, along_channels, constant_kernel
 
 
 def float_operands(op: QuantizedOp) -> str | None:
@@ -35,10 +37,18 @@ def swapped_at_most(op: QuantizedOp) -> str | None:
     return None
 
 
-def bias_of_one_product(op: QuantizedOp) -> str | None:
-    """A bias is added along the columns, the same for all products of a batch."""
-    return float32_bias(op)
+def bias_along_channels(op: QuantizedOp) -> str | None:
+    """A bias has one value for each output channel."""
+    return None if op.bias is None else along_channels(op)
 
 
-MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_of_one_product, relu_only)
-CONV2D: tuple[Rule, ...] = (float_operands, constant_kernel, float32_bias, relu_only)
+def known_activation(op: QuantizedOp) -> str | None:
+    """The activation is ReLU (or a clip from 0 without an upper bound), GELU, SiLU, sigmoid or tanh."""
+    for stage in op.stages:
+        if stage.kind == "clip" and (stage.low != 0.0 or stage.high < float(np.finfo(np.float32).max)):
+            return f"it clips to {stage.low:g}..{stage.high:g}"
+    return None
+
+
+MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_along_channels, known_activation)
+CONV2D: tuple[Rule, ...] = (float_operands, constant_kernel, bias_along_channels, known_activation)

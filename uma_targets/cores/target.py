@@ -11,7 +11,7 @@ from acadl_models.mesh import isa_parameters
 from mapper.accelerator import Accelerator
 from mapper.options import GraphOptions, Option
 from oracle.errors import MappingError
-from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase, Verdict
+from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
 from uma_targets.cores import attention, rules, strategies
 from uma_targets.kit.rules import AllOf, all_of
 from uma_targets.kit.target import lazy_pattern
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mapper.spatial.layers import MeshPlanner
     from mapper.spatial.machine import Machine
     from tvm_backend.expressions import IRModule
-    from tvm_backend.uma.match import Numbers, QuantizedOp
+    from tvm_backend.uma.match import Numbers
 
 Options = Mapping[str, Any]
 ISA = "wormhole"
@@ -102,7 +102,7 @@ class CoresTarget(UMABackend):
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             for form in ("activation", "plain"):
                 self._offer(f"{name}_{form}", kept, strategy)
-        self._register_pattern("attention", lazy_pattern("attention"), self._takes_attention)
+        self._register_pattern("attention", lazy_pattern("attention"), attention.rules(self._machine))
         self._register_operator_strategy("attention", attention.strategy)
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
@@ -121,10 +121,6 @@ class CoresTarget(UMABackend):
         machine = self._machine(options)
         module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
-
-    def _takes_attention(self, op: "QuantizedOp", options: Options) -> Verdict:
-        """A head's attention without anything added to its scores but a causal mask."""
-        return attention.takes(op, self._machine(options))
 
     def _machine(self, options: Options) -> "Machine":
         known = {o.name for o in self.kit.options}
