@@ -472,7 +472,7 @@ def from_onnx(model: Any) -> IRModule:
 def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
     """``Clip`` between constants as one operator (TVM's converter makes six of it); None for other bounds."""
     ty = inputs[0].ty
-    if not isinstance(ty, relax.TensorType) or not str(ty.dtype).startswith("float"):
+    if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
         return None
     limits = np.finfo(str(ty.dtype))
     bounds = []

@@ -13,6 +13,7 @@ from tvm_backend.model import Model, finish
 if TYPE_CHECKING:
     import onnx
 
+    from tvm_backend import compat
     from tvm_backend.compat import IRModule
     from tvm_backend.plain.nodes import Module
     from tvm_backend.uma.match import Numbers
@@ -104,12 +105,12 @@ def load_relax(module: "IRModule", name: str) -> Model:
 def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
     import onnx
 
-    from tvm_backend import compat
     from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
     from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.onnx_integers import has_integer_products, integer_products
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
     from tvm_backend.onnx_recurrent import frame_by_frame
+    from tvm_backend.onnx_repairs import repaired
 
     proto = asked = with_static_inputs(proto, label, input_shapes)
     refuse_faults(proto, label)
@@ -118,7 +119,7 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
             asked = onnx.ModelProto()
             asked.CopyFrom(proto)
             proto = to_qdq(proto)
-        proto = frame_by_frame(without_functions(proto, HIDING_PRODUCTS))
+        proto = repaired(frame_by_frame(without_functions(proto, HIDING_PRODUCTS)))
         if has_integer_products(proto):
             if asked is proto:
                 asked = onnx.ModelProto()
@@ -126,15 +127,29 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
             proto = integer_products(_inferred(proto, label))
         _refuse_unsupported(proto, label)
         proto = rewritten(proto, label)
-    try:
-        module = compat.from_onnx(proto)
-    except compat.ConversionError as error:
-        raise ModelError(
-            f"{label}: node {error.node!r} ({error.operator}) cannot be imported: {_first_line(error)}"
-        ) from error
-    except compat.IMPORT_ERRORS as error:
-        raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
-    return finish(module, name, "onnx", asked, *_border(proto))
+    return finish(_imported(proto, label), name, "onnx", asked, *_border(proto))
+
+
+def _imported(proto: "onnx.ModelProto", label: str) -> "compat.IRModule":
+    """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
+    type of their own, with which most operators cannot compute."""
+    from tvm_backend import compat
+    from tvm_backend.onnx_functions import with_known_shapes
+    from tvm_backend.onnx_guard import malformed
+
+    for attempt in range(2):
+        try:
+            return compat.from_onnx(proto)
+        except compat.IMPORT_ERRORS as error:
+            if attempt == 0 and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
+                with malformed(label):
+                    proto = with_known_shapes(proto)
+                continue
+            if isinstance(error, compat.ConversionError):
+                raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
+                                 f"{_first_line(error)}") from error
+            raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
+    raise AssertionError("the second attempt returns or raises")
 
 
 def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oracle.errors import ModelError
 from tvm_backend.onnx_guard import GROWING
 from tvm_backend.onnx_rewrites import known_shapes
 
@@ -35,10 +36,35 @@ def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "on
     defined = sorted(key for key in unknown if key[0] in ("", "ai.onnx") and _is_function(key[1], version))
     if not defined:
         return model
-    return _with_known_shapes(onnx.inliner.inline_selected_functions(model, defined, inline_schema_functions=True))
+    try:
+        whole = onnx.inliner.inline_selected_functions(_stated(model), defined, inline_schema_functions=True)
+    except RuntimeError as error:
+        names = ", ".join(name for _, name in defined)
+        raise ModelError(f"{names}: ONNX's definition by other operators cannot be written out: {error}") from error
+    return without_functions(with_known_shapes(whole), also)
 
 
-def _with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A copy that states what definitions of functions depend on: types of constants, attributes' defaults."""
+    import onnx
+    from onnx import defs, helper
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    stated = {info.name for info in [*copy.graph.input, *copy.graph.value_info]}
+    copy.graph.value_info.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+                                 for t in copy.graph.initializer if t.name not in stated)
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    for node in copy.graph.node:
+        if node.domain in ("", "ai.onnx") and _is_function(node.op_type, version):
+            given = {a.name for a in node.attribute}
+            schema = defs.get_schema(node.op_type, version)
+            node.attribute.extend(a.default_value for name, a in schema.attributes.items()
+                                  if name not in given and a.default_value.type)
+    return copy
+
+
+def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Compute what depends on shapes and constants alone: bodies of functions are written for any shape."""
     import onnx
     from onnx import numpy_helper

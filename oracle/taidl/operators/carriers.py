@@ -155,7 +155,7 @@ def uncontracted(x: Any) -> Any:
     """
     import jax.numpy as jnp
 
-    return jnp.where(jnp.abs(x) <= np.finfo(x.dtype).max, x, x + x)
+    return jnp.where(jnp.abs(x) <= jnp.finfo(x.dtype).max, x, x + x)
 
 
 def flush(x: Any) -> Any:
