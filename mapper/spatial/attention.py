@@ -31,8 +31,9 @@ class Attention:
     """``problems`` of ``queries`` queries of each of ``group`` heads and ``keys`` keys, heads of ``width`` numbers.
 
     ``past``: None if all queries see all keys; else query ``i`` sees keys 0 to ``i + past`` (a causal mask; in a step
-    of decoding ``past`` keys lie in the cache before the first query). MappingError for extents below 1 and for a
-    ``past`` below 0, with which the first query would see nothing.
+    of decoding ``past`` keys lie in the cache before the first query). ``bias``: whether a number of its own is added
+    to each score, such as a mask's. MappingError for extents below 1 and for a ``past`` below 0, with which the first
+    query would see nothing.
     """
 
     problems: int
@@ -41,6 +42,7 @@ class Attention:
     width: int
     group: int = 1
     past: int | None = None
+    bias: bool = False
 
     def __post_init__(self) -> None:
         if min(self.problems, self.queries, self.keys, self.width, self.group) < 1:
@@ -51,7 +53,7 @@ class Attention:
     @staticmethod
     def of(
         batch: int, heads: int, queries: int, width: int, kv_heads: int | None = None, *, keys: int | None = None,
-        causal: bool = False,
+        causal: bool = False, bias: bool = False,
     ) -> "Attention":
         """Self-attention, or attention to ``keys`` keys; under a causal mask the last query sees all of them.
 
@@ -66,7 +68,7 @@ class Attention:
             )
         # a single query at the end sees all that there is
         past = keys - queries if causal and queries > 1 else None
-        return Attention(batch * kv, queries, keys, width, heads // kv, past)
+        return Attention(batch * kv, queries, keys, width, heads // kv, past, bias)
 
     @property
     def scale(self) -> float:
@@ -99,10 +101,20 @@ class Attention:
 
     def query_tiles(self, queries: NDArray[np.float16]) -> NDArray[np.float16]:
         """``(problems, group, queries, width)`` as the stream's tensor Q."""
-        whole = queries.reshape(self.problems, self.group, self.queries, self.width)
+        return self._rows(queries.reshape(self.problems, self.group, self.queries, self.width))
+
+    def bias_tiles(self, bias: NDArray[np.floating[Any]]) -> NDArray[np.float16]:
+        """What is added to the scaled scores, in a shape that broadcasts to ``(problems, group, queries, keys)``, as
+        the stream's tensor B: over the scale, in float16 (what has no float16 is minus infinity, or plus)."""
+        with np.errstate(over="ignore"):
+            scaled = (np.asarray(bias, np.float32) / np.float32(self.scale)).astype(np.float16)
+        return self._rows(np.broadcast_to(scaled, (self.problems, self.group, self.queries, self.keys)))
+
+    def _rows(self, whole: NDArray[np.float16]) -> NDArray[np.float16]:
+        """``(problems, group, queries, numbers)`` in tiles, in the order of the queries."""
         if self.past is None:
-            return to_tiles(whole.reshape(self.problems, -1, self.width))
-        tiles = to_tiles(whole.reshape(-1, self.queries, self.width))
+            return to_tiles(whole.reshape(self.problems, -1, whole.shape[-1]))
+        tiles = to_tiles(whole.reshape(-1, self.queries, whole.shape[-1]))
         _, high, wide, _, _ = tiles.shape
         beside = tiles.reshape(self.problems, self.group, high, wide, SIDE, SIDE).swapaxes(1, 2)
         return beside.reshape(self.problems, -1, wide, SIDE, SIDE).copy()
@@ -195,7 +207,7 @@ def needs(attention: Attention, bq: Number, bk: Number, kept: Number) -> tuple[N
     _, keys, width = attention.tiles
     bk = np.minimum(bk, keys)
     held = np.where(kept, keys, STREAM_SLOTS * bk)
-    tiles = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * bk + 2 * held * width
+    tiles = STREAM_SLOTS * bq * width + SCORE_SLOTS * (1 + attention.bias) * bq * bk + 2 * held * width
     sums = SCORE_SLOTS * bq * bk + OUT_SLOTS * bq * width
     return tiles, sums, OUT_SLOTS * 2 * bq + SCORE_SLOTS * bq
 

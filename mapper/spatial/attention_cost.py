@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acadl_models.mesh.vector import SOFTMAX
+from acadl_models.mesh.vector import BINARY, SOFTMAX
 from mapper.spatial.attention import Attention
 from mapper.spatial.attention_space import AttentionSpace
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
@@ -45,14 +45,19 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     unit = machine.vector_cycles
     product = machine.product(bq, bk, np.full_like(bk, d))
     matrix = 2 * (product * (work.seen / bk) + machine.block_cycles * work.steps)
+    scores = SOFTMAX["soften"] + BINARY["add"] * attention.bias
     vector = unit * bq * (
-        SOFTMAX["soften"] * work.seen + SOFTMAX["rescale"] * d * work.steps + SOFTMAX["mask"] * work.masked)
+        scores * work.seen + SOFTMAX["rescale"] * d * work.steps + SOFTMAX["mask"] * work.masked)
     compute = np.maximum(matrix, vector)
 
     load = _load(attention, machine, c, bk, waves_p, waves_q)
     first = work.first / work.seen
     kept = c["keep"] == 1
     loads = load * np.where(kept, work.first, work.loaded) / bk  # a last step may have fewer tiles
+    added = attention.bias * bq * work.seen * TILE_BYTES
+    added = np.maximum(added * machine.cores / machine.dram_bytes, added / machine.core_bytes)
+    loads = loads + np.where(kept, added * work.first / work.seen, added)
+    compute = np.maximum(compute, added)
     busy = np.where(kept, np.maximum(first * compute, loads) + (1 - first) * compute, np.maximum(compute, loads))
     ends = unit * (SOFTMAX["begin"] + SOFTMAX["finish"]) * bq * d
     ends = ends + product + machine.block_cycles + machine.dram_latency

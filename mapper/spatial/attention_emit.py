@@ -9,7 +9,7 @@ nobody sees.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,16 +27,21 @@ _ALIGNMENT = 64
 def emit_attention(
     attention: Attention, plan: AttentionPlan, machine: Machine, *, name: str = "attention"
 ) -> Stream:
-    """The stream; Q, K, V and the result O lie in tiles, problem by problem. MappingError if the plan does not fit."""
+    """The stream; Q, K, V, a bias B and the result O lie in tiles, problem by problem. MappingError if the plan does
+    not fit."""
     check(attention, plan, machine)
     queries, keys, width = attention.tiles
-    address, tensors = _ALIGNMENT, []
-    for label, rows in (("Q", queries), ("K", keys), ("V", keys), ("O", queries)):
-        tensors.append(HbmTensor(label, address, (attention.problems, rows, width, SIDE, SIDE), "float16"))
-        address += attention.problems * rows * width * TILE_BYTES
-    q, k, v, o = tensors
-    body = _Emitter(attention, plan, machine, (q.address, k.address, v.address, o.address)).nodes()
-    return Stream(ISA, machine.isa_parameters, (q, k, v), (o,), address, tuple(body), name)
+    address, tensors = _ALIGNMENT, dict[str, HbmTensor]()
+    shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width), "O": (queries, width)}
+    if attention.bias:
+        shapes["B"] = queries, keys
+    for label, (rows, columns) in shapes.items():
+        tensors[label] = HbmTensor(label, address, (attention.problems, rows, columns, SIDE, SIDE), "float16")
+        address += attention.problems * rows * columns * TILE_BYTES
+    places = {label: tensor.address for label, tensor in tensors.items()}
+    body = _Emitter(attention, plan, machine, places).nodes()
+    out = tensors.pop("O")
+    return Stream(ISA, machine.isa_parameters, tuple(tensors.values()), (out,), address, tuple(body), name)
 
 
 Cores = Callable[[Affine, Affine, Affine], Nodes]
@@ -70,7 +75,7 @@ class _Emitter:
     attention: Attention
     plan: AttentionPlan
     machine: Machine
-    places: tuple[int, int, int, int]
+    places: Mapping[str, int]
 
     @cached_property
     def tiles(self) -> tuple[int, int, int]:
@@ -173,6 +178,13 @@ class _Emitter:
             return step.first * width + (base + which * self.tiles[1] * width)
         return step.number % STREAM_SLOTS * (self.depth * width) + (base + which * STREAM_SLOTS * self.depth * width)
 
+    def _bias(self, step: _Step) -> Affine:
+        """Behind keys and values."""
+        bq, width = self.plan.block[0], self.tiles[2]
+        held = self.tiles[1] if self.plan.keys[1] == "keep" else STREAM_SLOTS * self.depth
+        base = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * self.depth + 2 * held * width
+        return step.number % SCORE_SLOTS * (bq * self.depth) + base
+
     def _scores(self, step: _Step) -> Affine:
         return step.number % SCORE_SLOTS * (self.plan.block[0] * self.depth)
 
@@ -210,7 +222,7 @@ class _Emitter:
         def load(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
             row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
             return [Instr.make(
-                "load", dram=row * (width * TILE_BYTES) + self.places[0],
+                "load", dram=row * (width * TILE_BYTES) + self.places["Q"],
                 l1=n * self.machine.tiles + self._query(block.number), rows=1, cols=size * width, h0=0)]
 
         def begin(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
@@ -231,11 +243,19 @@ class _Emitter:
         found = [n for which in (0, 1) for n in self._load(block, step, which)] if block.loads_keys else []
         width = self.tiles[2]
 
+        def bias(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
+            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
+            dram = (row * self.tiles[1] + step.first) * TILE_BYTES + self.places["B"]
+            return [Instr.make("load", dram=dram, l1=n * self.machine.tiles + self._bias(step), rows=part.zone.size,
+                               cols=part.tiles, h0=self.tiles[1] * TILE_BYTES)]
+
         def score(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
             l1 = n * self.machine.tiles
             return [Instr.make("score", a=l1 + self._query(block.number), b=l1 + self._keys(step, 0),
                                c=n * self.machine.sums + self._scores(step), m=part.zone.size, n=part.tiles, k=width)]
 
+        if self.attention.bias:
+            found += self.parts(block, step.run.parts, bias)
         return found + self.parts(block, step.run.parts, score)
 
     def _behind(self, block: _Block, step: _Step) -> Nodes:
@@ -248,6 +268,8 @@ class _Emitter:
             out, factor, weights = sums + self._out(block.number), stats + self._factor(step), l1 + self._weights(step)
             m, scores = part.zone.size, sums + self._scores(step)
             found: Nodes = []
+            if self.attention.bias:
+                found.append(Instr.make("add_tiles", l1=l1 + self._bias(step), acc=scores, count=m * part.tiles))
             if part.masked:
                 assert self.attention.past is not None
                 found.append(Instr.make(
@@ -280,7 +302,7 @@ class _Emitter:
         def one(n: Affine, p: Affine, q: Affine, loaded: int) -> Nodes:
             row = self._problem(block, p) * self.tiles[1] + step.first
             what: dict[str, Affine | int] = {
-                "dram": row * (width * TILE_BYTES) + self.places[1 + which],
+                "dram": row * (width * TILE_BYTES) + self.places["KV"[which]],
                 "l1": n * tiles + self._keys(step, which), "rows": 1, "cols": loaded * width, "h0": 0,
             }
             return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **what, **sent)]
@@ -301,7 +323,7 @@ class _Emitter:
             stat = n * self.machine.stats + self._stat(block.number)
             return [
                 Instr.make("finish", out=out, stat=stat, m=size, d=width),
-                Instr.make("store", acc=out, dram=row * (width * TILE_BYTES) + self.places[3], rows=1,
+                Instr.make("store", acc=out, dram=row * (width * TILE_BYTES) + self.places["O"], rows=1,
                            cols=size * width, h0=0, relu=0),
             ]
 

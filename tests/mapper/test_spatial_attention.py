@@ -59,19 +59,29 @@ def plans(draw: st.DrawFn, rows: int, columns: int) -> AttentionPlan:
 
 
 def tensors(attention: Attention) -> list[np.ndarray]:
-    """Q, K and V as a model has them."""
+    """Q, K and V, and what is added to the scores, as a model has them."""
     random = np.random.default_rng(attention.queries + 131 * attention.keys)
     shapes = [(attention.problems, attention.group, attention.queries, attention.width)]
     shapes += [(attention.problems, attention.keys, attention.width)] * 2
-    return [random.standard_normal(shape).astype(np.float16) for shape in shapes]
+    found = [random.standard_normal(shape).astype(np.float16) for shape in shapes]
+    if not attention.bias:
+        return found
+    # of each head's keys; some count for nothing, but never the first
+    bias = random.standard_normal((attention.problems, attention.group, 1, attention.keys)).astype(np.float32)
+    bias[..., 1:][random.random(bias[..., 1:].shape) < 0.2] = -1e9
+    return [*found, bias]
 
 
-def tiled(attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> dict[str, np.ndarray]:
-    return {"Q": attention.query_tiles(q), "K": attention.key_tiles(k), "V": attention.key_tiles(v)}
+def tiled(
+    attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    found = {"Q": attention.query_tiles(q), "K": attention.key_tiles(k), "V": attention.key_tiles(v)}
+    return found if bias is None else found | {"B": attention.bias_tiles(bias)}
 
 
-def expected(attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+def expected(attention: Attention, q: np.ndarray, k: np.ndarray, v: np.ndarray, *bias: np.ndarray) -> np.ndarray:
     scores = q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1)[:, None] * attention.scale
+    scores = sum(bias, start=scores)
     if attention.past is not None:
         last = np.arange(attention.queries)[:, None] + attention.past
         scores = np.where(np.arange(attention.keys) <= last, scores, -np.inf)
@@ -93,7 +103,7 @@ def attentions(draw: st.DrawFn) -> Attention:
     past = draw(st.none() | st.integers(0, 70))
     return Attention(
         draw(st.integers(1, 4)), draw(st.integers(1, 100)), draw(st.integers(1, 130)),
-        draw(st.sampled_from((16, 32, 40))), draw(st.integers(1, 3)), past)
+        draw(st.sampled_from((16, 32, 40))), draw(st.integers(1, 3)), past, draw(st.booleans()))
 
 
 def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attention) -> None:
@@ -126,7 +136,7 @@ def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
 
 @pytest.mark.parametrize(("attention", "plan"), [
     (Attention(2, 64, 70, 32), AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))),
-    (Attention(1, 50, 90, 16, 2, 20), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
+    (Attention(1, 50, 90, 16, 2, 20, True), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
 ])
 def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attention, plan: AttentionPlan) -> None:
     graph = mesh(1, 2)
@@ -180,6 +190,17 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(attention: Attention)
     real = [simulated(emit_attention(attention, found.plan(i), machine), graph).cycles for i in chosen]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[chosen], real)]
     assert np.corrcoef(*ranks)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(("size", "attention"), [
+    ((2, 2), Attention.of(1, 8, 1, 64, 2, keys=300)), ((1, 2), Attention.of(1, 2, 96, 32, 1, causal=True)),
+])
+def test_the_search_finds_the_best_of_all_plans(size: tuple[int, int], attention: Attention) -> None:
+    graph = wormhole(rows=size[0], columns=size[1], sums=12, stats=32, l1_bytes=2048 * (40 + 2 * 12 + 2))
+    machine = Machine.of(graph)
+    found = attention_space(attention, machine)
+    every = [simulated(emit_attention(attention, found.plan(i), machine), graph).cycles for i in range(len(found))]
+    assert search_attention(attention, graph).best.cycles <= 1.01 * min(every)
 
 
 def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,14 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None
     assert np.corrcoef(*ranks)[0, 1] > 0.9
 
 
+def test_the_search_finds_the_best_of_all_plans() -> None:
+    graph, chain = wormhole(rows=1, columns=2, sums=8, stats=32, l1_bytes=2048 * 42), Chain(40, 40, 160, 40, "relu")
+    machine = Machine.of(graph)
+    found = chain_space(chain, machine)
+    every = [simulated(emit_chain(chain, found.plan(i), machine), graph).cycles for i in range(len(found))]
+    assert search_chain(chain, graph).best.cycles <= 1.01 * min(every)
+
+
 def test_a_chain_takes_less_time_than_its_two_products() -> None:
     graph, chain = wormhole(rows=2, columns=4), Chain(512, 256, 1024, 256)
     best = search_chain(chain, graph, top_k=2).best
