@@ -92,7 +92,8 @@ class Rates:
             issue.mnemonic in u.mnemonics for u in self.hardware.units))
         latency = self.latency(issue) + sum(self.bursts.get(name, 0) for name in issue.words)
         yield unit.name, issue.times * np.maximum(interval, latency / np.minimum(issue.ahead, unit.in_flight)) / units
-        yield link or f"{unit.name} to hbm", moving / units
+        if link:  # one request after the other; else each has a stream of memory's of its own
+            yield link, moving / units
         yield "hbm", moving / self.streams
         under_way = np.where(moving > 0, self.hbm.read_latency_cycles + more, 0) * issue.times + moving
         yield "requests to hbm", under_way / self.hbm.slots
