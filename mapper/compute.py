@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oracle.errors import TaidlError
+from oracle.errors import TaidlError, TargetError
 from oracle.taidl import ast
 from oracle.taidl.evaluate import evaluate, names, register_key
 
@@ -65,7 +65,7 @@ class _Probe:
     """Shapes and cycles of one instruction for values of its attributes."""
 
     def __init__(self, graph: "ArchitectureGraph", isa: "Isa", unit: "FunctionalUnit", what: "Instruction") -> None:
-        self.isa, self.what = isa, what
+        self.isa, self.unit, self.what = isa, unit, what
         self.fixed = {**isa.initial_registers(), **isa.scope, **graph.parameters}
         self.expression = unit.interval_of(what.name) or unit.latency_of(what.name)
         self.registers = frozenset(r.name for r in isa.registers)
@@ -186,7 +186,12 @@ class _Probe:
 
     def cycles(self, values: Mapping[str, int]) -> int:
         scope = {"words": 1, "bytes": 1, **self.fixed, **values}
-        return max(1, self.expression.evaluate(scope))
+        try:
+            return max(1, self.expression.evaluate(scope))
+        except KeyError as error:
+            raise TargetError(
+                f"{self.unit.name}: cycles {self.expression.text!r} of {self.what.name} name {error}, which is "
+                f"none of its attributes, the registers and the parameters") from error
 
     def shape(self, values: Mapping[str, int]) -> tuple[int, ...]:
         """(m, n, k) of the largest product, or how many numbers the largest operation works on; () if there is none."""

@@ -109,6 +109,9 @@ class _Reader:
         for unit in graph.functional_units:
             for mnemonic in unit.to_process:
                 self.units.setdefault(mnemonic, []).append(unit)
+        absent = [name for name in ("hbm", "l1") if not graph.buffers.get(name)]
+        if absent:
+            raise TargetError(f"graph {graph.name!r} is no mesh of cores: it places no buffer {', '.join(absent)}")
         self.memory = _storage(graph, graph.buffers["hbm"][0].storage)
 
     def machine(self) -> Machine:
@@ -148,7 +151,13 @@ class _Reader:
         return side
 
     def cycles(self, mnemonic: str, **values: int) -> int:
-        return self.of(mnemonic)[0].latency_of(mnemonic).evaluate({**self.graph.parameters, **values})
+        unit = self.of(mnemonic)[0]
+        try:
+            return unit.latency_of(mnemonic).evaluate({**self.graph.parameters, **values})
+        except KeyError as error:
+            raise TargetError(
+                f"{self.graph.name}: the latency {unit.latency_of(mnemonic).text!r} of {mnemonic} by {unit.name} names "
+                f"{error}; known are {', '.join((*values, *self.graph.parameters))}") from error
 
     def links(self, unit: "FunctionalUnit", kind: "EdgeKind") -> list["Link"]:
         from acadl_models.acadl import READ_DATA
@@ -176,5 +185,6 @@ def _storage(graph: "ArchitectureGraph", name: str) -> "MemoryInterface":
     from acadl_models.acadl import MemoryInterface
 
     place = graph[name]
-    assert isinstance(place, MemoryInterface)
+    if not isinstance(place, MemoryInterface):
+        raise TargetError(f"graph {graph.name!r} is no mesh of cores: {name} is no memory")
     return place

@@ -87,6 +87,12 @@ def family(name: str) -> tuple[str, Point]:
     return _INDEX.sub("[]", name), tuple(int(i) for i in _INDEX.findall(name))
 
 
+def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
+    """What is equal in units that are alike."""
+    each = [(name, str(unit.latency_of(name)), str(unit.interval_of(name))) for name in sorted(unit.to_process)]
+    return (*each, unit.in_flight)
+
+
 class _View:
     def __init__(self, graph: "ArchitectureGraph", isa: "Isa") -> None:
         self.graph, self.isa = graph, isa
@@ -167,6 +173,24 @@ class _View:
             # counters beside units that work on many numbers at a time
             found = {key: tuple(made for made in work if made.kind != "scalar") for key, work in found.items()}
         return found
+
+    def alike(self) -> None:
+        """Units that compute are equal in all cores, and each core has them; TargetError names one that differs."""
+        first: dict[str, FunctionalUnit] = {}
+        count: dict[str, int] = {}
+        for unit in self.graph.functional_units:
+            key = family(unit.name)[0]
+            if not self.work[key]:
+                continue
+            known = first.setdefault(key, unit)
+            count[key] = count.get(key, 0) + 1
+            if _facts(unit) != _facts(known):
+                raise TargetError(f"graph {self.graph.name!r} has no view: {unit.name} differs from {known.name} in "
+                                  f"what it processes, or in its cycles")
+        for key, found in count.items():
+            if found < math.prod(self.extents[key]):
+                raise TargetError(f"graph {self.graph.name!r} has no view: of {math.prod(self.extents[key])} units "
+                                  f"{first[key].name}, ... only {found} are there")
 
     @cached_property
     def cores(self) -> dict[str, _Set]:
@@ -268,7 +292,7 @@ class _View:
         own = {name: family(name)[1] or (0,) for name in storages}
         extents = self.extents[key]
         grid = tuple(self.graph.dims.values())
-        if len(grid) == 2 and extents == (math.prod(grid),) and HBM not in self.holds[storages[0]]:
+        if len(grid) == 2 and extents == (math.prod(grid),) and HBM not in self.holds.get(storages[0], ()):
             # counted through all cores
             own = {name: (index[0] // grid[1], index[0] % grid[1]) for name, index in own.items()}
             extents = grid
@@ -297,6 +321,10 @@ class _View:
         for made in self.memories.values():
             mine = [names for (name, _), names in parts.items() if name == made.name]
             sizes = {sum(map(self.size, names)) for names in mine}
+            ports = {self.port(names[0], 1 << 62) for names in mine}
+            if len(ports) > 1:
+                raise TargetError(
+                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} differ in their ports")
             if len(sizes) > 1:
                 raise TargetError(
                     f"graph {self.graph.name!r} has no view: the memories of {mine[0][0]} differ in size ({sizes})")
@@ -427,6 +455,9 @@ class _View:
     ) -> None:
         key, index = family(name)
         made = joined.setdefault(key, _Joined(bandwidth))
+        if made.bandwidth != bandwidth:
+            raise TargetError(f"graph {self.graph.name!r} has no view: {name} carries {bandwidth} bytes a cycle, "
+                              f"others of its kind {made.bandwidth}")
         for source in sources:
             for target in targets:
                 ends = self._cores_of(source, target) or (self.places[source.name], self.places[target.name])
@@ -486,6 +517,7 @@ class _View:
                 yield Links(self.named(base), kind, source.name, target.name, map_, bandwidth)
 
     def description(self) -> Description:
+        self.alike()
         units = list(self.units())
         memories = list(self.memory_items())
         ways = list(self.ways())

@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import READ_DATA, SRAM, ACADLEdge, ArchitectureGraph, architecture, create_ag, generate
+from acadl_models.acadl import (
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    architecture,
+    create_ag,
+    generate,
+)
 from acadl_models.mesh import mesh
 from acadl_models.parts import Fetch, QueuedUnit
 from acadl_models.triple_ring import triple_ring
@@ -213,6 +222,54 @@ def lonely(buffer: str = "hbm") -> None:
     unit = QueuedUnit("mover", fetch, {"load"}, depth=1, latency=1, interval=1, in_flight=1)
     ACADLEdge(memory, unit.unit, READ_DATA)
     architecture("lonely", clock_hz=1e9, buffers={buffer: memory})
+
+
+@generate
+def pair(cycles: tuple[int, int] = (1, 1), words: tuple[int, int] = (64, 64), width: tuple[int, int] = (1, 1)) -> None:
+    """Two cores that add numbers of their own memories."""
+    memory = SRAM("memory", address_ranges=[(0, 64)], read_write_ports=2)
+    fetch = Fetch("fetch", 4)
+    mine = []
+    for i in range(2):
+        first = words[0] * i
+        mine.append(SRAM(f"core[{i}].mine", address_ranges=[(first, first + words[i])], port_width=width[i],
+                         read_write_ports=2))
+        alu = QueuedUnit(f"core[{i}].alu", fetch, {"add"}, depth=1, latency=cycles[i], interval=None, in_flight=1)
+        ACADLEdge(mine[i], alu.unit, READ_DATA)
+        ACADLEdge(alu.unit, mine[i], WRITE_DATA)
+    mover = QueuedUnit("mover", fetch, {"load"}, depth=1, latency=1, interval=1, in_flight=1)
+    ACADLEdge(memory, mover.unit, READ_DATA)
+    for place in mine:
+        ACADLEdge(mover.unit, place, WRITE_DATA)
+    architecture("pair", clock_hz=1e9, buffers={"hbm": memory, "mine": mine})
+
+
+PAIR = """isa pair;
+[mine] (128) (i8);
+[load](to, count) {
+    %A:{count}xi8 <- $hbm[0 + {count : 1}];
+    %A -> $mine[to + {count : 1}];
+}
+[add](a) {
+    %A:8xi8 <- $mine[a + {8 : 1}];
+    %B:8xi8 = add(%A, %A);
+    %B -> $mine[a + {8 : 1}];
+}
+"""
+
+
+def test_cores_that_differ_are_named(tmp_path: Path) -> None:
+    (tmp_path / "pair.taidl").write_text(PAIR)
+    isa = taidl.load(tmp_path / "pair.taidl")
+    view = str(described(create_ag(pair()), isa))
+    assert "%alu = df.vec {shape = [8], throughput = 1}" in view
+    assert "df.mux %cores, %mine {map = affine_map<(d0) -> (d0)>}" in view
+    with pytest.raises(TargetError, match=r"core\[1\].alu.unit differs from core\[0\].alu.unit in what it processes"):
+        described(create_ag(pair(cycles=(1, 2))), isa)
+    with pytest.raises(TargetError, match=r"the memories of core\[0\].mine differ in size"):
+        described(create_ag(pair(words=(64, 32))), isa)
+    with pytest.raises(TargetError, match=r"memories like core\[0\].mine differ in their ports"):
+        described(create_ag(pair(width=(1, 2))), isa)
 
 
 def test_graphs_without_a_view_say_why(tmp_path: Path) -> None:
