@@ -12,7 +12,9 @@ variants is compared with the best of all, with and without the cycles of the la
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,8 +61,9 @@ MOST_PRODUCTS = 40_000
 
 def main() -> None:
     args = arguments(__doc__ or "", _options)
-    correlations = dict(_correlations(args.samples))
-    chosen = [] if args.ranks_only else [_against_all(mesh, shape) for mesh, shape in SMALL]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        correlations = dict(_correlations(args.samples, pool))
+        chosen = [] if args.ranks_only else list(_told(pool.map(_against_all, *zip(*SMALL))))
     by_group = {group: min(v for name, v in correlations.items() if name.startswith(group)) for group in RANKED}
     finish(args, {
         "least_correlation": min(correlations.values()), **{f"least of {g}": v for g, v in by_group.items()},
@@ -70,6 +73,7 @@ def main() -> None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, default=25, help="candidates of each product that are simulated")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--ranks-only", action="store_true", help="rank correlations alone")
 
 
@@ -91,16 +95,15 @@ def _rules(group: str) -> "Rules":
     return replace(PAPER, levels=frozenset({"stream"})) if group == "table 1" else EVERYTHING
 
 
-def _correlations(samples: int) -> Iterator[tuple[str, float]]:
-    for group, cases in RANKED.items():
-        for mesh, shape in cases:
-            name = f"{group}: {mesh[0]}x{mesh[1]} {'x'.join(map(str, shape))}"
-            found, error = _correlation(mesh, shape, _rules(group), samples)
-            print(f"rank correlation, {name}: {found:.4f} (mean error of the model {100 * error:.1f} %)", flush=True)
-            yield name, found
+def _correlations(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, float]]:
+    cases = [(group, mesh, shape, samples) for group, found in RANKED.items() for mesh, shape in found]
+    for (group, mesh, shape, _), (found, error) in zip(cases, pool.map(_correlation, *zip(*cases))):
+        name = f"{group}: {mesh[0]}x{mesh[1]} {'x'.join(map(str, shape))}"
+        print(f"rank correlation, {name}: {found:.4f} (mean error of the model {100 * error:.1f} %)", flush=True)
+        yield name, found
 
 
-def _correlation(mesh: Mesh, shape: Shape, rules: "Rules", samples: int) -> tuple[float, float]:
+def _correlation(group: str, mesh: Mesh, shape: Shape, samples: int) -> tuple[float, float]:
     from acadl_models.wormhole import wormhole
     from mapper.spatial.cost import cycles
     from mapper.spatial.emit import emit
@@ -111,7 +114,7 @@ def _correlation(mesh: Mesh, shape: Shape, rules: "Rules", samples: int) -> tupl
 
     graph = wormhole(rows=mesh[0], columns=mesh[1])
     machine, gemm = Machine.of(graph), TileGemm.of(*shape)
-    candidates = space(gemm, machine, rules)
+    candidates = space(gemm, machine, _rules(group))
     c = candidates.columns
     products = -(-gemm.m // c["bm"]) * -(-gemm.n // c["bn"]) * -(-gemm.k // c["bk"])
     estimated, _ = cycles(gemm, machine, candidates)
@@ -132,15 +135,19 @@ def _against_all(mesh: Mesh, tiles: tuple[int, int, int]) -> dict[str, Any]:
     launch = Machine.of(graph).launch_cycles
     every, found = search(gemm, graph, exhaustive=True), search(gemm, graph)
     best, chosen = every.best.cycles, found.best.cycles
-    row = {
+    return {
         "mesh": mesh, "tiles": tiles, "plans": len(every.trials), "best": best, "chosen": chosen,
         "without_launch": (chosen - launch) / (best - launch), "simulated": len(found.trials),
         "best_plan": str(every.best.plan), "chosen_plan": str(found.best.plan),
     }
-    print(f"{mesh[0]}x{mesh[1]} {'x'.join(map(str, tiles)):8} tiles: {row['plans']:5} plans, best {best:7}, chosen "
-          f"{chosen:7} ({chosen / best:.4f}, without the launch {row['without_launch']:.4f})  {row['chosen_plan']}",
-          flush=True)
-    return row
+
+
+def _told(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for r in rows:
+        mesh, tiles, ratio = r["mesh"], "x".join(map(str, r["tiles"])), r["chosen"] / r["best"]
+        print(f"{mesh[0]}x{mesh[1]} {tiles:8} tiles: {r['plans']:5} plans, best {r['best']:7}, chosen {r['chosen']:7} "
+              f"({ratio:.4f}, without the launch {r['without_launch']:.4f})  {r['chosen_plan']}", flush=True)
+        yield r
 
 
 if __name__ == "__main__":
