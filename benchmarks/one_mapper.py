@@ -158,7 +158,10 @@ def main() -> None:
     if ratios:
         spent, former = (sum(rows[key]["seconds"] for key in ratios) for rows in (found, before))
         result |= {"worst": max(ratios.values()), "best": min(ratios.values()), "mean": _mean(ratios.values()),
-                   "planning_time": spent / former, "worse": {k: r for k, r in ratios.items() if r > 1}}
+                   "planning_time": spent / former, "worse": {k: r for k, r in ratios.items() if r > 1},
+                   "targets": _by_target(chosen, ratios)}
+        for target, (mean, best, worst) in result["targets"].items():
+            print(f"{target:16} cycles over those before: mean {mean:.3f}, from {best:.3f} to {worst:.3f}")
         for key, ratio in result["worse"].items():
             print(f"worse: {key} {ratio:.4f}")
     finish(args, {**result, "rows": found})
@@ -167,6 +170,15 @@ def main() -> None:
 def _ratio(was: dict[str, Any], now: dict[str, Any]) -> float | None:
     """Cycles now over those before; None where there are none."""
     return now["cycles"] / was["cycles"] if was.get("cycles") and now["cycles"] else None
+
+
+def _by_target(chosen: list[Case], ratios: dict[str, float]) -> dict[str, tuple[float, float, float]]:
+    """Geometric mean, least and largest ratio of each target."""
+    found: dict[str, list[float]] = {}
+    for case in chosen:
+        if case.key in ratios:
+            found.setdefault(case.target, []).append(ratios[case.key])
+    return {target: (_mean(values), min(values), max(values)) for target, values in found.items()}
 
 
 def _mean(values: Any) -> float:
