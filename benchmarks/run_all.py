@@ -177,6 +177,13 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… geometric mean of 200 workloads", lambda r: r["mean"], *RECORDED),
         Figure("… workloads without a plan", lambda r: r["fail"], *equals(0)),
     ),
+    "tl_oracle.py": (
+        Figure("oracle of products over 64 cores: share raised to products of matrices", lambda r: r["raised"],
+               *equals(1)),
+        Figure("… over JAX's own product, geometric mean over patterns and chosen plans", lambda r: r["ratio"],
+               *at_most(3)),
+        Figure("… adding in the machine's order, bit for bit", lambda r: r["exact_ratio"], *RECORDED),
+    ),
     "tl_gemm.py": (
         Figure("products on Wormhole, 420 of them: searched plans over TT-1D", lambda r: r["over_tt1d"],
                *at_least(1.3)),
