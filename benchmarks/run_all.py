@@ -287,6 +287,14 @@ SUITE: dict[str, tuple[Figure, ...]] = {
                *at_least(0.99)),
         Figure("… processor time of all, seconds", lambda r: r["cpu_seconds"], *RECORDED),
     ),
+    "networks.py --size tiny --targets wormhole --only resnet18,mobilenet_v2,bert_base,vit_base,gpt2,llama": (
+        Figure("networks on 64 cores that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
+        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
+        Figure("… least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
+               *at_least(0.99)),
+        Figure("… largest error, in parts of the largest output", lambda r: max(n["error"] for n in r["networks"]),
+               *at_most(0.01)),
+    ),
     "networks.py --mode estimate": (
         Figure("full size: networks × targets with an estimate", lambda r: r["networks_ok"] / r["networks_run"],
                *equals(1)),
