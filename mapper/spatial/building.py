@@ -120,6 +120,8 @@ class _Machine:
         columns, rows = self.extents[axis], self.extents[1 - axis]
         if l1.bandwidth is None:
             raise TargetError(f"%{l1.name} states no bandwidth")
+        if "semaphore" in self.local:
+            raise TargetError("%semaphore: cores that share their L1s are built without semaphores")
         for link, along, torus in self.hops:
             if along == axis and not torus:
                 raise TargetError(f"%{link.name} is no ring: it does not lead from the last of %{l1.scaleout[0]} on")

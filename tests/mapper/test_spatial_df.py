@@ -181,6 +181,8 @@ def test_shared_memories_lie_on_rings() -> None:
     text = str(described(triple_ring(columns=4)))
     with pytest.raises(TargetError, match="%small_ring_2 is no ring: it does not lead from the last of %columns on"):
         graph_of(read(text.replace("(d1 + 1) mod 4)", "(d1 + 1) - ((d1 + 1) floordiv 4))")))
+    with pytest.raises(TargetError, match="%semaphore: cores that share their L1s are built without semaphores"):
+        graph_of(read(text.replace("%stat ", "%semaphore ").replace("%stat =", "%semaphore =")))
     with pytest.raises(TargetError, match="%l1 states no bandwidth"):
         graph_of(read(text.replace("size = 1507328, bandwidth = 128", "size = 1507328")))
 
