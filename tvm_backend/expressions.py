@@ -7,7 +7,7 @@ they are. TVM is only imported where a Relax expression is met. A function that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_backend.plain import access, matcher
@@ -57,6 +57,13 @@ def new_var(name: str, like: Any) -> Any:
 def constant_like(array: Any, like: Any) -> Any:
     """A tensor constant of the kind of ``like``."""
     return access.constant_like(array, like) if is_plain(like) else _relax().constant(array)
+
+
+def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """A call of an operator by its name and the arguments of its function in Relax; the first is an expression."""
+    if is_plain(args[0]):
+        return access.call_of(op, args, attributes)
+    return _relax().relax_op(op)(*args, **attributes)
 
 
 def reshape(source: Any, shape: Sequence[int]) -> Any:

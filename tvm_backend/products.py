@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tvm_backend import compat, expressions
+from tvm_backend import expressions as compat
 from tvm_backend.onnx_convolutions import Phases, by_phases, dilated
-from tvm_backend.plain.nodes import Unsupported, is_plain
+from tvm_backend.plain.conversion import is_blank
 
 HEADS_FIRST = [0, 2, 1, 3]
 
@@ -28,13 +28,7 @@ def as_products(
 ) -> compat.IRModule:
     """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` and convolutions of ``images``
     that are taken as they are (both get the operator).
-
-    Unsupported for a plain module in which there is something to rewrite.
     """
-    if is_plain(module):
-        if any(_is_rewritten(b.value, whole, images) for b in expressions.bindings(module["main"])):
-            raise Unsupported("convolutions as products of plain expressions")
-        return module
     main = module["main"]
     rewriting = _Rewriting(_uses(main), whole, images)
     for binding in compat.bindings(main):
@@ -44,24 +38,9 @@ def as_products(
     return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
 
 
-def _is_rewritten(value: Any, whole: Callable[[Any], bool], images: Callable[[Any], bool]) -> bool:
-    """Whether a plain expression is rewritten: a convolution of windows, a product whose constant comes first, or
-    attention."""
-    if expressions.op_name(value) in ("nn.attention", "nn.attention_bias"):
-        return not whole(value)
-    if expressions.op_name(value) == "matmul":
-        ranks = [len(expressions.shape_of(a)) for a in value.args]
-        return min(ranks) == 1 or expressions.is_constant(value.args[0]) or _is_unequal(value)
-    if expressions.op_name(value) != "nn.conv2d" or images(value):
-        return False
-    ints = {name: expressions.attr_ints(value, name) for name in ("strides", "padding", "dilation")}
-    kernel = expressions.shape_of(value.args[1])[2:]
-    return not Form(kernel, **ints, groups=int(expressions.attr(value, "groups"))).is_pointwise
-
-
 def _is_unequal(product: Any) -> bool:
     """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
-    first, second = (expressions.shape_of(a)[:-2] for a in product.args)
+    first, second = (compat.shape_of(a)[:-2] for a in product.args)
     return first != second and math.prod(second) > 1
 
 
@@ -124,7 +103,7 @@ class _Rewriting:
 
     def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:
         """A variable for a new call."""
-        call = compat.normalized(compat.relax_op(op)(*args, **attributes))
+        call = compat.normalized(compat.call_of(op, args, attributes))
         var = compat.new_var(label, call)
         self.body.append(compat.bind(var, call))
         self.bound[var] = call
@@ -164,12 +143,10 @@ class _Rewriting:
         stacked = x
         if not form.is_whole:
             pixels = self.emit("reshape", x, (n, c, math.prod(image)))
-            stacked = self.emit("take", pixels, compat.constant(index.reshape(-1)), axis=2, mode="clip")
+            stacked = self.emit("take", pixels, compat.constant_like(index.reshape(-1), x), axis=2, mode="clip")
         rows = self.emit("reshape", stacked, (n * groups, c // groups * taps, places))
         rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
-        matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
-        matrix = matrix[0] if groups == 1 else np.tile(matrix, (n, 1, 1))
-        return self.emit("matmul", rows, compat.constant(np.ascontiguousarray(matrix)), label=label)
+        return self.emit("matmul", rows, compat.constant_like(_matrices(weights, groups, n), x), label=label)
 
     def _transposed(self, var: Any, call: Any) -> bool:
         """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
@@ -217,7 +194,7 @@ class _Rewriting:
             return False
         axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
         columns = self.emit("permute_dims", compat.substitute(x, self.replaced), axes=axes)
-        transposed = compat.constant(np.ascontiguousarray(compat.const_value(matrix).T))
+        transposed = compat.constant_like(compat.const_value(matrix).T, x)
         rows = self.emit("matmul", columns, transposed, label=var.name)
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
         return True
@@ -231,9 +208,11 @@ class _Rewriting:
         for side, axis in ((0, 0), (1, 1)):
             if len(shapes[side]) == 1:
                 matrix = (1, *shapes[side]) if axis == 0 else (*shapes[side], 1)
-                constant = compat.is_constant(sides[side])
-                sides[side] = compat.constant(compat.const_value(sides[side]).reshape(matrix)) if constant else (
-                    self.emit("reshape", sides[side], matrix))
+                if compat.is_constant(sides[side]):
+                    changed = compat.const_value(sides[side]).reshape(matrix)
+                    sides[side] = compat.constant_like(changed, sides[side])
+                else:
+                    sides[side] = self.emit("reshape", sides[side], matrix)
         sums = self.emit("matmul", *sides, label=var.name)
         self.replaced[var] = self.emit("reshape", sums, compat.shape_of(var))
         return True
@@ -269,7 +248,7 @@ class _Rewriting:
             bias = next((a for a in value.args if compat.is_constant(a)), None)
             if bias is None or product.biased or product.grouped or not _along_channels(bias, product.shape):
                 return False
-            row = compat.constant(compat.const_value(bias).reshape(-1))
+            row = compat.constant_like(compat.const_value(bias).reshape(-1), bias)
             sums = self.emit("add", product.sums, row, label=var.name)
         del self.pending[source]
         self._defer(var, _Pending(sums, product.shape, product.grouped, True))
@@ -300,7 +279,7 @@ class _Rewriting:
         scale = compat.attr(call, "scale")
         factor = np.asarray(scale if scale is not None else depth**-0.5, "float32")
         scores = self.emit("matmul", query, self.emit("permute_dims", key, axes=[0, 1, 3, 2]), label=f"{label}.scores")
-        scores = self.emit("multiply", scores, compat.constant(factor))
+        scores = self.emit("multiply", scores, compat.constant_like(factor, scores))
         if len(args) > 3:
             scores = self.emit("add", scores, args[3])
         causal = compat.attr(call, "causal_mask")
@@ -308,7 +287,7 @@ class _Rewriting:
             rows, columns = compat.shape_of(scores)[-2:]
             seen = np.tril(np.ones((rows, columns), bool), columns - rows if causal == "BottomRight" else 0)
             barred = np.where(seen, np.float32(0), np.float32(-np.inf)).astype(np.float32)
-            scores = self.emit("add", scores, compat.constant(barred))
+            scores = self.emit("add", scores, compat.constant_like(barred, scores))
         weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
         mixed = self.emit("matmul", weights, value, label=label)
         return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
@@ -369,6 +348,15 @@ class Form:
                 (height, width), self.reach, self.kernel, self.strides, self.dilation, strict=True))
         index = rows[:, None, :, None] * width + columns[None, :, None, :]
         return index.reshape(math.prod(self.kernel), -1).astype(np.int32)
+
+
+def _matrices(weights: np.ndarray, groups: int, n: int) -> np.ndarray:
+    """OIHW → [c / groups · taps, o], or for several groups those of each, for each of n images."""
+    if is_blank(weights):
+        o, taps = len(weights) // groups, weights[0].size
+        return np.broadcast_to(weights.flat[0], (taps, o) if groups == 1 else (n * groups, taps, o))
+    matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
+    return np.ascontiguousarray(matrix[0] if groups == 1 else np.tile(matrix, (n, 1, 1)))
 
 
 def _along_channels(bias: Any, shape: tuple[int, ...]) -> bool:

@@ -29,7 +29,9 @@ from tvm_backend.plain import Unsupported
 from tvm_backend.quantize import quantize
 
 TARGETS = ("gemmini", "tpu_v1")
-"""Convolutions and products; products alone. (For targets of float32 convolutions are rewritten in Relax.)"""
+"""Convolutions and products; products alone."""
+FLOATS = ("plasticine", "qkv")
+"""Convolutions as products; attention as well."""
 
 SMALL = Space(
     images=(16, 24), multipliers=(0.25, 0.5), stages=(Stage(16, 2, (1, 2)), Stage(24, 2, (1,))), stem=8, first=8,
@@ -45,21 +47,9 @@ def plain(proto: onnx.ModelProto) -> Any:
     return frontends.load_skeleton(skeleton, "net", "net", None)
 
 
-def _windowed(node: onnx.NodeProto) -> bool:
-    """Whether a node is a convolution of more than single pixels."""
-    form = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    plain_form = form.get("kernel_shape") == [1, 1] and set(form.get("strides", [1])) == {1} and not any(
-        form.get("pads", [])) and form.get("group", 1) == 1
-    return node.op_type == "Conv" and not plain_form
-
-
 def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
     ours, theirs = plain(proto), frontends.load(proto, name="net")
     for target in targets or TARGETS:
-        if target == "plasticine" and any(_windowed(node) for node in proto.graph.node):
-            with pytest.raises(Unsupported, match="convolutions as products"):  # TVM's way makes them
-                partition_model(ours, target)
-            continue
         with patch.object(expressions, "_relax", side_effect=AssertionError("TVM is asked about a plain network")):
             found = facts(partition_model(ours, target))
         assert found == facts(partition_model(theirs, target))
@@ -78,7 +68,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
 @settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 def test_random_networks_of_the_search_space(architecture: Architecture) -> None:
     model = nas_space.onnx_model(architecture, seed=0)
-    assert_same(model)
+    assert_same(model, *TARGETS, *FLOATS)
     assert_same(quantize(model, random_images(1, architecture.image)[:, None]), "gemmini", "tpu_v1")
 
 
@@ -87,7 +77,7 @@ def test_random_networks_of_the_search_space(architecture: Architecture) -> None
     lambda: resnet.onnx_model(resnet.tiny()),
 ])
 def test_networks(make: Any) -> None:
-    assert_same(make())
+    assert_same(make(), *TARGETS, *FLOATS)
 
 
 LIGHT = ("bert_base", "gpt2_decode", "shufflenet")
@@ -101,7 +91,7 @@ def test_the_catalogue(name: str) -> None:
     built = catalogue.build(catalogue.tiny(name))
     proto = named_networks.float_onnx(built)
     if name not in ("unet", "whisper_encoder"):  # their import changes weights
-        assert_same(proto, "oma")
+        assert_same(proto, "oma", *(() if name == "gpt2_decode" else FLOATS))  # names of equal products
     assert_same(quantize(proto, built.samples(1)), *TARGETS)
 
 
@@ -143,11 +133,6 @@ def test_what_is_not_known_exactly_is_left_to_tvm(op: str, attributes: dict[str,
     graph.node(op, ["conv/a"], "y", **attributes)
     with pytest.raises(Unsupported):
         plain(graph.model("y", (1, 8, 2, 2), check=False))
-
-
-def test_targets_whose_passes_are_written_in_relax_are_left_to_tvm() -> None:
-    with pytest.raises(Unsupported):
-        partition_model(plain(float_cnn()), "plasticine")
 
 
 def test_open_dimensions_are_refused_in_the_same_words() -> None:

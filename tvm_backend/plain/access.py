@@ -123,6 +123,13 @@ def normalized(call: Call) -> Call:
     return call
 
 
+def call_of(op: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> Call:
+    """A call as converters make them: shapes and lists are tuples; products name the type of their result."""
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in attrs.items()}
+    own = {"out_dtype": None} if op == "matmul" else {}
+    return Call(op, tuple(Shape(a) if isinstance(a, tuple) else a for a in args), attributes(**own, **given), None)
+
+
 def reshape(source: Any, shape: Sequence[int]) -> Call:
     return Call("reshape", (source, Shape(tuple(shape))), attributes(), TensorType(tuple(shape), source.ty.dtype))
 

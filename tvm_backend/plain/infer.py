@@ -209,6 +209,12 @@ def _gather_nd(call: Call) -> TensorType:
     return TensorType((*indices.shape[:-1], *data.shape[batch + indices.shape[-1]:]), data.dtype)
 
 
+def _pad(call: Call) -> TensorType:
+    data, width = _tensor(call.args[0]), call.attrs.pad_width
+    shape = tuple(extent + width[2 * i] + width[2 * i + 1] for i, extent in enumerate(data.shape))
+    return _positive(shape, data.dtype)
+
+
 def _resize(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     return _positive((*data.shape[:2], *call.args[1].values), data.dtype)
@@ -226,5 +232,5 @@ RULES: dict[str, Callable[[Call], Type]] = {
     "logical_not": _truth, "isnan": _truth, "astype": _astype, "shape_of": _shape_of, "variance": _mean, "sum": _mean,
     "max": _mean, "shape_to_tensor": _shape_to_tensor, "broadcast_to": _broadcast_to, "strided_slice": _slice,
     "split": _split, "gather_elements": _gather_elements, "gather_nd": _gather_nd, "image.resize2d": _resize,
-    "nn.batch_norm": _batch_norm,
+    "nn.batch_norm": _batch_norm, "nn.pad": _pad,
 }
