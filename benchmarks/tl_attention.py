@@ -39,7 +39,9 @@ CAUSAL = (512, 1024, 2048)
 """Lengths that are also planned with a causal mask: longer programs take long to simulate."""
 
 GROUPED = ({"queries": 2048}, {"queries": 1, "keys": 8192})
-SAMPLES = 10
+SAMPLES = 15
+RANKED = 2048
+"""The longest sequence for which candidates of the whole range are simulated."""
 
 
 def main() -> None:
@@ -115,7 +117,7 @@ def _busy(timing: Any, launch: int) -> float:
 
 
 def _correlations(recorded: Any, quick: bool) -> Any:
-    """Of each point of figure 7, and with a causal mask of the shortest."""
+    """Of the points of figure 7 up to ``RANKED``, and with a causal mask of the shortest."""
     from acadl_models.wormhole import wormhole
     from mapper.spatial.attention_cost import attention_cycles
     from mapper.spatial.attention_emit import emit_attention
@@ -125,7 +127,8 @@ def _correlations(recorded: Any, quick: bool) -> Any:
 
     graph = wormhole()
     machine = Machine.of(graph)
-    points = [*_workloads(recorded, quick), *(p for p in _workloads(recorded, quick, True) if p[1] == min(CAUSAL))]
+    points = [point for point in _workloads(recorded, quick) if point[1] <= RANKED]
+    points += [point for point in _workloads(recorded, quick, True) if point[1] == min(CAUSAL)]
     for heads, length, attention in points:
         found = attention_space(attention, machine)
         estimated = attention_cycles(attention, machine, found)
