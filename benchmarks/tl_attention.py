@@ -38,7 +38,9 @@ CHECKED: tuple[tuple[int, int, tuple[int, ...], dict[str, Any]], ...] = (
 CAUSAL = (512, 1024, 2048)
 """Lengths that are also planned with a causal mask: longer programs take long to simulate."""
 
-GROUPED = ({"queries": 2048}, {"queries": 1, "keys": 8192})
+GROUPED = ((2048, 2048), (1, 8192))
+"""Queries and keys."""
+
 SAMPLES = 15
 RANKED = 2048
 """The longest sequence for which candidates of the whole range are simulated."""
@@ -163,14 +165,16 @@ def _grouped() -> Any:
     from mapper.spatial.attention_search import search_attention
 
     graph = wormhole()
-    for case in GROUPED:
-        attention = Attention.of(1, 32, width=128, kv_heads=8, causal=True, **case)
+    for queries, keys in GROUPED:
+        attention = Attention.of(1, 32, queries, 128, 8, keys=keys, causal=True)
         best = search_attention(attention, graph, top_k=3).best
         loaded = 2 * attention.problems * attention.keys * attention.width * 2
-        row = {**case, "cycles": best.cycles, "tflops": 2 * attention.products / best.cycles / 1e3,
-               "bytes_per_cycle": loaded / best.cycles, "plan": str(best.plan)}
-        print(f"grouped {case}: {best.cycles} cycles, {row['tflops']:.2f} TFLOP/s, keys and values once: "
-              f"{row['bytes_per_cycle']:.0f} bytes a cycle  {best.plan}", flush=True)
+        row = {
+            "queries": queries, "keys": keys, "cycles": best.cycles, "bytes_per_cycle": loaded / best.cycles,
+            "tflops": 2 * attention.products / best.cycles / 1e3, "plan": str(best.plan),
+        }
+        print(f"grouped, {queries} queries, {keys} keys: {best.cycles} cycles, {row['tflops']:.2f} TFLOP/s, "
+              f"keys and values once: {row['bytes_per_cycle']:.0f} bytes a cycle  {best.plan}", flush=True)
         yield row
 
 
