@@ -1,9 +1,9 @@
 """The oracle of products over 64 cores beside one product of JAX: all cores run at once, whatever the plan.
 
-For each pattern in which operands reach the cores, and for the plans that the search chooses, the stream of a product on
-Wormhole 8 x 8 is compiled to JAX and timed beside the same product written in JAX: f16 operands, sums of f32, rounded to
-f16 (by whichever of XLA's two ways is faster: its own product of f16 operands, or one of operands that are widened
-before). A row tells to which operations a stream is raised and whether loops over cores are left.
+For each pattern in which operands reach the cores, and for the plans that the search chooses, the stream of a product
+on Wormhole 8 x 8 is compiled to JAX and timed beside the same product written in JAX: f16 operands, sums of f32,
+rounded to f16 (by whichever of XLA's two ways is faster: its own product of f16 operands, or one of operands that are
+widened before). A row tells to which operations a stream is raised and whether loops over cores are left.
 
 ``ratio`` is that of ``compile_stream(..., reassociate=True)``, which adds in the order that XLA likes, as JAX does.
 ``exact_ratio`` is that of the default, which adds in the order of the machine, bit for bit as the interpreter; it is
