@@ -112,6 +112,25 @@ def check_handshakes(stream: Stream, machine: Machine, what: str) -> None:
     _slots(every, signals, waits, place)
 
 
+def check_arrivals(stream: Stream, machine: Machine, what: str) -> None:
+    """MappingError where a core of a product uses a tile that nobody has sent it: it would wait for ever.
+
+    Also for programs without semaphores, whose instructions wait for earlier ones that write what they read.
+    """
+    _arrivals(_touches(list(instances(stream.body)), machine), _Place(machine, what))
+
+
+def _arrivals(touches: _Touches, place: _Place) -> None:
+    tiles = place.machine.cores * place.machine.tiles
+    first = np.diff(touches.tile, prepend=-1) != 0
+    lost = first & ~touches.writes & (touches.tile < tiles)
+    if lost.any():
+        i = int(np.flatnonzero(lost)[np.argmin(touches.position[lost])])
+        core, own = divmod(int(touches.tile[i]), place.machine.tiles)
+        raise place.error(f"{place.queue(int(touches.queue[i]))} reads tile {own} of {place.core(core)}, which nobody "
+                          "has written: expected a load, a multicast or a forward before it, found none")
+
+
 @dataclass(frozen=True)
 class _Place:
     """Names of queues and semaphores, for messages."""
@@ -230,6 +249,7 @@ class _Touches:
 def _slots(every: list[Instances], signals: Steps, waits: Steps, place: _Place) -> None:
     """Nobody writes over a tile that is in use, or uses one that is not there yet."""
     touches = _touches(every, place.machine)
+    _arrivals(touches, place)
     for before, after in _conflicts(touches):
         mine, theirs = touches.queue[before], touches.queue[after]
         apart = mine != theirs

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from mapper.spatial.capacity import check_capacity
+from mapper.spatial.deadlock import check_arrivals
 from mapper.spatial.emit import emit
 from mapper.spatial.timing import isa_of
 from oracle.interpreter import run
@@ -24,6 +25,7 @@ def holds(case: Case) -> None:
     """The oracle's results, the interpreter's with memories full of rubbish, and NumPy's; memories of cores."""
     stream, isa = emit(case.gemm, case.plan, case.machine), isa_of(case.graph)
     check_capacity(resolve(stream, isa), case.graph)
+    check_arrivals(stream, case.machine, str(case.plan))
     arguments, expected = case.operands()
     oracle = compile_stream(stream, isa)
     np.testing.assert_array_equal(case.untiled(oracle(*arguments.values())[0]), expected)

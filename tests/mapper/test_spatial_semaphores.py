@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acadl_models.fit import check_fit
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
-from mapper.spatial.deadlock import check_handshakes, instances
+from mapper.spatial.deadlock import check_arrivals, check_handshakes, instances
 from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Plan, TileGemm
@@ -175,6 +175,19 @@ def test_too_few_places_are_found() -> None:
     rejected(stream, machine, [body[0], *extra, *body[1:]],
              r"queue of core\[\d\]\[\d\] writes tile \d+ of core\[\d\]\[\d\], which the matrix queue of core"
              r"\[\d\]\[\d\] may not have read yet: expected a wait for its signal, found none")
+
+
+@pytest.mark.parametrize("semaphores", [False, True])
+def test_blocks_that_nobody_sends_are_found(semaphores: bool) -> None:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    stream = emit(GEMM, PLANS[0], machine, semaphores=semaphores)
+    body = unrolled(stream)
+    lost = next(i for i, instr in enumerate(body) if instr.mnemonic == "multicast_column")
+    changed = replace(stream, body=tuple(body[:lost] + body[lost + 1:]))
+    check_arrivals(stream, machine, "plan P")
+    with pytest.raises(MappingError, match=r"plan P: the matrix queue of core\[\d\]\[0\] reads tile \d+ of "
+                       r"core\[\d\]\[0\], which nobody has written: expected a load"):
+        (check_handshakes if semaphores else check_arrivals)(changed, machine, "plan P")
 
 
 def test_too_few_semaphores_are_refused() -> None:
