@@ -165,7 +165,6 @@ def read_skeleton(
     skeleton: "onnx.ModelProto", label: str, input_shapes: Shapes | None
 ) -> "tuple[Module, onnx.ModelProto]":
     """See :func:`load_skeleton`: the expressions as they are read, and the network that they were read from."""
-    from tvm_backend.onnx_convolutions import changes_weights
     from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.plain import Unsupported
     from tvm_backend.plain.importer import from_onnx
@@ -174,8 +173,6 @@ def read_skeleton(
     refuse_faults(proto, label)
     try:
         with malformed(label):
-            if changes_weights(proto):
-                raise Unsupported("its import changes weights")
             proto = rewritten(proto, label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error

@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tvm_backend.onnx_skeleton import is_blank
+
 if TYPE_CHECKING:
     import onnx
 
 Change = Callable[[np.ndarray], np.ndarray]
 LAST = np.iinfo(np.int64).max
+MOST_BLANK = 1 << 28
+"""Elements of a weight that was left out whose new shape is worked out; larger ones are read."""
 
 
 def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
@@ -36,14 +40,6 @@ def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     del model.graph.node[:]
     model.graph.node.extend(rewriting.nodes)
     return model
-
-
-def changes_weights(model: "onnx.ModelProto") -> bool:
-    """Whether :func:`plain_convolutions` would need the values of weights."""
-    graph = _Rewriting.of(model.graph)
-    axes = {"ConvTranspose": (3, 4), "Conv": (3,)}
-    return any(len(graph.shape(node.input[1]) or ()) in axes[node.op_type]
-               for node in model.graph.node if node.op_type in axes)
 
 
 @dataclass
@@ -95,16 +91,27 @@ class _Rewriting:
     def changed(self, name: str, label: str, change: Change, nodes: list[Any]) -> str:
         """A constant, perhaps dequantized, with its values changed."""
         import onnx
-        from onnx import numpy_helper
 
         node = self.dequantized.get(name)
         if node is None:
-            return self.constant(label, change(numpy_helper.to_array(self.constants[name])))
+            return self._changed(self.constants[name], label, change)
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        copy.input[0] = self.constant(f"{label}.integers", change(numpy_helper.to_array(self.constants[node.input[0]])))
+        copy.input[0] = self._changed(self.constants[node.input[0]], f"{label}.integers", change)
         copy.output[0] = copy.name = label
         nodes.append(copy)
+        return label
+
+    def _changed(self, tensor: "onnx.TensorProto", label: str, change: Change) -> str:
+        """A changed constant; of weights that were left out (:mod:`tvm_backend.onnx_skeleton`) only the shape is."""
+        from onnx import helper, numpy_helper
+
+        if not is_blank(tensor):
+            return self.constant(label, change(numpy_helper.to_array(tensor)))
+        if math.prod(tensor.dims) > MOST_BLANK:
+            raise ValueError(f"a weight of shape {'x'.join(map(str, tensor.dims))} that was not read")
+        zeros = np.zeros(tuple(tensor.dims), helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        self.graph.initializer.add(name=label, data_type=tensor.data_type, dims=change(zeros).shape)
         return label
 
 

@@ -87,6 +87,12 @@ def is_weight(data_type: int, dims: tuple[int, ...]) -> bool:
     return data_type in WEIGHT_TYPES and math.prod(dims) > WEIGHT_ELEMENTS
 
 
+def is_blank(tensor: "onnx.TensorProto") -> bool:
+    """Whether ``tensor`` is a weight whose numbers were left out."""
+    return is_weight(tensor.data_type, tuple(tensor.dims)) and not (
+        tensor.raw_data or tensor.float_data or tensor.int32_data or tensor.external_data)
+
+
 def _model(data: Bytes) -> bytes:
     parts = []
     for number, first, begin, end in _fields(data, 0, len(data)):
