@@ -165,7 +165,7 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… share in which the best of all is chosen", lambda r: r["best_chosen"], *RECORDED),
     ),
     "tl_ablations.py": (
-        Figure("products over cores: gain by spatial reuse, mean of eight", lambda r: r["spatial_reuse"], *RECORDED),
+        Figure("products over cores: gain by spatial reuse, mean of ten", lambda r: r["spatial_reuse"], *RECORDED),
         Figure("… by temporal reuse, most", lambda r: r["most_temporal_reuse"], *RECORDED),
         Figure("… by stores beside products, mean", lambda r: r["stores_beside_products"], *RECORDED),
         Figure("… by shallow first steps, mean", lambda r: r["shallow_first_steps"], *RECORDED),

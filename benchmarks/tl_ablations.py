@@ -1,6 +1,6 @@
 """Ablations of plans of products over the cores of Wormhole, as in section 3.3 of the TL paper.
 
-* *Reuse*: products of figure 8's kind (K falls as M and N grow, so that memory limits): time without spatial reuse (no
+* *Reuse*: products of figure 8's kind (K falls as M and N grow, so that memory limits) and two small ones: time without spatial reuse (no
   tile is sent to several cores), without temporal reuse (no tile is kept for another wave), and without what this
   mapper has beyond the paper (stores beside products, shallow first steps, sums over cores), over the time with all.
   Table 1, the paper's table of spatial reuse, is ``tl_table1.py``.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MESHES = ((1, 8), (4, 8), (8, 8))
 REUSED = (
     (1024, 1024, 2048), (2048, 2048, 1024), (4096, 4096, 512), (8192, 4096, 256), (8192, 8192, 128), (16384, 256, 256),
-    (16384, 4096, 64), (256, 16384, 256),
+    (16384, 4096, 64), (256, 16384, 256), (512, 512, 2048), (1024, 1024, 1024),
 )
 SHAPES = (
     (256, 256, 1024), (1024, 512, 512), (2048, 256, 2048), (1024, 1024, 4096), (4096, 1024, 256), (2048, 2048, 1024),
