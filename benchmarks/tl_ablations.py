@@ -1,8 +1,8 @@
 """Ablations of plans of products over the cores of Wormhole, as in section 3.3 of the TL paper.
 
-* *Reuse*: products of figure 8's kind (K falls as M and N grow, so that memory limits) and two small ones: time without spatial reuse (no
-  tile is sent to several cores), without temporal reuse (no tile is kept for another wave), and without what this
-  mapper has beyond the paper (stores beside products, shallow first steps, sums over cores), over the time with all.
+* *Reuse*: products of figure 8's kind (K falls as M and N grow, so that memory limits) and two small ones: time without
+  spatial reuse (no tile is sent to several cores), without temporal reuse (no tile is kept for another wave), without
+  stores beside products, and without shallow first steps, which the paper does not have, over the time with all.
   Table 1, the paper's table of spatial reuse, is ``tl_table1.py``.
 * *Top k*, as in table 2: for each mesh the mean performance of the best of the first k simulated candidates over the
   better one of TT-1D and TT-2D, and over the best of five. Planning time grows with k as the simulations do.

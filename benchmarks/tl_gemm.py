@@ -102,7 +102,8 @@ def main() -> None:
     finish(args, {
         **_means(figure5), "points": len(figure5), "meshes": by_mesh,
         "1d_better": {name: sum(r[name] < r["tt2d"] for r in figure5) for name in ("tt1d", "vendor_1d")},
-        "irregular_worst": _means(figure6)["worst"], "crossover": _crossover(figure6), "irregular": figure6, "rows": figure5,
+        "irregular_worst": _means(figure6)["worst"], "crossover": _crossover(figure6), "irregular": figure6,
+        "rows": figure5,
     })
 
 
