@@ -83,9 +83,10 @@ def bound(work: Any, machine: Any) -> float:
 def main() -> None:
     args = arguments(__doc__ or "", _options)
     rows = [_row(name, work, args.samples) for name, work in list(workloads())[::args.every]]
+    ranked = [r["correlation"] for r in rows if not r["sweep"]]
     finish(args, {
         "share": geometric_mean(r["share"] for r in rows), "least_share": min(r["share"] for r in rows),
-        "least_correlation": min((r["correlation"] for r in rows if not r["sweep"]), default=1.0),
+        "least_correlation": min(ranked, default=1.0), "mean_correlation": float(np.mean(ranked or [1.0])),
         "mean_error": float(np.mean([r["error"] for r in rows])), "worst_error": max(r["error"] for r in rows),
         "seconds": sum(r["seconds"] for r in rows), "rows": rows,
     })
