@@ -88,6 +88,7 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(interpreted, found)
 
 
+@pytest.mark.slow
 def test_convolutions_that_read_the_same_image_lay_it_out_for_themselves() -> None:
     class Branches(nn.Module):
         def __init__(self) -> None:
@@ -154,6 +155,7 @@ def test_attention_is_one_layer(numbers: torch.dtype) -> None:
     assert compiled.report.offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_attention_with_other_masks_is_two_products() -> None:
     class Biased(nn.Module):
         def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -166,6 +168,7 @@ def test_attention_with_other_masks_is_two_products() -> None:
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_check_compares_layers_with_the_interpreter() -> None:
     result = archloom.check(mlp(), "wormhole", SMALL["wormhole"], example_inputs=torch.randn(5, 48))
     assert result.passed and len(result.layers) == 3 and all(layer.bit_exact for layer in result.layers)
