@@ -137,9 +137,10 @@ def run_region(
     finish: Finish = Step.finished,
 ) -> list[Any]:
     """Run the steps of a region on tensors in the network's layout; results in the network's layout."""
-    tensors = {
-        name: stored(x, region.value(name)) for name, x in zip(region.inputs, inputs, strict=True)
-    }
+    tensors = {}
+    for name, x in zip(region.inputs, inputs, strict=True):
+        value = region.value(name)
+        tensors[name] = stored(_shaped(x, value.shape), value)  # another region may have it under another shape
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
         arguments = {a: _shaped(as_int8(_read(tensors[value], region.value(value), step.views.get(a))), shapes[a])

@@ -156,6 +156,24 @@ def test_attention_is_one_layer(numbers: torch.dtype) -> None:
 
 
 @pytest.mark.slow
+def test_queries_of_one_region_are_read_by_another_under_another_shape() -> None:
+    class Cross(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.query, self.key, self.norm = nn.Linear(16, 16), nn.Linear(16, 16), nn.LayerNorm(16)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            query, key = (y.view(2, 9, 2, 8).transpose(1, 2) for y in (self.query(x), self.norm(self.key(x))))
+            return F.scaled_dot_product_attention(query, key, key)
+
+    network, x = Cross().eval(), torch.randn(2, 9, 16)
+    found = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=x)(x)
+    expected = network(x).detach().numpy()
+    assert isinstance(found, np.ndarray) and np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
+
+
+@pytest.mark.slow
 def test_attention_with_other_masks_is_two_products() -> None:
     class Biased(nn.Module):
         def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
