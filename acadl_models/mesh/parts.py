@@ -54,7 +54,7 @@ class Core(Template):
             address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
         )
         shake = self.shake = HANDSHAKES if sizes.semaphores else ()
-        cycles = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
+        cycles: dict[str, int | str] = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
         self.reader = sender("reader", fetch, "load", *shake)
         products = {"matmul", "matmul_transposed", "weigh", "score", "clear", *shake}
         self.matrix = QueuedUnit(
