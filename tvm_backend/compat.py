@@ -333,6 +333,18 @@ def tuple_arity(expr: Any) -> int:
     return len(expr.ty.fields) if isinstance(expr.ty, relax.TupleType) else 0
 
 
+def tuple_arities(expr: Any) -> list[int]:
+    """For each result of an expression the fields of a tuple, or 0 for a tensor."""
+    types = expr.ty.fields if isinstance(expr.ty, relax.TupleType) else [expr.ty]
+    return [len(ty.fields) if isinstance(ty, relax.TupleType) else 0 for ty in types]
+
+
+def tensor_types(expr: Any) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and types of the tensors of an expression's value: of its fields, for a tuple."""
+    types = expr.ty.fields if isinstance(expr.ty, relax.TupleType) else [expr.ty]
+    return [(tuple(int(d) for d in ty.shape.values), str(ty.dtype)) for ty in types]
+
+
 def ensure_dataflow(module: IRModule) -> IRModule:
     """Patterns only match inside dataflow blocks: make them."""
     return relax.transform.ConvertToDataflow()(module)

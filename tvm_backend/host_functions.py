@@ -56,8 +56,11 @@ class _Translator:
         self.digest = hashlib.sha256()
 
     def function(self) -> HostFunction:
-        inputs = tuple((compat.shape_of(p), compat.dtype_of(p)) for p in self.source.params)
-        self.note(inputs)
+        given = [compat.tensor_types(p) for p in self.source.params]
+        inputs = tuple(tensor for tensors in given for tensor in tensors)
+        fields = [0 if compat.tuple_arity(p) == 0 else len(tensors)
+                  for p, tensors in zip(self.source.params, given, strict=True)]
+        self.note(inputs, fields)
         for binding in compat.bindings(self.source):
             self.step(binding.value)
             self.slots[binding.var] = len(self.slots)
@@ -66,10 +69,11 @@ class _Translator:
         steps = self.steps
 
         def run(constants: Sequence[Any], *values: Any) -> tuple[Any, ...]:
-            environment = list(values)
+            environment = _grouped(values, fields)
             for rule, arguments in steps:
                 environment.append(rule(*[a(environment, constants) for a in arguments]))
-            return tuple(r(environment, constants) for r in results)
+            found = [r(environment, constants) for r in results]
+            return tuple(x for y in found for x in (y if isinstance(y, tuple | list) else (y,)))
 
         return HostFunction(run, tuple(self.constants), inputs, self.digest.hexdigest())
 
@@ -154,6 +158,12 @@ class _Translator:
         value = shape if shape is not None else compat.scalar_of(expr)
         self.note("number", value, compat.type_text(expr))
         return lambda environment, constants: value
+
+
+def _grouped(values: Sequence[Any], fields: Sequence[int]) -> list[Any]:
+    """Parameters of tensors that come one by one: those of a tuple (of so many fields) taken together."""
+    rest = iter(values)
+    return [tuple(next(rest) for _ in range(count)) if count else next(rest) for count in fields]
 
 
 def _typed(dtype: str, rule: Callable[..., Any], *arguments: Any) -> Any:

@@ -97,7 +97,7 @@ class _LeftToTvm(Exception):
 class _Planner:
     main: Any
     pieces: Mapping[str, Any]
-    slots: dict[Any, list[int]] = field(default_factory=dict)
+    slots: dict[Any, list[Any]] = field(default_factory=dict)
     calls: list[HostCall] = field(default_factory=list)
     programs: list[HostProgram] = field(default_factory=list)
     constants: list[np.ndarray] = field(default_factory=list)
@@ -128,12 +128,12 @@ class _Planner:
 
     def single(self, expr: Any) -> int:
         slots = self.value(expr)
-        if len(slots) != 1:
+        if len(slots) != 1 or not isinstance(slots[0], int):
             raise _LeftToTvm
         return slots[0]
 
-    def value(self, expr: Any) -> list[int]:
-        """The slots of an expression's value: several for a tuple."""
+    def value(self, expr: Any) -> list[Any]:
+        """The slots of an expression's value: several for a tuple, a list of them for a tuple within one."""
         from tvm_backend import compat
 
         if compat.is_var(expr):
@@ -147,21 +147,23 @@ class _Planner:
             return [self.single(f) for f in fields]
         access = compat.is_tuple_get(expr)
         if access is not None:
-            return [self.value(access[0])[access[1]]]
+            found = self.value(access[0])[access[1]]
+            return found if isinstance(found, list) else [found]
         called = compat.external_call(expr)
         if called is None:
             raise _LeftToTvm
-        return self.call(*called, compat.tuple_arity(expr) or 1)
+        return self.call(*called, compat.tuple_arities(expr))
 
-    def call(self, symbol: str, arguments: Sequence[Any], results: int) -> list[int]:
-        inputs = tuple(self.single(a) for a in arguments)
+    def call(self, symbol: str, arguments: Sequence[Any], arities: Sequence[int]) -> list[Any]:
+        """``arities``: for each result the fields of a tuple, or 0 for a tensor; tensors of tuples go one by one."""
+        inputs = tuple(slot for a in arguments for slot in _flat(self.value(a)))
         program: int | None = None
         constants: list[int] = []
         if symbol in self.pieces:
             program, constants = self.piece(self.pieces[symbol])
-        outputs = self.fresh(results)
+        outputs = [self.fresh(fields) if fields else self.fresh(1)[0] for fields in arities]
         self.calls.append(HostCall(program, "" if program is not None else symbol, tuple(constants), inputs,
-                                   tuple(outputs)))
+                                   tuple(_flat(outputs))))
         return outputs
 
     def piece(self, function: Any) -> tuple[int, list[int]]:
@@ -176,3 +178,7 @@ class _Planner:
             self.programs.append(HostProgram(
                 made.key, (*taken, *made.inputs), lambda *flat: run(flat[:count], *flat[count:])))
         return number, [self.constant(c) for c in made.constants]
+
+
+def _flat(slots: Sequence[Any]) -> list[int]:
+    return [slot for group in slots for slot in (group if isinstance(group, list) else [group])]

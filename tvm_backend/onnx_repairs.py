@@ -347,11 +347,22 @@ def _weighted(
     return nodes
 
 
-def _space_to_depth(site: Site) -> Nodes | None:
-    if site.attributes.get("mode", b"DCR") == b"DCR":
+def _only(attribute: str, value: bytes) -> Callable[[Site], Nodes | None]:
+    """Refuse other values of an attribute, which TVM does not read."""
+
+    def check(site: Site) -> Nodes | None:
+        found = site.attributes.get(attribute, value)
+        if found != value:
+            raise ModelError(f"node {site.node.name or site.result!r} ({site.node.op_type}): expected {attribute} "
+                             f"{value.decode()}, found {found.decode()}")
         return None
-    raise ModelError(f"node {site.node.name or site.result!r} (SpaceToDepth): expected mode DCR, found "
-                     f"{site.attributes['mode'].decode()}")
+
+    return check
+
+
+def _boxes(site: Site) -> Nodes | None:
+    raise ModelError(f"node {site.node.name or site.result!r} (NonMaxSuppression): how many boxes are left depends on "
+                     "the data; only static shapes can be compiled: cut the network before it")
 
 
 REPAIRS: Mapping[str, Callable[[Site], Nodes | None]] = {
@@ -363,8 +374,10 @@ REPAIRS: Mapping[str, Callable[[Site], Nodes | None]] = {
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "Pow": _pow,
+    "NonMaxSuppression": _boxes,
     "Resize": _resize,
+    "RoiAlign": _only("mode", b"avg"),
     "Shape": _shape,
-    "SpaceToDepth": _space_to_depth,
+    "SpaceToDepth": _only("mode", b"DCR"),
 }
 """Replacements by operator; None leaves a node as it is."""

@@ -45,8 +45,9 @@ NOT_TRIED = re.compile(
     "sequence|optional|string|strnorm|loop|scan|if_|float8|e4m3|e5m2|int4|uint4|e2m1|int2|castlike|cast_|random|bernoulli|"
     "train|nonzero|unique|adagrad|adam|momentum|gradient|compress|ai_onnx_ml|image_decoder|regex|tfidf|dft|stft|_ver1")
 """Tensors that are no numbers, types of less than a byte, shapes that depend on data, learning."""
-OTHERWISE = re.compile("bitshift.*(ge_width|negative)|mod_float_edge")
-"""Shifts by more than there are bits, remainders of infinite numbers and by zero: every machine has its own."""
+OTHERWISE = re.compile("bitshift.*(ge_width|negative)|mod_float_edge|uint64|bf16_expanded|bfloat16")
+"""Shifts by more than there are bits, remainders of infinite numbers and by zero: every machine has its own. TVM's own
+code has no bfloat16 and no uint64: the host has them where XLA does."""
 
 
 def cases(module: str | None = None) -> dict[str, Any]:
@@ -97,6 +98,14 @@ def test_mended(module: str, name: str) -> None:
     assert outcome(cases(module)[f"test_{name}"]) is None
 
 
+@pytest.mark.parametrize(("module", "name", "expected"), [
+    ("nonmaxsuppression", "nonmaxsuppression_two_classes", "how many boxes are left depends on the data"),
+    ("roialign", "roialign_mode_max", "expected mode avg, found max"),
+])
+def test_refused(module: str, name: str, expected: str) -> None:
+    assert expected in (outcome(cases(module)[f"test_{name}"]) or "")
+
+
 @pytest.mark.slow
 def test_every_operator_is_right_or_refused() -> None:
     known = cases()
@@ -105,8 +114,8 @@ def test_every_operator_is_right_or_refused() -> None:
     for name in tried:
         try:
             outcomes[name] = outcome(known[name])
-        except AssertionError as error:
-            wrong[name] = str(error)
-    assert not wrong
+        except Exception as error:  # no other kind may reach a user
+            wrong[name] = f"{type(error).__name__}: {error}"
+    assert not wrong, "\n".join(f"{name}: {reason[:300]}" for name, reason in wrong.items())
     right = sum(reason is None for reason in outcomes.values())
     assert right > 0.85 * len(tried), f"{right} of {len(tried)}"

@@ -9,6 +9,7 @@ from networks import executable, split
 from reference import ReferenceExecutor
 from torch import nn
 
+import archloom
 from models import resnet, resnet_torch
 from oracle.errors import InputError, ModelError
 from tvm_backend.frontends import load
@@ -62,6 +63,17 @@ def test_transformer_block_keeps_its_attention_whole() -> None:
     ops = [op.op for op in split(model)[0].host.ops]
     assert "nn.attention_bias" in ops and "nn.softmax" not in ops
     assert all(op.engine == "xla" for op in split(model)[0].host.ops if op.macs)
+
+
+def test_an_encoder_and_a_decoder() -> None:
+    """Its tuples of queries, keys and values cross the borders between host and accelerator."""
+    torch.manual_seed(0)
+    module = nn.Transformer(16, 2, 1, 1, 24, batch_first=True).eval()
+    inputs = (torch.randn(1, 5, 16), torch.randn(1, 3, 16))
+    exe = archloom.compile(load(module, example_inputs=inputs, numbers="float32"), "qkv")
+    found = exe(*(x.numpy() for x in inputs))
+    with torch.no_grad():
+        np.testing.assert_allclose(found, module(*inputs).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_boolean_arithmetic() -> None:
