@@ -98,7 +98,9 @@ def manual(isa: Isa) -> Manual:
         many = "" if size is None else f"{size} registers"
         registers.append(Value(r.name, _number(initial[r.name].initial), many, text.remark(r)))
     buffers = []
-    for declared, buffer in zip(d.buffers, isa.buffers, strict=True):
+    by_name = {b.name: b for b in d.buffers}
+    for buffer in isa.buffers:  # without those that the parameters leave out
+        declared = by_name[buffer.name]
         rows = len(declared.rows)
         base = ast.Type(tuple(ast.Number(n) for n in buffer.shape[rows:]), buffer.dtype)
         bits = element_type(buffer.dtype).bits
@@ -109,7 +111,8 @@ def manual(isa: Isa) -> Manual:
                                text.remark(declared)))
     return Manual(
         d.name, text.introduction(), parameters, constants, tuple(registers), tuple(buffers),
-        tuple(_entry(i, isa.instructions[i.name].body, isa, text) for i in d.instructions),
+        tuple(_entry(i, isa.instructions[i.name].body, isa, text) for i in d.instructions
+              if i.name in isa.instructions),
         tuple(Entry(b.name, "", tuple(Operand(p, ()) for p in b.parameters), text.above(b), (), (), (), (), (),
                     text.excerpt(b)) for b in d.definitions),
     )

@@ -202,7 +202,7 @@ def _stage(call: Any, name: str | None) -> Stage:
     if name == "clip":
         low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
         return Stage("clip", shape, low=low, high=high)
-    if name in ACTIVATIONS:
+    if name is not None and name in ACTIVATIONS:
         return Stage(ACTIVATIONS[name], shape)
     if name == "nn.max_pool2d":
         return Stage("max_pool2d", shape, attrs={k: ATTRIBUTES[k](call, k) for k in POOL_ATTRIBUTES})
