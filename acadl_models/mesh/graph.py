@@ -213,21 +213,21 @@ def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
     """Each core passes tiles on to the right and down; one without neighbours to itself."""
     made: Units = {}
 
-    def link(name: str) -> Link:
-        return Link(f"{name}_link", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
+    def link(way: str, r: int, c: int) -> Link:
+        return Link(f"{way}_link[{r}][{c}]", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
 
     def join(way: str, r: int, c: int, line: Sequence[Core], at: int) -> None:
         if at + 1 < len(line) or (torus and len(line) > 1):
             name = f"{way}[{r}][{c}]"
             following = line[(at + 1) % len(line)]
-            made[way, r * len(mesh[0]) + c] = mesh[r][c].pass_on(name, fetch, following, link(name))
+            made[way, r * len(mesh[0]) + c] = mesh[r][c].pass_on(name, fetch, following, link(way, r, c))
 
     for r, row in enumerate(mesh):
         for c in range(len(row)):
             join("east", r, c, row, c)
             join("south", r, c, [line[c] for line in mesh], r)
     if len(mesh) == len(mesh[0]) == 1:
-        made["east", 0] = mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], link("east[0][0]"))
+        made["east", 0] = mesh[0][0].pass_on("east[0][0]", fetch, mesh[0][0], link("east", 0, 0))
     return made
 
 
