@@ -41,6 +41,9 @@ def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "on
     except RuntimeError as error:
         names = ", ".join(name for _, name in defined)
         raise ModelError(f"{names}: ONNX's definition by other operators cannot be written out: {error}") from error
+    left = {(node.domain, node.op_type) for node in whole.graph.node}
+    if not left.isdisjoint(defined):  # not written out, and never will be: it is refused by name where it is not known
+        return with_known_shapes(whole)
     return without_functions(with_known_shapes(whole), also)
 
 
