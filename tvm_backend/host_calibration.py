@@ -17,6 +17,8 @@ from tvm_backend.host_profile import FLOAT_BYTES, HostProfile
 ELEMENTS = 1 << 20
 """Of the arrays of element-wise operators: 4 MiB each, as large as activations are; far larger ones would measure how
 fast the system hands out fresh pages."""
+IMAGE = 1 << 18
+"""Elements of the image that is laid out as convolutions read it, about those of ResNet's."""
 PRODUCT = 1024
 """Rows, columns and depth of the product that is measured."""
 RUNS = 41
@@ -35,13 +37,7 @@ def calibrate(name: str, *, elements: int = ELEMENTS, runs: int = RUNS) -> HostP
 
     def best(function: Callable[..., Any], *arguments: Any) -> float:
         compiled = jax.jit(function)
-        compiled(*arguments).block_until_ready()
-        times = []
-        for _ in range(runs):
-            start = time.perf_counter()
-            compiled(*arguments).block_until_ready()
-            times.append(time.perf_counter() - start)
-        return min(times)
+        return _least(lambda: compiled(*arguments).block_until_ready(), runs)
 
     overhead = best(lambda a: a + 1, jnp.zeros(8, np.float32))
     copied = best(lambda a: a * np.float32(2), x)
@@ -54,8 +50,32 @@ def calibrate(name: str, *, elements: int = ELEMENTS, runs: int = RUNS) -> HostP
     }
     rates = {kind: elements / max(seconds - overhead, 1e-9) for kind, seconds in spent.items()}
     rates["product"] = PRODUCT**3 / max(best(jnp.matmul, square, square) - overhead, 1e-9)
+    rates["layout"] = min(elements, IMAGE) / max(_least(_layout(min(elements, IMAGE)), runs) - overhead, 1e-9)
     return HostProfile(name, machine(), len(os.sched_getaffinity(0)), f"XLA of JAX {jax.__version__}",
                        2 * FLOAT_BYTES * elements / max(copied - overhead, 1e-9), overhead, rates)
+
+
+def _least(work: Callable[[], Any], runs: int) -> float:
+    """Seconds of the fastest of some runs after a first one."""
+    work()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _layout(elements: int) -> Callable[[], Any]:
+    """An image of about so many elements made into what a convolution of 3 x 3 reads."""
+    import numpy as np
+
+    from tvm_backend.tiles import tiled
+
+    channels, side = 64, max(3, round((elements / 64) ** 0.5)) | 1  # a power of two would meet the same lines of caches
+    image = np.zeros((1, channels, side, side), np.float32)
+    form = (1, side, side, channels, channels, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+    return lambda: tiled(image, "tile-windows", form)
 
 
 def machine() -> str:

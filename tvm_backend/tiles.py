@@ -116,13 +116,20 @@ def untiled(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, 
     return _program_from(shape, layout, dtype)(tiles)
 
 
+def lies_alike(held: Held, wanted: Held) -> bool:
+    """Whether the tiles of both are the same bytes."""
+    if held[1] in IMAGES or wanted[1] in IMAGES:
+        return held == wanted
+    return matrices(*held[:2]) == matrices(*wanted[:2]) and _same_order(held[1], wanted[1])
+
+
 def retiled(tiles: Any, held: Held, wanted: Held) -> Any:
     """Tiles of a tensor under a shape in a layout as tiles of the same tensor under another shape or layout."""
+    if lies_alike(held, wanted):
+        return tiles
     if held[1] in IMAGES or wanted[1] in IMAGES:
         plain = untiled(tiles, *held[:2], DTYPE, held[2])
         return tiled(plain.reshape(wanted[0]), *wanted[1:])
-    if matrices(*held[:2]) == matrices(*wanted[:2]) and _same_order(held[1], wanted[1]):
-        return tiles
     if isinstance(tiles, np.ndarray):
         return _retiled(tiles, held, wanted)
     return _program_between(held, wanted)(tiles)

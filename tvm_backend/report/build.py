@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
+from tvm_backend.conversions import conversions
 from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from tvm_backend.report.uses import (
     EnergyUse,
@@ -58,7 +60,8 @@ def build(
         clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz, macs=partition.macs, offloaded_macs=offloaded,
         offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle,
         utilization=offloaded / possible if possible else None,
-        timing="simulated" if exact else "estimated", layers=(*layers, *map(_hosted, partition.host.ops)),
+        timing="simulated" if exact else "estimated",
+        layers=(*layers, *map(_hosted, partition.host.ops), *map(_converted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
         targets=shares,
@@ -102,6 +105,11 @@ def _energy(plan: "Plan", made: "Configuration") -> EnergyUse | None:
     if not made.has_energy:
         return None
     return energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
+
+
+def _converted(op: HostOp) -> Layer:
+    """What the host does between its own tensors and those of a target."""
+    return _hosted(replace(op, reason=f"it makes {op.reason}" if op.op.startswith("to") else f"from {op.reason}"))
 
 
 def _hosted(op: HostOp) -> Layer:

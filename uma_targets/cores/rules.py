@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import Rule, along_channels, constant_kernel
+from uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices
 
 
 def float_operands(op: QuantizedOp) -> str | None:
@@ -13,18 +13,6 @@ def float_operands(op: QuantizedOp) -> str | None:
     for index, tensor in enumerate(op.operands):
         if tensor.dtype not in ("float32", "float16"):
             return f"operand {index} is {tensor.dtype}"
-    return None
-
-
-def matrices(op: QuantizedOp) -> str | None:
-    """A matmul multiplies [..., m, k] by one [k, n], or by [..., k, n] with the same leading dimensions."""
-    a, b = (t.read_shape for t in op.operands)
-    if op.operands[0].is_constant:
-        return "the first operand is constant"
-    if len(a) < 2 or len(b) < 2:
-        return f"the operands have shapes {a} and {b}"
-    if len(b) > 2 and a[:-2] != b[:-2]:
-        return f"the leading dimensions differ: {a} and {b}"
     return None
 
 

@@ -27,7 +27,7 @@ def matmul(op: QuantizedOp) -> Lowered:
     n = b.read_shape[-1]
     batch = math.prod(lead)
     swapped = a.permutation is not None, b.permutation is not None and not b.is_constant
-    one_b = len(b.read_shape) == 2
+    one_b = math.prod(b.read_shape[:-2]) == 1
     if one_b and not swapped[0]:
         batch, m = 1, batch * m
     side: Layout = "tiles" if batch == 1 and not swapped[0] else "tile-batch"

@@ -11,10 +11,10 @@ from acadl_models.mesh import isa_parameters
 from mapper.accelerator import Accelerator
 from mapper.options import GraphOptions, Option
 from oracle.errors import MappingError
-from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
+from tvm_backend.uma.backend import Refuse, Strategy, UMAPhase
 from uma_targets.cores import attention, rules, strategies
 from uma_targets.kit.rules import AllOf, all_of
-from uma_targets.kit.target import lazy_pattern
+from uma_targets.kit.target import DescribedTarget, lazy_pattern
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -64,6 +64,7 @@ class CoresKit:
     description: str
     options: tuple[Option, ...]
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+    numbers: "Numbers" = "float16"
 
     @cached_property
     def accelerator(self) -> Accelerator:
@@ -90,7 +91,7 @@ def macs_per_cycle(graph: "ArchitectureGraph") -> int:
     return machine.cores * (SIDE * machine.array) ** 3 // machine.product_cycles
 
 
-class CoresTarget(UMABackend):
+class CoresTarget(DescribedTarget):
     """Base of the targets that are meshes of cores: a subclass states ``kit``."""
 
     kit: ClassVar[CoresKit]
@@ -123,19 +124,6 @@ class CoresTarget(UMABackend):
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
     def _machine(self, options: Options) -> "Machine":
-        known = {o.name for o in self.kit.options}
-        planner = self.kit.accelerator.configure({k: v for k, v in options.items() if k in known}).planner
+        planner = self.kit.accelerator.configure(self._values(options)).planner
         assert planner is not None
         return planner.machine  # type: ignore[attr-defined,no-any-return]
-
-    @property
-    def target_name(self) -> str:
-        return self.kit.name
-
-    @property
-    def description(self) -> str:
-        return self.kit.description
-
-    @property
-    def numbers(self) -> "Numbers":
-        return "float16"

@@ -132,15 +132,22 @@ def constant_kernel(op: QuantizedOp) -> str | None:
     return None
 
 
-def plain_matmul(op: QuantizedOp) -> str | None:
+def matrices(op: QuantizedOp) -> str | None:
     """A matmul multiplies [..., m, k] by one [k, n], or by [..., k, n] with the same leading dimensions."""
-    a, b = (t.read_shape for t in op.operands)
+    a, b = (t.read_shape for t in op.operands[:2])
     if op.operands[0].is_constant:
         return "the first operand is constant"
     if len(a) < 2 or len(b) < 2:
         return f"the operands have shapes {a} and {b}"
     if math.prod(b[:-2]) > 1 and a[:-2] != b[:-2]:
         return f"the leading dimensions differ: {a} and {b}"
+    return None
+
+
+def plain_matmul(op: QuantizedOp) -> str | None:
+    """A matmul multiplies [..., m, k] by one [k, n] or as many as the first has; only constants are transposed."""
+    if (seen := matrices(op)) is not None:
+        return seen
     if op.operands[0].permutation is not None:
         return "the first operand is transposed"
     if op.operands[1].permutation is not None and not op.operands[1].is_constant:

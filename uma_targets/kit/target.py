@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mapper.accelerator import Accelerator
 from mapper.options import Option
@@ -94,7 +94,49 @@ class GemmKit:
         return made
 
 
-class KitTarget(UMABackend):
+class Described(Protocol):
+    """What the description of a target has in any case."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def numbers(self) -> "Numbers": ...
+    @property
+    def options(self) -> tuple[Option, ...]: ...
+    @property
+    def accelerator(self) -> Accelerator: ...
+
+
+class DescribedTarget(UMABackend):
+    """A target whose name, numbers, options and accelerator stand in its ``kit``."""
+
+    kit: ClassVar[Any]
+    """of :class:`Described`"""
+
+    def _values(self, options: Options) -> dict[str, Any]:
+        """All options of the kit, by default theirs."""
+        kit: Described = self.kit
+        return {o.name: options.get(o.name, o.default) for o in kit.options}
+
+    @property
+    def target_name(self) -> str:
+        kit: Described = self.kit
+        return kit.name
+
+    @property
+    def description(self) -> str:
+        kit: Described = self.kit
+        return kit.description
+
+    @property
+    def numbers(self) -> "Numbers":
+        kit: Described = self.kit
+        return kit.numbers
+
+
+class KitTarget(DescribedTarget):
     """Base of the targets that are described by a :class:`GemmKit`: a subclass states ``kit``."""
 
     kit: ClassVar[GemmKit]
@@ -108,7 +150,7 @@ class KitTarget(UMABackend):
                 self._offer(f"{anchor}_{form}", f"{prefix}{anchor}_{form}", predicate, strategy)
         if self.kit.attention is not None:
             self._register_pattern("attention", lazy_pattern("attention"), attention.predicate(
-                self.kit.attention, self._defaults))
+                self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if self.kit.numbers == "float32":
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
@@ -118,10 +160,6 @@ class KitTarget(UMABackend):
         self._register_pattern(name, lazy_pattern(pattern), predicate)
         self._register_operator_strategy(name, strategy)
 
-    @property
-    def _defaults(self) -> dict[str, Any]:
-        return {o.name: o.default for o in self.kit.options}
-
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         from tvm_backend.attention import as_attention, attention_shape
@@ -130,21 +168,9 @@ class KitTarget(UMABackend):
         kernel = self.kit.attention
         if kernel is None:
             return as_products(module)
-        values = {**self._defaults, **options}
+        values = self._values(options)
         module = as_attention(module, lambda shape: kernel.fits(shape, values), refuse)
         return as_products(module, lambda call: kernel.fits(attention_shape(call), values) is None)
-
-    @property
-    def target_name(self) -> str:
-        return self.kit.name
-
-    @property
-    def description(self) -> str:
-        return self.kit.description
-
-    @property
-    def numbers(self) -> "Numbers":
-        return self.kit.numbers
 
 
 def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
