@@ -2,6 +2,7 @@
 
 ``torch.export.load`` unpickles sample inputs and custom objects, evaluates symbolic sizes and looks functions up by
 name. So a file is first rewritten: only its graph of torch operators with plain tensors and static sizes is left.
+Weights that torchao has quantized are read apart, by :mod:`tvm_backend.pt2_tensors`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 SUFFIX = ".pt2"
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
+BYTE = 1
+"""uint8 among the types of an archive."""
 OPERATORS = ("torch.ops.", "_operator.getitem")
 LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
@@ -36,17 +39,23 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         raise ModelError(f"{path}: expected a .pt2 file, found a directory")
+    quantized: dict[str, bytes] = {}
     try:
-        plain = _plain(path)
+        plain = _plain(path, quantized)
     except (zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, KeyError, RecursionError, EOFError) as error:
         raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     import torch
 
+    from tvm_backend.pt2_tensors import read_tensor
+
     _register_quantization()
+    tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
-        return torch.export.load(io.BytesIO(plain))
+        program = torch.export.load(io.BytesIO(plain))
+        program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
+        return program
     except Exception as error:  # torch raises whatever its parts raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ModelError(f"{path}: torch cannot load it: {type(error).__name__}: {' '.join(lines)[:300]}") from error
@@ -59,8 +68,8 @@ def _register_quantization() -> None:
     importlib.import_module("torch.ao.quantization.fx._decomposed")
 
 
-def _plain(path: Path) -> bytes:
-    """The archive with nothing in it but graph and plain tensors."""
+def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
+    """The archive with nothing in it but graph and plain tensors; ``quantized`` gets the records of other weights."""
     into = io.BytesIO()
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(into, "w", zipfile.ZIP_STORED) as target:
         names = source.namelist()
@@ -75,17 +84,34 @@ def _plain(path: Path) -> bytes:
             if inner.startswith("data/sample_inputs/"):
                 target.writestr(info.filename, b"")
             elif inner.startswith(KEPT):
-                target.writestr(info.filename, _checked(f"{path}: {info.filename}", inner, source.read(info)))
+                where, data = f"{path}: {info.filename}", source.read(info)
+                if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
+                    data = _checked_weights(where, inner, data, source, quantized)
+                target.writestr(info.filename, _checked(where, inner, data))
     return into.getvalue()
+
+
+def _checked_weights(
+    where: str, inner: str, data: bytes, archive: zipfile.ZipFile, quantized: dict[str, bytes]
+) -> bytes:
+    """The list of weights or constants, of plain tensors: the first byte of its record stands for any other weight."""
+    found = json.loads(data)
+    folder = where.rpartition(": ")[2].rpartition("/")[0]
+    for name, entry in found["config"].items():
+        record, meta = entry["path_name"], entry["tensor_meta"]
+        if not record.startswith(("weight_", "tensor_")) or (entry["use_pickle"] and not inner.startswith(WEIGHTS)):
+            raise ModelError(f"{where}: {name!r} is an object of Python's, expected plain tensors only")
+        if entry["use_pickle"]:
+            quantized[name] = archive.read(f"{folder}/{record}")
+            entry["use_pickle"] = False
+            meta.update(dtype=BYTE, sizes=[], strides=[], storage_offset={"as_int": 0}, requires_grad=False)
+        elif not archive.getinfo(f"{folder}/{record}").file_size and 0 not in [d["as_int"] for d in meta["sizes"]]:
+            raise ModelError(f"{where}: {name!r} has no data")
+    return json.dumps(found).encode()
 
 
 def _checked(where: str, inner: str, data: bytes) -> bytes:
     """A part of the archive; a graph without what is not needed to compute it."""
-    if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
-        for name, entry in json.loads(data)["config"].items():
-            plain = entry["path_name"].startswith(("weight_", "tensor_"))
-            if entry["use_pickle"] or not plain:
-                raise ModelError(f"{where}: {name!r} is an object of Python's, expected plain tensors only")
     if inner.startswith(GRAPH) and inner.endswith(".json"):
         if len(data) > LARGEST_GRAPH:
             raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_backend import torch_indexing
+from tvm_backend import torch_indexing, torch_quantized
 from tvm_backend.torch_indexing import argument
 
 
@@ -100,6 +100,8 @@ def _linear(node: Any, importer: Any) -> Any:
     from tvm_backend import compat
 
     emit = importer.block_builder.emit
+    if (result := torch_quantized.linear_of_rows(node, importer)) is not None:
+        return result
     x, weight, bias = (argument(node, importer, i, name) for i, name in enumerate(("input", "weight", "bias")))
     product = emit(compat.relax_op("matmul")(x, emit(compat.relax_op("permute_dims")(weight))))
     return product if bias is None else emit(compat.relax_op("add")(product, bias))
@@ -148,47 +150,6 @@ def _nearest(node: Any, importer: Any) -> Any:
     return x
 
 
-def _quantize(node: Any, importer: Any) -> Any:
-    """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
-    from tvm_backend import compat
-
-    x, scale, zero, low, high, dtype = (argument(node, importer, i, "") for i in range(6))
-    name = str(dtype).removeprefix("torch.")
-    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
-    result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
-    limits = np.iinfo(name)
-    if (low, high) != (limits.min, limits.max):
-        result = importer.block_builder.emit(compat.relax_op("clip")(result, low, high))
-    return result
-
-
-def _dequantize(node: Any, importer: Any) -> Any:
-    from tvm_backend import compat
-
-    x, scale, zero, _, _, dtype = (argument(node, importer, i, "") for i in range(6))
-    name = str(dtype).removeprefix("torch.")
-    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
-    return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
-
-
-def _dequantize_channels(node: Any, importer: Any) -> Any:
-    from tvm_backend import compat
-
-    x, scale, zero, axis, _, _, dtype = (argument(node, importer, i, "") for i in range(7))
-    name = str(dtype).removeprefix("torch.")
-    if hasattr(zero, "ty"):
-        zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
-    return importer.block_builder.emit(
-        compat.relax_op("dequantize")(x, scale, _parameter(zero, name), axis=int(axis), out_dtype="float32")
-    )
-
-
-def _parameter(value: Any, dtype: str) -> Any:
-    from tvm_backend import compat
-
-    return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
-
-
 def _extreme(name: str) -> Callable[[Any, Any], Any]:
     """``amin`` and ``amax``."""
     def convert(node: Any, importer: Any) -> Any:
@@ -216,22 +177,9 @@ def _sum(node: Any, importer: Any) -> Any:
     return emit(compat.relax_op("sum")(x, axes, bool(argument(node, importer, 2, "keepdim", False))))
 
 
-def _integer_product(node: Any, importer: Any) -> Any:
-    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes."""
-    from tvm_backend import compat
-
-    emit = importer.block_builder.emit
-
-    def real(x: Any) -> Any:
-        one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
-        return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
-
-    product = emit(compat.relax_op("matmul")(*(real(argument(node, importer, i, "")) for i in range(2))))
-    return emit(compat.relax_op("astype")(product, "int32"))
-
-
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     **torch_indexing.CONVERTERS,
+    **torch_quantized.CONVERTERS,
     "scaled_dot_product_attention.default": _attention,
     "cat.default": _concatenate,
     "cumsum.default": _cumsum,
@@ -240,13 +188,9 @@ CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "amin.default": _extreme("min"),
     "amax.default": _extreme("max"),
     "sum.dim_IntList": _sum,
-    "_int_mm.default": _integer_product,
     "linear.default": _linear,
     "matmul.default": _matmul,
     "mm.default": _matmul,
     "bmm.default": _matmul,
     "im2col.default": _windows,
-    "quantize_per_tensor.default": _quantize,
-    "dequantize_per_tensor.default": _dequantize,
-    "dequantize_per_channel.default": _dequantize_channels,
 }

@@ -6,17 +6,16 @@ dozens of element-wise operators.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oracle.errors import InputError, ModelError
-from tvm_backend import torch_decompositions
+from tvm_backend import torch_decompositions, torch_quantized
 from tvm_backend.model import Model, finish
+from tvm_backend.pt2_tensors import quiet
 from tvm_backend.torch_converters import CONVERTERS
 
 if TYPE_CHECKING:
@@ -85,9 +84,9 @@ def load_program(
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             decompositions = compat.torch_decompositions(KEEP)
-            decompositions.update(torch_decompositions.table())
+            decompositions.update(torch_decompositions.table() | torch_quantized.decompositions())
             decomposed = _promoted(program.run_decompositions(decompositions))
-            module = compat.from_exported_program(decomposed, CONVERTERS)
+            module = compat.from_exported_program(torch_quantized.with_values(decomposed), CONVERTERS)
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
@@ -125,7 +124,7 @@ def to_onnx(
 
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), _quiet("torch.onnx"):
+        with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 module.eval(), inputs, dynamo=True, verbose=False, input_names=input_names)
@@ -133,17 +132,6 @@ def to_onnx(
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
     return proto
-
-
-@contextlib.contextmanager
-def _quiet(logger: str) -> Iterator[None]:
-    """The exporter warns about operators of packages that are not installed."""
-    level = logging.getLogger(logger).level
-    logging.getLogger(logger).setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.getLogger(logger).setLevel(level)
 
 
 def _summary(error: BaseException) -> str:

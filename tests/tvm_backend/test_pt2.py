@@ -103,17 +103,6 @@ def test_products_of_bytes_are_exact_however_long(terms: int) -> None:
     np.testing.assert_array_equal(next(iter(found.values())), module(x).numpy())
 
 
-def test_torchao(tmp_path: Path) -> None:
-    """The real thing, where torchao is installed: dynamic int8 activations and int8 weights."""
-    torchao = pytest.importorskip("torchao.quantization")
-    module, x = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 16)).eval(), torch.randn(20, 64)
-    torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
-    model = archloom.load(module, x)
-    assert split(model)[0].offloaded_macs_share == 1
-    found = executable(model).run({model.inputs[0].name: x.numpy()}, executor=ReferenceExecutor())
-    np.testing.assert_allclose(next(iter(found.values())), module(x).detach().numpy(), rtol=1e-5, atol=1e-5)
-
-
 class Bomb:
     def __reduce__(self) -> Any:
         return (Path.touch, (Path(self.path),))
