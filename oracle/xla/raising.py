@@ -95,6 +95,8 @@ def _in_strips(stream: ResolvedStream, reassociate: bool, reason: Unraisable) ->
                 return Raising(_raised(stream, Raiser(program(stream), reassociate, steps)))
             except Unraisable as found:
                 reason = found
+            except RecursionError:
+                break
     return None
 
 
