@@ -7,6 +7,7 @@ Weights that torchao has quantized are read apart, by :mod:`tvm_backend.pt2_tens
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
@@ -50,7 +51,7 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
 
     from tvm_backend.pt2_tensors import read_tensor
 
-    _register_quantization()
+    _register_operators(b"torch.ops.transformers." in plain)
     tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
         program = torch.export.load(io.BytesIO(plain))
@@ -61,11 +62,14 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
         raise ModelError(f"{path}: torch cannot load it: {type(error).__name__}: {' '.join(lines)[:300]}") from error
 
 
-def _register_quantization() -> None:
-    """Operators of quantized programs are known to torch once this module is imported."""
+def _register_operators(of_transformers: bool) -> None:
+    """Operators of quantized programs and of transformers are known to torch once their modules are imported."""
     import importlib
 
     importlib.import_module("torch.ao.quantization.fx._decomposed")
+    if of_transformers:
+        with contextlib.suppress(ImportError):  # torch then says which operator it does not know
+            importlib.import_module("transformers.integrations.moe")
 
 
 def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:

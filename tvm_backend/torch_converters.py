@@ -58,12 +58,14 @@ def _of_heads(x: Any, outer: tuple[int, ...], emit: Any) -> Any:
 
 
 def _cumsum(node: Any, importer: Any) -> Any:
-    """TVM cannot sum booleans."""
+    """TVM cannot sum booleans, and sums in the type of the numbers, whatever type is asked for."""
     from tvm_backend import compat
 
-    x = argument(node, importer, 0, "self")
-    if compat.dtype_of(x) == "bool":
-        x = importer.block_builder.emit(compat.relax_op("astype")(x, "int64"))
+    x, dtype = argument(node, importer, 0, "self"), argument(node, importer, 2, "dtype")
+    integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
+    wanted = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
+    if compat.dtype_of(x) != wanted:
+        x = importer.block_builder.emit(compat.relax_op("astype")(x, wanted))
     return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(argument(node, importer, 1, "dim"))))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.errors import InputError, ModelError
-from tvm_backend import torch_decompositions, torch_quantized
+from tvm_backend import torch_decompositions, torch_experts, torch_quantized
 from tvm_backend.model import Model, finish
 from tvm_backend.pt2_tensors import quiet
 from tvm_backend.torch_converters import CONVERTERS
@@ -84,7 +84,8 @@ def load_program(
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             decompositions = compat.torch_decompositions(KEEP)
-            decompositions.update(torch_decompositions.table() | torch_quantized.decompositions())
+            for table in (torch_decompositions.table(), torch_experts.table(), torch_quantized.decompositions()):
+                decompositions.update(table)
             decomposed = _promoted(program.run_decompositions(decompositions))
             module = compat.from_exported_program(torch_quantized.with_values(decomposed), CONVERTERS)
     except compat.IMPORT_ERRORS as error:

@@ -41,6 +41,9 @@ def assigned_apart(x: torch.Tensor) -> torch.Tensor:
 
 
 MENDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "histogram": lambda x: x + torch.histc(x, 5, -1, 1.5).sum() + torch.histc(x, 4, -1, 1)[2],
+    "largest in any order": lambda x: torch.topk(x, 3, sorted=False)[0].sum(-1),
+    "cumsum of floats as integers": lambda x: torch.cumsum((4 * x).round(), 1, dtype=torch.int32),
     "arange, down": lambda x: x + torch.arange(7, -1, -1),
     "arange, down by twos": lambda x: x + torch.arange(16, 0, -2),
     "arange, down by threes": lambda x: x[..., :3] + torch.arange(7, -1, -3),
