@@ -220,9 +220,15 @@ def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]
 
 def check(attention: Attention, plan: AttentionPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = list(_faults(attention, plan, machine))
+    faults = faults_of(attention, plan, machine)
     if faults:
-        raise MappingError(f"plan {plan} for {attention}: " + "; ".join(faults))
+        raise MappingError(faults)
+
+
+def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> str:
+    """Every bound which the plan breaks; nothing if there is none."""
+    faults = list(_faults(attention, plan, machine))
+    return f"plan {plan} for {attention}: " + "; ".join(faults) if faults else ""
 
 
 def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:

@@ -100,21 +100,28 @@ def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray)
     number = np.arange(int(waves.max(initial=1)))[None]
     there = number < waves[:, None]
     first = np.minimum(number * bq * places, rows - 1)
-    longest = _tiles(attention, np.minimum(first + bq * places, rows) - 1)
-    shortest = _tiles(attention, np.minimum(first + bq, rows) - 1)
+    longest = seen_tiles(attention, np.minimum(first + bq * places, rows) - 1)
+    shortest = seen_tiles(attention, np.minimum(first + bq, rows) - 1)
     paired = (number ^ 1) < waves[:, None]  # a last wave by itself takes as long as its longest block
     sent = np.where(there, np.where((c["way"] == 0)[:, None], (longest + shortest) / 2, longest), 0)
     shortest = np.where(paired, shortest, longest)
     depth = bk[:, None]
     seen = np.where(there, (longest + shortest) / 2, 0)
     steps = np.where(there, -(-longest // depth) + -(-shortest // depth), 0) / 2
-    unmasked = np.minimum(attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
+    unmasked = unmasked_tiles(attention, first)
     masked = np.where(there, longest - np.minimum(unmasked // depth * depth, longest), 0)
     most = np.where(there, longest, 0).max(axis=1)
     return _Work(seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), sent.sum(axis=1), most)
 
 
-def _tiles(attention: Attention, last: np.ndarray) -> np.ndarray:
+def seen_tiles(attention: Attention, last: np.ndarray) -> np.ndarray:
     """Tiles of keys that the last query of a tile of queries sees."""
     query = np.minimum((last // attention.group + 1) * SIDE, attention.queries) - 1
     return -(-np.minimum(attention.keys, query + (attention.past or 0) + 1) // SIDE)
+
+
+def unmasked_tiles(attention: Attention, first: np.ndarray) -> np.ndarray:
+    """Tiles of keys of which the first query of a tile of queries sees all."""
+    found: np.ndarray = np.minimum(
+        attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
+    return found

@@ -3,68 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mapper.explore import Trial, explore, fastest, least
-from mapper.spatial.attention import Attention, AttentionPlan, check
+from mapper.objective import Objective
+from mapper.spatial.attention import Attention, AttentionPlan, faults_of
 from mapper.spatial.attention_cost import attention_cycles
 from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_space import ANYTHING, AttentionRules, attention_space
-from mapper.spatial.keeping import Planned, kept
+from mapper.spatial.attention_energy import attention_joules
+from mapper.spatial.attention_space import ANYTHING, AttentionRules, AttentionSpace, attention_space
 from mapper.spatial.machine import Machine
-from mapper.spatial.search import TOP_K
-from mapper.spatial.timing import simulated
-from oracle.errors import MappingError
+from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
 
 
-@dataclass(frozen=True)
-class AttentionOutcome:
-    """The trials of a search, in the order of their estimates."""
-
-    attention: Attention
-    trials: tuple[Trial[AttentionPlan], ...]
-    considered: int
-
-    @property
-    def best(self) -> Trial[AttentionPlan]:
-        return fastest(self.trials)
-
-
 def search_attention(
     attention: Attention, graph: "ArchitectureGraph", *, rules: AttentionRules = ANYTHING, top_k: int = TOP_K,
-    progress: Callable[[Trial[AttentionPlan]], None] | None = None,
-) -> AttentionOutcome:
-    """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
-    machine = Machine.of(graph)
-    found = attention_space(attention, machine, rules)
-    if not len(found):
-        smallest = AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"))
-        check(attention, smallest, machine)
-        raise MappingError(f"{attention}: no plan has the patterns and levels that are asked for")
-    estimated = attention_cycles(attention, machine, found)
-    ranked = ((found.plan(i), float(estimated[i])) for i in least(estimated).tolist())
+    objective: str | Objective = "time", exhaustive: bool = False,
+    progress: Callable[[Measured[AttentionPlan]], None] | None = None,
+) -> Found[Attention, AttentionPlan]:
+    """Rank all plans, simulate the best; MappingError that says what is too small where none fits.
 
-    def attempt(plan: AttentionPlan, estimate: float) -> Trial[AttentionPlan]:
-        return Trial(plan, estimate, simulated(emit_attention(attention, plan, machine), graph))
-
-    return AttentionOutcome(attention, explore(ranked, attempt, top_k=top_k, heard=progress), len(found))
+    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    """
+    return ATTENTION.search(attention, graph, rules, Wishes(top_k, objective, exhaustive, progress))
 
 
-def planned_attention(
-    attention: Attention, graph: "ArchitectureGraph", *, rules: AttentionRules = ANYTHING, top_k: int = TOP_K
-) -> Planned[AttentionPlan]:
-    """What :func:`search_attention` finds, searched only once for a graph and a workload."""
-    def find() -> Planned[AttentionPlan]:
-        outcome = search_attention(attention, graph, rules=rules, top_k=top_k)
-        best = outcome.best
-        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
+def _space(attention: Attention, machine: Machine, rules: AttentionRules | None) -> AttentionSpace:
+    return attention_space(attention, machine, rules or ANYTHING)
 
-    rule_text = repr([sorted(rules.patterns), sorted(rules.levels), rules.most_queries])
-    return kept([graph.fingerprint, repr(attention), rule_text, str(top_k)], AttentionPlan.from_json, find)
+
+def _nothing_fits(attention: Attention, machine: Machine) -> str:
+    smallest = AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"))
+    return faults_of(attention, smallest, machine) or (
+        f"{attention}: no plan has the patterns and levels that are asked for")
+
+
+ATTENTION: Kind[Attention, AttentionPlan] = Kind(
+    AttentionPlan, _space, attention_cycles, attention_joules, emit_attention, _nothing_fits)
+"""How attention is planned."""
 
 
 def vendor_attention(attention: Attention, machine: Machine) -> AttentionPlan:

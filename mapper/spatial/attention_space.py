@@ -36,6 +36,11 @@ class AttentionRules:
     levels: frozenset[str] = frozenset(LEVELS)
     most_queries: int | None = None
 
+    @property
+    def text(self) -> str:
+        """Equal for equal rules, in every process."""
+        return repr([sorted(self.patterns), sorted(self.levels), self.most_queries])
+
 
 ANYTHING = AttentionRules()
 

@@ -144,9 +144,15 @@ def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:
 
 def check(chain: Chain, plan: ChainPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = list(_faults(chain, plan, machine))
+    faults = faults_of(chain, plan, machine)
     if faults:
-        raise MappingError(f"plan {plan} for {chain}: " + "; ".join(faults))
+        raise MappingError(faults)
+
+
+def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> str:
+    """Every bound which the plan breaks; nothing if there is none."""
+    faults = list(_faults(chain, plan, machine))
+    return f"plan {plan} for {chain}: " + "; ".join(faults) if faults else ""
 
 
 def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:

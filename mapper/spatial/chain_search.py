@@ -2,69 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mapper.explore import Trial, explore, fastest, least, ranked
-from mapper.spatial.chain import Chain, ChainPlan, check
+from mapper.objective import Objective
+from mapper.spatial.chain import Chain, ChainPlan, faults_of
 from mapper.spatial.chain_emit import emit_chain
+from mapper.spatial.chain_energy import chain_joules
 from mapper.spatial.chain_space import ChainSpace, chain_cycles, chain_space
-from mapper.spatial.keeping import Planned, kept
 from mapper.spatial.machine import Machine
-from mapper.spatial.search import ALIKE, TOP_K
-from mapper.spatial.timing import simulated
+from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
 
 
-@dataclass(frozen=True)
-class ChainOutcome:
-    """The trials of a search, in the order of their estimates."""
-
-    chain: Chain
-    trials: tuple[Trial[ChainPlan], ...]
-    considered: int
-
-    @property
-    def best(self) -> Trial[ChainPlan]:
-        return fastest(self.trials)
-
-
 def search_chain(
-    chain: Chain, graph: "ArchitectureGraph", *, top_k: int = TOP_K,
-    progress: Callable[[Trial[ChainPlan]], None] | None = None,
-) -> ChainOutcome:
-    """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
-    machine = Machine.of(graph)
-    found = chain_space(chain, machine)
-    if not len(found):
-        smallest = ChainPlan((1, 1, 1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"), False)
-        check(chain, smallest, machine)
-    estimated = chain_cycles(chain, machine, found)
+    chain: Chain, graph: "ArchitectureGraph", *, top_k: int = TOP_K, objective: str | Objective = "time",
+    exhaustive: bool = False, progress: Callable[[Measured[ChainPlan]], None] | None = None,
+) -> Found[Chain, ChainPlan]:
+    """Rank all plans, simulate the best; MappingError that says what is too small where none fits.
 
-    def attempt(plan: ChainPlan, estimate: float) -> Trial[ChainPlan]:
-        return Trial(plan, estimate, simulated(emit_chain(chain, plan, machine), graph))
-
-    trials = explore(_ranked(found, estimated, top_k), attempt, top_k=top_k, heard=progress)
-    return ChainOutcome(chain, trials, len(found))
+    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    """
+    return CHAIN.search(chain, graph, None, Wishes(top_k, objective, exhaustive, progress))
 
 
-def _ranked(found: ChainSpace, estimated: np.ndarray, top_k: int) -> Iterator[tuple[ChainPlan, float]]:
-    """Plans from the lowest estimate on, of each spread at most ``ALIKE``: the model's errors are alike, too."""
-    for i, plan in ranked(
-        least(estimated, 800 * top_k), found.plan, alike=lambda _, plan: (*plan.rows, *plan.columns), kin=ALIKE):
-        yield plan, float(estimated[i])
+def _space(chain: Chain, machine: Machine, _: None) -> ChainSpace:
+    return chain_space(chain, machine)
 
 
-def planned_chain(chain: Chain, graph: "ArchitectureGraph", *, top_k: int = TOP_K) -> Planned[ChainPlan]:
-    """What :func:`search_chain` finds, searched only once for a graph and a chain."""
-    def find() -> Planned[ChainPlan]:
-        outcome = search_chain(chain, graph, top_k=top_k)
-        best = outcome.best
-        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
+def _nothing_fits(chain: Chain, machine: Machine) -> str:
+    return faults_of(
+        chain, ChainPlan((1, 1, 1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"), False), machine)
 
-    return kept([graph.fingerprint, repr(chain), str(top_k)], ChainPlan.from_json, find)
+
+CHAIN: Kind[Chain, ChainPlan] = Kind(
+    ChainPlan, _space, chain_cycles, chain_joules, emit_chain, _nothing_fits,
+    alike=lambda plan: (*plan.rows, *plan.columns))
+"""How chains are planned."""

@@ -1,18 +1,12 @@
-"""Plans of products that were searched before: in the process, and on disk beside the plans of single-core targets."""
+"""Plans that were searched before: in the process, and on disk beside the plans of single-core targets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from mapper import cache
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.search import TOP_K, search
-from mapper.spatial.space import EVERYTHING, Rules
-
-if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
 
 _PACKAGES = ("mapper", "acadl_models", "oracle")
 
@@ -28,27 +22,17 @@ P = TypeVar("P", bound=Written)
 
 @dataclass(frozen=True)
 class Planned(Generic[P]):
-    """The plan that a search has chosen, its simulated and its estimated cycles, and how many candidates there were."""
+    """The plan that a search has chosen, its simulated and its estimated cycles, how many candidates there were, and
+    its joules where those were asked for."""
 
     plan: P
     cycles: int
     estimated_cycles: float
     considered: int
+    joules: float | None = None
 
 
 _KEPT: cache.Kept[Any] = cache.Kept()
-
-
-def planned(
-    gemm: TileGemm, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
-) -> Planned[Plan]:
-    """What :func:`mapper.spatial.search.search` finds, searched only once for a graph and a product."""
-    def find() -> Planned[Plan]:
-        outcome = search(gemm, graph, rules=rules, top_k=top_k)
-        best = outcome.best
-        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
-
-    return kept([graph.fingerprint, repr(gemm), rules.text, str(top_k)], Plan.from_json, find)
 
 
 def kept(of: Sequence[str], read: Callable[[str], P], find: Callable[[], Planned[P]]) -> Planned[P]:
@@ -64,11 +48,12 @@ def forget() -> None:
 
 def _planned(fields: Any, read: Callable[[str], P]) -> Planned[P]:
     return Planned(
-        read(fields["plan"]), int(fields["cycles"]), float(fields["estimated"]), int(fields["considered"]))
+        read(fields["plan"]), int(fields["cycles"]), float(fields["estimated"]), int(fields["considered"]),
+        None if fields["joules"] is None else float(fields["joules"]))
 
 
 def _written(found: Planned[Any]) -> dict[str, Any]:
     return {
         "plan": found.plan.to_json(), "cycles": found.cycles, "estimated": found.estimated_cycles,
-        "considered": found.considered,
+        "considered": found.considered, "joules": found.joules,
     }

@@ -183,7 +183,7 @@ def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns
     if parts != (1, 1):
         trees = [PATTERNS.index(name) for name in ("down", "across")]
         keep &= ~np.isin(c["way_a"], trees) & ~np.isin(c["way_b"], trees)
-    split = _splits(found)
+    split = split_of(found)
     for number in np.unique(split).tolist():
         depths = work.depths(number)
         if depths is not None:
@@ -191,7 +191,7 @@ def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns
     return {name: column[keep] for name, column in c.items()}
 
 
-def _splits(found: Space) -> Column:
+def split_of(found: Space) -> Column:
     """Over how many cores each candidate spreads the reduction."""
     split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
     return split[found.columns["spread"]]
@@ -204,7 +204,7 @@ def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
     for parts, candidates in zip(found.parts, found.spaces):
         count = parts[0] * parts[1]
         problems, c = -(-work.problems // count), candidates.columns
-        share = work.loaded(c["bm"], c["bk"], _splits(candidates))
+        share = work.loaded(c["bm"], c["bk"], split_of(candidates))
         around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
                         float(epilogue.residual), share)
         estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])

@@ -1,5 +1,186 @@
-"""Plans that a search has simulated: those of :mod:`mapper.explore`, which every search shares."""
+"""The trials of every search on a mesh of cores: candidates are ranked by an objective, the first ones simulated.
 
-from mapper.explore import Trial, fastest
+A search of any workload has a space of candidates, their estimated cycles and joules, and what emits a plan; all else
+is the same for products, attention, chains, convolutions and sweeps, and stands here. The trials themselves
+are those of :mod:`mapper.explore`, which searches on a single core share.
+"""
 
-__all__ = ["Trial", "fastest"]
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from mapper.explore import Trial, explore, least, ranked
+from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
+from mapper.spatial.machine import Machine
+from mapper.spatial.rates import Rates, measured_joules
+from mapper.spatial.timing import simulated
+from oracle.errors import MappingError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from oracle.stream import Stream
+
+TOP_K = 5
+"""Candidates that are simulated, as in the paper."""
+
+ALIKE = 3
+"""Of candidates that are alike so many are simulated at most: the model's errors are alike, too."""
+
+MOST_EXHAUSTIVE = 20_000
+"""Candidates that are simulated one and all when this is asked for."""
+
+_RANKED = 800
+"""Candidates in order for each that is to be simulated: more than what is skipped because it is like others."""
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+W = TypeVar("W")
+
+
+class Candidates(Protocol[P_co]):
+    """A space of plans."""
+
+    def __len__(self) -> int: ...
+    def plan(self, i: int, /) -> P_co: ...
+
+
+@dataclass(frozen=True)
+class Measured(Trial[P]):
+    """A plan that was simulated, what it costs by the search's objective, and its energy where that is asked for."""
+
+    score: float
+    joules: float | None = None
+
+
+@dataclass(frozen=True)
+class Found(Generic[W, P]):
+    """What a search found: the best of ``trials``, which are in the order of their estimates."""
+
+    work: W
+    trials: tuple[Measured[P], ...]
+    considered: int
+
+    @property
+    def best(self) -> Measured[P]:
+        return self.within(len(self.trials))
+
+    def within(self, k: int) -> Measured[P]:
+        """The best of the first ``k``."""
+        return min(self.trials[:k], key=_score)
+
+
+def _score(trial: Trial[P]) -> float:
+    assert isinstance(trial, Measured)
+    return trial.score
+
+
+@dataclass(frozen=True)
+class Wishes(Generic[P]):
+    """What is asked of a search.
+
+    ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
+    (:mod:`mapper.objective`). ``exhaustive``: every candidate is simulated, of which there may be at most
+    MOST_EXHAUSTIVE. ``progress`` is told every trial.
+    """
+
+    top_k: int = TOP_K
+    objective: str | Objective = "time"
+    exhaustive: bool = False
+    progress: Callable[[Measured[P]], None] | None = None
+
+
+class Attempts(Generic[P]):
+    """What plans cost on a graph, as the models expect it and as it is measured."""
+
+    def __init__(
+        self, graph: "ArchitectureGraph", objective: str | Objective, emit: Callable[[P, Machine], "Stream"]
+    ) -> None:
+        self.graph, self.objective, self.emit = graph, objective_of(objective), emit
+        self.machine = Machine.of(graph)
+        self.rates = None if is_time(self.objective) else _rates(graph, self.objective)
+
+    def cost(self, cycles: np.ndarray, joules: Callable[[Rates], np.ndarray]) -> np.ndarray:
+        """By the models, what candidates of ``cycles`` cost, whose energies ``joules`` gives."""
+        if is_time(self.objective):
+            return cycles
+        seconds = cycles / self.machine.clock_hz
+        energy = None if self.rates is None else joules(self.rates) + self.rates.watts * seconds
+        cost = np.asarray(self.objective(seconds, energy), np.float64)
+        if cost.shape != cycles.shape:
+            raise MappingError(f"the objective gives {cost.shape} numbers for {len(cycles)} candidates")
+        return cost
+
+    def attempt(self, plan: P, estimate: float) -> Measured[P]:
+        """The plan as it is simulated."""
+        stream = self.emit(plan, self.machine)
+        timing = simulated(stream, self.graph)
+        energy = None if self.rates is None else measured_joules(stream, self.graph, timing)
+        score = timing.cycles if is_time(self.objective) else float(self.objective(timing.seconds, energy))
+        return Measured(plan, estimate, timing, score, energy)
+
+
+def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
+    """The energies of a graph; a function of one's own may do without."""
+    from acadl_models.timing.energy import has_energy
+
+    return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
+
+
+def tried(
+    work: W, found: Candidates[P], expected: tuple[np.ndarray, np.ndarray], attempts: Attempts[P], wishes: Wishes[P], *,
+    same: Callable[[P, float], Hashable] | None = None, alike: Callable[[P], Hashable] | None = None,
+    variants: Callable[[P], Iterable[P]] | None = None, considered: int | None = None,
+) -> Found[W, P]:
+    """The first candidates by what they are ``expected`` to cost (and to take in cycles), simulated.
+
+    Of those that are the ``same``, by plan and cost, the first, and of those that are ``alike`` ALIKE at most; then the
+    ``variants`` of the best. ``considered``: how many candidates there are, if ``found`` has not each of them once.
+    """
+    cost, cycles = expected
+    count = wishes.top_k
+    if wishes.exhaustive:
+        if len(found) > MOST_EXHAUSTIVE:
+            raise MappingError(f"{len(found)} plans for {work}: all are simulated only of up to {MOST_EXHAUSTIVE}")
+        order: Iterator[tuple[int, P]] = ((i, found.plan(i)) for i in least(cost).tolist())
+        count, variants = len(found), None
+    else:
+        key = None if same is None else lambda i, plan: same(plan, float(cost[i]))
+        likeness = None if alike is None else lambda _, plan: alike(plan)
+        order = ranked(least(cost, _RANKED * count), found.plan, same=key, alike=likeness, kin=ALIKE)
+    trials = explore(
+        ((plan, float(cycles[i])) for i, plan in order), attempts.attempt, top_k=count, score=_score,
+        variants=variants, heard=wishes.progress)  # type: ignore[arg-type]
+    measured = tuple(t for t in trials if isinstance(t, Measured))
+    return Found(work, measured, len(found) if considered is None else considered)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[W, P]):
+    """How workloads of a kind are planned: ``plan`` is the type of their plans, ``space`` takes rules (None:
+    everything), ``nothing_fits`` says what is too small where there is no candidate; :func:`tried` says the rest."""
+
+    plan: type[P]
+    space: Callable[[W, Machine, Any], Candidates[P]]
+    cycles: Callable[[W, Machine, Any], np.ndarray]
+    joules: Callable[[W, Machine, Rates, Any], np.ndarray]
+    emit: Callable[[W, P, Machine], "Stream"]
+    nothing_fits: Callable[[W, Machine], str]
+    same: Callable[[P, float], Hashable] | None = None
+    alike: Callable[[P], Hashable] | None = None
+    variants: Callable[[P], Iterable[P]] | None = None
+
+    def search(self, work: W, graph: "ArchitectureGraph", rules: Any, wishes: Wishes[P]) -> Found[W, P]:
+        """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
+        attempts: Attempts[P] = Attempts(graph, wishes.objective, lambda plan, machine: self.emit(work, plan, machine))
+        machine = attempts.machine
+        found = self.space(work, machine, rules)
+        if not len(found):
+            raise MappingError(self.nothing_fits(work, machine))
+        cycles = self.cycles(work, machine, found)
+        cost = attempts.cost(cycles, lambda rates: self.joules(work, machine, rates, found))
+        return tried(work, found, (cost, cycles), attempts, wishes, same=self.same, alike=self.alike,
+                     variants=self.variants)

@@ -1,29 +1,45 @@
-"""Plans and streams of all workloads of a mesh of cores but single products and attention: searched, kept, emitted.
+"""Plans and streams of all workloads of a mesh of cores: searched, kept, emitted.
 
-    found = planned(Product(12, 384, 384, 64, transposed_b=True), graph)
+    found = planned(Product(12, 384, 384, 64, transposed_b=True), graph, objective="energy")
     stream = emitted(work, found.plan, Machine.of(graph))
+
+A workload is a TileGemm, a Product, a Convolution, an Attention, a Chain, or a Sweep; all are searched alike, and their
+kinds are listed here alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from mapper.explore import Trial, explore, fastest, least, ranked
+import numpy as np
+
+from mapper.objective import Objective
 from mapper.spatial import sweep
+from mapper.spatial.attention import Attention, AttentionPlan
+from mapper.spatial.attention_search import ATTENTION
+from mapper.spatial.attention_space import AttentionRules
 from mapper.spatial.batched import Product, ProductEmitter
+from mapper.spatial.chain import Chain, ChainPlan
+from mapper.spatial.chain_search import CHAIN
 from mapper.spatial.convolution import Convolution
 from mapper.spatial.convolution_emit import ConvolutionEmitter
-from mapper.spatial.keeping import Planned, Written, kept
+from mapper.spatial.cost import cycles
+from mapper.spatial.emit import emit
+from mapper.spatial.energy import joules, parted_joules
+from mapper.spatial.keeping import Planned, kept
 from mapper.spatial.machine import Machine
 from mapper.spatial.parts import Contraction, PartedPlan, PartedSpace, parted_cycles, parted_space
 from mapper.spatial.parts_emit import PartedEmitter, emit_parts
-from mapper.spatial.search import ALIKE, TOP_K, nothing_fits
-from mapper.spatial.space import EVERYTHING, Rules
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.rates import Rates
+from mapper.spatial.search import nothing_fits, search
+from mapper.spatial.space import EVERYTHING, Rules, Space, space
 from mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
 from mapper.spatial.sweep_emit import emit_sweep
-from mapper.spatial.timing import simulated
+from mapper.spatial.sweep_energy import sweep_joules
+from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
@@ -34,100 +50,104 @@ EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
     Product: ProductEmitter, Convolution: ConvolutionEmitter,
 }
 
-P = TypeVar("P", bound=Written)
-W = TypeVar("W")
-
-AnyPlan: TypeAlias = PartedPlan | SweepPlan
-AnyWork: TypeAlias = Contraction | Sweep
-
-
-@dataclass(frozen=True)
-class Found(Generic[W, P]):
-    """What a search found: the best of ``trials``, which are in the order of their estimates."""
-
-    work: W
-    trials: tuple[Trial[P], ...]
-    considered: int
-
-    @property
-    def best(self) -> Trial[P]:
-        return fastest(self.trials)
+AnyPlan: TypeAlias = Plan | PartedPlan | SweepPlan | AttentionPlan | ChainPlan
+AnyWork: TypeAlias = TileGemm | Contraction | Sweep | Attention | Chain
+AnyRules: TypeAlias = Rules | AttentionRules | None
+Heard: TypeAlias = Callable[[Measured[Any]], None] | None
 
 
-@overload
-def emitted(work: Contraction, plan: PartedPlan, machine: Machine) -> "Stream": ...
-@overload
-def emitted(work: Sweep, plan: SweepPlan, machine: Machine) -> "Stream": ...
+def kind_of(work: AnyWork) -> Kind[Any, Any]:
+    """How workloads like ``work`` are planned; MappingError for what is no workload."""
+    for known, kind in _KINDS:
+        if isinstance(work, known):
+            return kind
+    raise MappingError(f"{work!r} is no workload: expected one of {', '.join(known.__name__ for known, _ in _KINDS)}")
+
+
 def emitted(work: AnyWork, plan: AnyPlan, machine: Machine) -> "Stream":
     """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit."""
-    if isinstance(work, Sweep) and isinstance(plan, SweepPlan):
-        return emit_sweep(work, plan, machine)
-    if isinstance(work, Contraction) and isinstance(plan, PartedPlan):
-        return emit_parts(work, plan, machine, EMITTERS[type(work)], type(work).__name__.lower())
-    raise MappingError(f"{plan} is no plan of {work}")
+    kind = kind_of(work)
+    if not isinstance(plan, kind.plan):
+        raise MappingError(f"{plan} is no plan of {work}")
+    stream: "Stream" = kind.emit(work, plan, machine)
+    return stream
 
 
 @overload
 def search_workload(
-    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...,
-    heard: Callable[[Trial[PartedPlan]], None] | None = ...,
+    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules | None = ..., top_k: int = ...,
+    objective: str | Objective = ..., exhaustive: bool = ..., progress: Heard = ...,
 ) -> Found[Contraction, PartedPlan]: ...
 @overload
 def search_workload(
-    work: Sweep, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...,
-    heard: Callable[[Trial[SweepPlan]], None] | None = ...,
+    work: Sweep, graph: "ArchitectureGraph", *, rules: None = ..., top_k: int = ...,
+    objective: str | Objective = ..., exhaustive: bool = ..., progress: Heard = ...,
 ) -> Found[Sweep, SweepPlan]: ...
+@overload
 def search_workload(
-    work: Any, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
-    heard: Callable[[Any], None] | None = None,
+    work: AnyWork, graph: "ArchitectureGraph", *, rules: AnyRules = ..., top_k: int = ...,
+    objective: str | Objective = ..., exhaustive: bool = ..., progress: Heard = ...,
+) -> Found[Any, Any]: ...
+def search_workload(
+    work: Any, graph: "ArchitectureGraph", *, rules: Any = None, top_k: int = TOP_K,
+    objective: str | Objective = "time", exhaustive: bool = False, progress: Heard = None,
 ) -> Found[Any, Any]:
     """Rank all plans, simulate the ``top_k`` best and what is like the best of them; MappingError that says what is too
-    small where none fits. ``rules`` are those of products on parts of the mesh."""
-    machine = Machine.of(graph)
-    found: PartedSpace | SweepSpace
-    alike: Callable[[Any], Hashable]
-    nothing: Callable[[Any, Machine], str]
-    if isinstance(work, Sweep):
-        found, alike, variants = sweep_space(work, machine), _alike_sweeps, None
-        estimated, nothing = sweep_cycles(work, machine, found), sweep.nothing_fits
-    else:
-        found, alike, variants = parted_space(work, machine, rules), _alike, _variants
-        estimated, nothing = parted_cycles(work, found), _nothing_fits
-    if not len(found):
-        raise MappingError(nothing(work, machine))
+    small where none fits.
 
-    def attempt(plan: Any, estimate: float) -> Trial[Any]:
-        return Trial(plan, estimate, simulated(emitted(work, plan, machine), graph))
-
-    plan_of: Callable[[int], Any] = found.plan
-    # of those that are alike, equal estimates come from equal programs
-    worth = ranked(least(estimated, 800 * top_k), plan_of, same=lambda i, plan: (alike(plan), float(estimated[i])),
-                   alike=lambda _, plan: alike(plan), kin=ALIKE)
-    trials = explore(((plan, float(estimated[i])) for i, plan in worth), attempt, top_k=top_k, variants=variants,
-                     heard=heard)
-    return Found(work, trials, len(found))
+    ``rules`` (None: everything) are those of products, on parts of the mesh or the whole, and those of attention.
+    ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    """
+    if isinstance(work, TileGemm):  # first steps of other depths are added to its space in the search
+        return search(work, graph, rules=rules or EVERYTHING, top_k=top_k, objective=objective, exhaustive=exhaustive,
+                      progress=progress)
+    return kind_of(work).search(work, graph, rules, Wishes(top_k, objective, exhaustive, progress))
 
 
-@overload
 def planned(
-    work: Contraction, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...
-) -> Planned[PartedPlan]: ...
-@overload
-def planned(
-    work: Sweep, graph: "ArchitectureGraph", *, rules: Rules = ..., top_k: int = ...
-) -> Planned[SweepPlan]: ...
-def planned(
-    work: Any, graph: "ArchitectureGraph", *, rules: Rules = EVERYTHING, top_k: int = TOP_K
+    work: AnyWork, graph: "ArchitectureGraph", *, rules: AnyRules = None, top_k: int = TOP_K,
+    objective: str | Objective = "time",
 ) -> Planned[Any]:
-    """What :func:`search_workload` finds, searched only once for a graph and a workload, in the process and on disk."""
+    """What :func:`search_workload` finds, searched only once for a graph and a workload, in the process and on disk;
+    with a function as the ``objective`` every time."""
 
     def find() -> Planned[Any]:
-        outcome: Found[Any, Any] = search_workload(work, graph, rules=rules, top_k=top_k)
+        outcome = search_workload(work, graph, rules=rules, top_k=top_k, objective=objective)
         best = outcome.best
-        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered)
+        return Planned(best.plan, best.cycles, best.estimated_cycles, outcome.considered, best.joules)
 
-    read: Callable[[str], Any] = SweepPlan.from_json if isinstance(work, Sweep) else PartedPlan.from_json
-    return kept([graph.fingerprint, repr(work), rules.text, str(top_k)], read, find)
+    if not isinstance(objective, str):
+        return find()
+    text = "" if rules is None else rules.text
+    return kept([graph.fingerprint, repr(work), text, str(top_k), objective], kind_of(work).plan.from_json, find)
+
+
+def _space(gemm: TileGemm, machine: Machine, rules: Rules | None) -> Space:
+    return space(gemm, machine, rules or EVERYTHING)
+
+
+def _cycles(gemm: TileGemm, machine: Machine, found: Space) -> np.ndarray:
+    return cycles(gemm, machine, found)[0]
+
+
+def _parted_space(work: Contraction, machine: Machine, rules: Rules | None) -> PartedSpace:
+    return parted_space(work, machine, rules or EVERYTHING)
+
+
+def _parted_cycles(work: Contraction, _: Machine, found: PartedSpace) -> np.ndarray:
+    return parted_cycles(work, found)
+
+
+def _parted_joules(work: Contraction, _: Machine, rates: Rates, found: PartedSpace) -> np.ndarray:
+    return parted_joules(work, rates, found)
+
+
+def _emit_parts(work: Contraction, plan: PartedPlan, machine: Machine) -> "Stream":
+    return emit_parts(work, plan, machine, EMITTERS[type(work)], type(work).__name__.lower())
+
+
+def _sweep_space(work: Sweep, machine: Machine, _: None) -> SweepSpace:
+    return sweep_space(work, machine)
 
 
 def _alike(plan: PartedPlan) -> Hashable:
@@ -154,3 +174,15 @@ def _nothing_fits(work: Contraction, machine: Machine) -> str:
         return (f"{work}: two blocks of one tile of A and two of B, and {room} of the epilogue, need {4 + room} tiles "
                 f"in a core, which holds {machine.tiles}")
     return nothing_fits(work.gemm, machine)
+
+
+_GEMM: Kind[TileGemm, Plan] = Kind(Plan, _space, _cycles, joules, emit, nothing_fits)
+_PARTS: Kind[Contraction, PartedPlan] = Kind(
+    PartedPlan, _parted_space, _parted_cycles, _parted_joules, _emit_parts, _nothing_fits,
+    # of those that are alike, equal estimates come from equal programs
+    same=lambda plan, cost: (_alike(plan), cost), alike=_alike, variants=_variants)
+_SWEEP: Kind[Sweep, SweepPlan] = Kind(
+    SweepPlan, _sweep_space, sweep_cycles, sweep_joules, emit_sweep, sweep.nothing_fits,
+    same=lambda plan, cost: (_alike_sweeps(plan), cost), alike=_alike_sweeps)
+_KINDS: tuple[tuple[type, Kind[Any, Any]], ...] = (
+    (TileGemm, _GEMM), (Contraction, _PARTS), (Sweep, _SWEEP), (Attention, ATTENTION), (Chain, CHAIN))

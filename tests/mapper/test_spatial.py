@@ -24,6 +24,7 @@ from mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
 from mapper.spatial.search import search
 from mapper.spatial.space import Rules, space
 from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import planned
 from mapper.spatial.zones import waves
 from oracle.errors import GraphError, MappingError, StreamError, TargetError
 from oracle.interpreter import run
@@ -197,16 +198,16 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, gemm = mesh(1, 2), TileGemm(2, 3, 2)
     keeping.forget()
-    first = keeping.planned(gemm, graph)
+    first = planned(gemm, graph)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.keeping.search", None)
-    assert keeping.planned(gemm, graph) == first
+    monkeypatch.setattr("mapper.spatial.workloads.search", None)
+    assert planned(gemm, graph) == first
     for file in (tmp_path / "plans").glob("*.json"):
         file.write_text("{")
     keeping.forget()
     monkeypatch.undo()
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "")
-    assert keeping.planned(gemm, graph) == first
+    assert planned(gemm, graph) == first
 
 
 @settings(max_examples=30, deadline=None)

@@ -18,12 +18,13 @@ from mapper.spatial import keeping
 from mapper.spatial.attention import Attention, AttentionPlan, check, footprint
 from mapper.spatial.attention_cost import attention_cycles
 from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_search import planned_attention, search_attention, vendor_attention
+from mapper.spatial.attention_search import search_attention, vendor_attention
 from mapper.spatial.attention_space import attention_space
 from mapper.spatial.attention_steps import turns
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS
 from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.workloads import planned
 from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
@@ -207,10 +208,10 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, attention = mesh(1, 2), Attention.of(1, 2, 64, 32, causal=True)
     keeping.forget()
-    first = planned_attention(attention, graph, top_k=2)
+    first = planned(attention, graph, top_k=2)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.attention_search.search_attention", None)
-    assert planned_attention(attention, graph, top_k=2) == first
+    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    assert planned(attention, graph, top_k=2) == first
     assert AttentionPlan.from_json(first.plan.to_json()) == first.plan
 
 

@@ -20,13 +20,13 @@ from mapper.spatial.attention import from_tiles, to_tiles
 from mapper.spatial.batched import Product
 from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
 from mapper.spatial.chain_emit import emit_chain
-from mapper.spatial.chain_search import planned_chain, search_chain
+from mapper.spatial.chain_search import search_chain
 from mapper.spatial.chain_space import chain_cycles, chain_space
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS
 from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import search_workload
+from mapper.spatial.workloads import planned, search_workload
 from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
@@ -183,10 +183,10 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, chain = mesh(1, 2), Chain(64, 64, 128, 64, "relu")
     keeping.forget()
-    first = planned_chain(chain, graph, top_k=2)
+    first = planned(chain, graph, top_k=2)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.chain_search.search_chain", None)
-    assert planned_chain(chain, graph, top_k=2) == first
+    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    assert planned(chain, graph, top_k=2) == first
     assert ChainPlan.from_json(first.plan.to_json()) == first.plan
 
 

@@ -12,17 +12,43 @@ import pytest
 from acadl_models.acadl import ArchitectureGraph
 from acadl_models.mesh import mesh
 from acadl_models.wormhole import wormhole
-from mapper.spatial.emit import emit
-from mapper.spatial.energy import Rates, joules, measured_joules
+from mapper.spatial.attention import Attention
+from mapper.spatial.batched import Product
+from mapper.spatial.chain import Chain
+from mapper.spatial.convolution import Convolution
+from mapper.spatial.elementwise import Elementwise, Operation
+from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import TileGemm
+from mapper.spatial.rates import Rates, measured_joules
+from mapper.spatial.reduction import Columns, Rows
 from mapper.spatial.search import search
-from mapper.spatial.space import space
 from mapper.spatial.timing import simulated
+from mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search_workload
 from oracle.errors import MappingError
 from tvm_backend.cli import main
 
 GEMM = TileGemm(8, 8, 8)
+
+EXACT: dict[str, AnyWork] = {
+    "a product": TileGemm(5, 7, 12),
+    "a batch": Product(2, 96, 160, 70, True, True),
+    "a batch and an epilogue": Product(3, 96, 100, 64, epilogue=Epilogue(True, True, "gelu")),
+    "attention": Attention.of(1, 4, 200, 64),
+    "attention with a bias": Attention.of(2, 3, 100, 32, bias=True),
+    "causal attention": Attention.of(1, 8, 150, 64, 2, causal=True),
+    "a step of decoding": Attention.of(1, 8, 1, 64, 2, keys=500),
+    "a chain": Chain(256, 128, 512, 128),
+    "a chain of odd sizes": Chain(70, 100, 300, 90, "relu"),
+    "element by element": Elementwise(300, 200, (Operation("add", "tensor"), Operation("multiply", "row"))),
+    "a softmax": Rows(300, 400, "softmax", 0.5),
+    "a layer norm": Rows(200, 400, "layer_norm"),
+    "means of rows": Rows(200, 400, "mean"),
+    "means of columns": Columns(500, 300, "mean"),
+}
+"""Workloads whose energies the models give exactly."""
+
+CONVOLUTION = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(True, False, "relu"))
 
 
 @cache
@@ -30,14 +56,44 @@ def graph() -> ArchitectureGraph:
     return wormhole(rows=2, columns=2)
 
 
-def test_estimated_energies_are_near_those_that_are_measured() -> None:
-    machine, rates = Machine.of(graph()), Rates.of(graph())
-    found = space(GEMM, machine)
-    expected = joules(GEMM, machine, rates, found)
-    for i in np.argsort(expected)[np.linspace(0, len(found) - 1, 12).astype(int)].tolist():
-        stream = emit(GEMM, found.plan(i), machine)
-        real = measured_joules(stream, graph(), simulated(stream, graph()))
-        assert expected[i] == pytest.approx(real, rel=0.1), found.plan(i)
+@cache
+def rates() -> Rates:
+    return Rates.of(graph())
+
+
+def energies(work: AnyWork, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Estimated and measured joules of candidates from the whole range of the estimates."""
+    kind, machine = kind_of(work), Machine.of(graph())
+    found = kind.space(work, machine, None)
+    expected = kind.joules(work, machine, rates(), found)
+    chosen = np.argsort(expected, kind="stable")[np.linspace(0, len(found) - 1, samples).astype(int)]
+    streams = [emitted(work, found.plan(i), machine) for i in chosen.tolist()]
+    return expected[chosen], np.array([measured_joules(s, graph(), simulated(s, graph())) for s in streams])
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_estimated_energies_are_those_that_are_measured(name: str) -> None:
+    expected, real = energies(EXACT[name], 5)
+    np.testing.assert_allclose(expected, real, rtol=1e-9)
+
+
+@pytest.mark.parametrize("work", [GEMM, CONVOLUTION, Attention(2, 300, 300, 32, 2, 10)], ids=str)
+def test_estimated_energies_rank_plans_as_measured_ones_do(work: AnyWork) -> None:
+    expected, real = energies(work, 10)
+    first, second = (np.argsort(np.argsort(values, kind="stable")) for values in (expected, real))
+    assert np.corrcoef(first, second)[0, 1] >= 0.95
+    np.testing.assert_allclose(expected, real, rtol=5e-3)
+
+
+@pytest.mark.parametrize("work", [
+    Product(3, 96, 96, 64), Attention.of(1, 4, 96, 64), Chain(96, 64, 128, 64), CONVOLUTION, Rows(96, 200, "softmax"),
+], ids=lambda work: type(work).__name__)
+def test_every_workload_is_planned_by_any_objective(work: AnyWork) -> None:
+    fast, frugal = (search_workload(work, graph(), top_k=2, objective=name).best for name in ("time", "energy"))
+    both = search_workload(work, graph(), top_k=2, objective=lambda seconds, joules: seconds * joules).best
+    assert fast.joules is None and frugal.joules is not None and both.joules is not None
+    assert frugal.score == frugal.joules <= both.joules and fast.cycles <= 1.03 * both.cycles
+    assert planned(work, graph(), top_k=2, objective="energy").joules == frugal.joules
 
 
 def test_each_objective_gets_the_least_of_its_own() -> None:
@@ -85,6 +141,19 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     assert result["plan"] in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("asked", [
+    ["--attention", "1x4x64x32", "--keys", "90", "--causal"], ["--chain", "64x64x96x32", "--activation", "relu"],
+    ["--products", "3x64x64x64", "--activation", "gelu"], ["--convolution", "1x8x8x32x32x3x3", "--padding", "1"],
+    ["--layer-norm", "64x96"],
+], ids=lambda asked: asked[0])
+def test_the_command_plans_all_workloads(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    mesh_of = ["--rows", "1", "--columns", "2", "--top-k", "1"]
+    assert main(["map", *asked, *mesh_of, "--objective", "energy", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["joules"] == min(trial["joules"] for trial in result["trials"]) > 0
+    assert result["workload"].startswith(asked[0].removeprefix("--").replace("-", "_"))
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--gemm", "64x64"], "expected MxNxK"),
     (["--gemm", "64x64x64", "-t", "moon"], "'moon' is none of wormhole, mesh, triple_ring"),
@@ -93,6 +162,10 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     (["--gemm", "64x64x64", "--top-k", "0"], "at least one plan"),
     (["--gemm", "64x64x64", "-t", "mesh", "--objective", "energy"], "states no energies"),
     (["--gemm", "0x64x64"], "every extent must be at least 1"),
+    (["--attention", "1x4x64"], "expected BxHxQxD, such as 64x64x64x64"),
+    (["--attention", "1x4x64x32", "--kv-heads", "3"], "the heads of keys must divide those of queries"),
+    (["--chain", "64x64x64x64", "--activation", "swash"], "activation 'swash': expected one of relu"),
+    (["--softmax", "64x64", "--causal"], "--causal goes with --attention, not with --softmax"),
 ])
 def test_bad_input_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", *arguments]) == 2

@@ -1,35 +1,33 @@
-"""``map``: plan a product for the cores of a mesh."""
+"""``map``: plan a product, attention, a chain or another workload for the cores of a mesh."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.errors import InputError
-from tvm_backend.commands import arguments, progress
+from tvm_backend.commands import arguments, mapped, progress
 from tvm_backend.commands.outcome import Outcome
 from tvm_backend.report.table import Column, count, duration, percent, render
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.search import Measured
-    from mapper.spatial.search import Outcome as Found
+    from mapper.spatial.trials import Found, Measured
 
 MACHINES = ("wormhole", "mesh", "triple_ring")
 _DETAILS = (
-    "Every way to cut the product into blocks, to deal it out to the cores and to move its tiles is ranked by a cost"
+    "Every way to cut the work into blocks, to deal it out to the cores and to move its tiles is ranked by a cost"
     " model; the best are simulated, and the best of these is the plan. Numbers are of 16 bits."
 )
 
 
 def register(subparsers: Any) -> None:
     """Add this module's command to the parser of ``archloom``."""
-    parser = arguments.command(subparsers, "map", run_map, "plan a product for the cores of a mesh", _DETAILS)
-    parser.add_argument("--gemm", required=True, metavar="MxNxK", help="C[M, N] = A[M, K] . B[K, N], in elements")
+    parser = arguments.command(subparsers, "map", run_map, "plan a workload for the cores of a mesh", _DETAILS)
+    mapped.register(parser)
     parser.add_argument("--target", "-t", default="wormhole", metavar="NAME",
                         help=f"{', '.join(MACHINES)}, or a .df file of your own (default: wormhole)")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
@@ -40,37 +38,27 @@ def register(subparsers: Any) -> None:
                         help="what is minimized; edp: energy times time (default: time)")
     parser.add_argument("--top-k", type=int, default=5, metavar="K", help="plans that are simulated (default 5)")
     parser.add_argument("--exhaustive", action="store_true",
-                        help="simulate every plan: for small products on few cores")
+                        help="simulate every plan: for small workloads on few cores")
     parser.add_argument("--explain", action="store_true", help="list the plans that were simulated, too")
 
 
 def run_map(args: argparse.Namespace) -> Outcome:
     """Search a plan, and say what it costs."""
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
+    from mapper.spatial.workloads import search_workload
 
-    m, n, k = _extents(args.gemm)
+    work = mapped.asked(args)
     if args.top_k < 1:
         raise InputError(f"--top-k {args.top_k}: at least one plan must be simulated")
     graph, done = _graph(args), 0
     with progress.bar() as show:
-        def heard(trial: "Measured") -> None:
+        def heard(trial: "Measured[Any]") -> None:
             nonlocal done
             done += 1
             show(str(trial.plan), done, max(done, args.top_k))
 
-        found = search(
-            TileGemm.of(m, n, k), graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive,
-            progress=heard)
-    return Outcome(_text(found, graph, (m, n, k), args), _data(found, graph, (m, n, k), args.objective))
-
-
-def _extents(text: str) -> tuple[int, int, int]:
-    found = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})", text)
-    if found is None:
-        raise InputError(f"--gemm {text!r}: expected MxNxK, such as 1024x1024x1024")
-    m, n, k = (int(part) for part in found.groups())
-    return m, n, k
+        found = search_workload(
+            work.work, graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive, progress=heard)
+    return Outcome(_text(found, graph, work, args), _data(found, graph, work, args.objective))
 
 
 def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
@@ -130,16 +118,19 @@ def _number(text: str) -> float:
     return number
 
 
-def _text(found: "Found", graph: "ArchitectureGraph", size: tuple[int, int, int], args: argparse.Namespace) -> str:
-    best, (m, n, k) = found.best, size
+def _text(
+    found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", args: argparse.Namespace
+) -> str:
+    best = found.best
     timing, rows, columns = best.timing, graph.dims["rows"], graph.dims["columns"]
     memory = sum(s.words_read + s.words_written for s in timing.storages if s.name in _memories(graph))
     lines = [
-        f"{m} x {n} x {k} on {graph.name}, {rows} x {columns} cores: {found.considered:,} plans, {len(found.trials)} "
+        f"{work.name} on {graph.name}, {rows} x {columns} cores: {found.considered:,} plans, {len(found.trials)} "
         f"simulated",
         f"plan    {best.plan}",
-        f"time    {count(best.cycles)} cycles, {duration(timing.seconds)}, "
-        f"{2 * m * n * k / timing.seconds / 1e12:.2f} TFLOP/s (model: {best.estimated_cycles:,.0f} cycles)",
+        f"time    {count(best.cycles)} cycles, {duration(timing.seconds)}"
+        + (f", {2 * work.macs / timing.seconds / 1e12:.2f} TFLOP/s" if work.macs else "")
+        + f" (model: {best.estimated_cycles:,.0f} cycles)",
         f"memory  {count(memory)} bytes",
     ]
     if best.joules is not None:
@@ -153,13 +144,13 @@ def _memories(graph: "ArchitectureGraph") -> set[str]:
     return {place.storage for place in graph.buffers["hbm"]}
 
 
-def _explained(found: "Found", graph: "ArchitectureGraph") -> str:
+def _explained(found: "Found[Any, Any]", graph: "ArchitectureGraph") -> str:
     columns = [Column("plan", limit=110), *(
         Column(title, "right") for title in ("cycles", "model", "error", "matrix units busy", "memory busy", "joules"))]
     return render(columns, [_row(trial, graph) for trial in sorted(found.trials, key=lambda t: t.score)])
 
 
-def _row(trial: "Measured", graph: "ArchitectureGraph") -> list[str]:
+def _row(trial: "Measured[Any]", graph: "ArchitectureGraph") -> list[str]:
     timing = trial.timing
     units = {u.name for u in graph.functional_units if "matmul" in u.to_process}
     busy = [u.utilization for u in timing.units if u.name in units]
@@ -175,12 +166,12 @@ def _row(trial: "Measured", graph: "ArchitectureGraph") -> list[str]:
 
 
 def _data(
-    found: "Found", graph: "ArchitectureGraph", size: tuple[int, int, int], objective: str
+    found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", objective: str
 ) -> dict[str, Any]:
     return {
-        "gemm": size, "target": graph.name, "rows": graph.dims["rows"], "columns": graph.dims["columns"],
-        "objective": objective, "considered": found.considered, "plan": str(found.best.plan),
-        "plan_json": found.best.plan.to_json(), "cycles": found.best.cycles,
+        work.kind: work.size, "workload": work.name, "target": graph.name, "rows": graph.dims["rows"],
+        "columns": graph.dims["columns"], "objective": objective, "considered": found.considered,
+        "plan": str(found.best.plan), "plan_json": found.best.plan.to_json(), "cycles": found.best.cycles,
         "seconds": found.best.timing.seconds, "joules": found.best.joules, "trials": [{
             "plan": str(t.plan), "cycles": t.cycles, "estimated_cycles": t.estimated_cycles, "joules": t.joules,
             "score": t.score} for t in found.trials],

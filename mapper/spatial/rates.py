@@ -1,0 +1,129 @@
+"""Joules of what cores of a mesh do, as its graph states them, and of what was simulated.
+
+An instruction costs by what it moves and computes alone, whenever it comes: estimates count instructions, and are exact
+where the counts are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.machine import TILE_BYTES, Machine
+from oracle.errors import MappingError
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
+    from acadl_models.timing.result import TimingResult
+    from oracle.stream import Stream
+
+Joules = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Joules of a product of tiles, of a pass of the vector unit over a tile, of a tile and of a statistic in L1 (a
+    tile of sums counts as two), and of a byte: in memory, on the way to and from a core, along a row, along a column of
+    the mesh, from a core to the next, on the way of sums to another core; and ``watts`` whatever happens."""
+
+    product: float
+    vector: float
+    l1_tile: float
+    stat: float
+    dram_byte: float
+    way_byte: float
+    row_byte: float
+    column_byte: float
+    hop_byte: float
+    sum_byte: float
+    watts: float
+    graph: "ArchitectureGraph"
+    _known: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(graph: "ArchitectureGraph") -> "Rates":
+        """What a graph of :mod:`acadl_models.mesh` states; MappingError where it states no energies."""
+        from acadl_models.timing.energy import has_energy
+
+        if not has_energy(graph):
+            raise MappingError(f"graph {graph.name!r} states no energies: plans can only be chosen by time")
+        l1, stat, memory = (
+            _stated(graph[graph.buffers[name][0].storage], "joules_per_access") for name in ("l1", "stat", "hbm"))
+        product, vector = (
+            next(u for u in graph.functional_units if name in u.to_process).joules_of(name) or 0.0
+            for name in ("matmul", "rescale"))
+        way, row, column = (
+            _link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
+        watts = sum(place.leakage_watts or 0.0 for place in graph.objects.values())
+        return Rates(
+            product, vector, l1, stat, memory, way, row, column, _link(graph, "forward", "l1", False),
+            _link(graph, "reduce", "acc", True), watts, graph)
+
+    @property
+    def loaded(self) -> float:
+        """Of a tile that a core loads over its own way."""
+        return TILE_BYTES * (self.dram_byte + self.way_byte) + self.l1_tile
+
+    @property
+    def stored(self) -> float:
+        """Of sums that go to memory as a tile, and are cleared."""
+        return TILE_BYTES * (self.dram_byte + self.way_byte) + 4 * self.l1_tile
+
+    def one(self, mnemonic: str, **attributes: int) -> float:
+        """Of one instruction, whose addresses need not be given: it is simulated by itself."""
+        key = mnemonic, *sorted(attributes.items())
+        if key not in self._known:
+            from mapper.spatial.timing import simulated
+
+            stream = self._alone(mnemonic, attributes)
+            found = measured_joules(stream, self.graph, simulated(stream, self.graph))
+            self._known[key] = found
+        return self._known[key]
+
+    def _alone(self, mnemonic: str, attributes: dict[str, int]) -> "Stream":
+        from mapper.spatial.emit import ISA
+        from mapper.spatial.timing import isa_of
+        from oracle.stream import Instr, Stream
+
+        names = isa_of(self.graph).instruction(mnemonic).attributes
+        values = {name: attributes.get(name, 0) for name in names}
+        parameters = Machine.of(self.graph).isa_parameters
+        return Stream(ISA, parameters, (), (), 1 << 20, (Instr.make(mnemonic, **values),), mnemonic)
+
+    @property
+    def added(self) -> float:
+        """Of sums of another core, a tile of them, that are read, added to a core's own, and cleared."""
+        return 2 * TILE_BYTES * self.sum_byte + 6 * self.l1_tile
+
+    def launched(self, machine: Machine) -> float:
+        """Of what is cleared before the cores begin."""
+        return machine.cores * (machine.tiles + 2 * machine.sums) * self.l1_tile
+
+
+def _stated(place: object, figure: str) -> float:
+    return float(getattr(place, figure, None) or 0.0)
+
+
+def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -> float:
+    """Joules of a byte on the first link over which a unit reads from a buffer, or writes to it."""
+    from acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage
+
+    unit = next((u for u in graph.functional_units if mnemonic in u.to_process), None)
+    if unit is None:
+        return 0.0
+    storages = [place for place in (graph[p.storage] for p in graph.buffers[buffer]) if isinstance(place, DataStorage)]
+    links = (graph.link(place, unit, READ_DATA if reads else WRITE_DATA) for place in storages)
+    return next((_stated(link, "joules_per_byte") for link in links if link is not None), 0.0)
+
+
+def measured_joules(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> float:
+    """Joules of a simulated stream; GraphError where they are not determined."""
+    from acadl_models.timing.energy import energy
+    from acadl_models.timing.machine import bind
+    from mapper.spatial.timing import isa_of
+    from oracle.resolve import resolve
+
+    return energy(bind(graph, resolve(stream, isa_of(graph))), timing).joules
