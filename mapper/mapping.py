@@ -42,7 +42,7 @@ class Mapping:
     tiles reach it; else empty.
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention"]
+    kind: Literal["gemm", "conv2d", "add", "attention", "sweep"]
     dataflow: str
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
     if fields["spread"]:
         json.loads(fields["spread"])
-    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add", "attention")}
+    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add", "attention", "sweep")}
     for name, valid in choices.items():
         if fields[name] not in valid:
             raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")

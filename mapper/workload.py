@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from oracle.affine import Affine
+
+if TYPE_CHECKING:
+    from mapper.spatial.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Epilogue:
     pool: Pool | None = None
     activation: str = ""
     """of float16 in tiles, one of :data:`mapper.spatial.epilogue.ACTIVATIONS` beside ReLU"""
+    residual: bool = False
+    """of float16 in tiles: a tensor like the result is added before the activation"""
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,11 @@ class Workload:
     ``attention`` Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
                O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V; in tiles (float16) a matrix for each
                head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be ``causal``
+    ``sweep``  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
+               ``sweep`` lists them
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention"]
+    kind: Literal["gemm", "conv2d", "add", "attention", "sweep"]
     name: str
     dims: tuple[Dim, ...]
     inputs: tuple[Tensor, ...]
@@ -95,6 +102,7 @@ class Workload:
     image: tuple[int, int] = (0, 0)
     """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
     :class:`mapper.spatial.convolution.Convolution` lays them out, without accesses"""
+    sweep: "Sweep | None" = None
 
     @property
     def tile(self) -> int:
@@ -115,8 +123,8 @@ class Workload:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates that the operator needs (0 for ``add``)."""
-        if self.kind == "add":
+        """Multiply-accumulates that the operator needs (0 for ``add`` and ``sweep``)."""
+        if self.kind in ("add", "sweep"):
             return 0
         total = 1
         for dim in self.dims:
@@ -172,7 +180,10 @@ def _tiled_gemm(
     if epilogue.bias:
         wide = -(-extent["n"] // tile)
         inputs.append(Tensor("bias", (1, wide, tile), dtype, (Affine(0), v["n"] // tile, v["n"] % tile)))
-    return Workload("gemm", name, dims, tuple(inputs), tensor("C", "m", "n", sizes[0]), epilogue)
+    result = tensor("C", "m", "n", sizes[0])
+    if epilogue.residual:
+        inputs.append(replace(result, name="residual"))
+    return Workload("gemm", name, dims, tuple(inputs), result, epilogue)
 
 
 def conv2d(
@@ -224,6 +235,17 @@ def tiled_conv2d(
                  if d != "g" or groups > 1)
     *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in tensors)
     return Workload("conv2d", name, dims, tuple(inputs), output, epilogue, stride, padding, dilation, image=(h, w))
+
+
+AS_IT_IS = Epilogue(False, 1.0, False, "float16")
+"""Numbers of float16 are stored as they are found."""
+
+
+def sweep(work: "Sweep", *, epilogue: Epilogue = AS_IT_IS, name: str = "sweep") -> Workload:
+    """What the vector units of a mesh of cores do with a matrix in tiles of float16."""
+    *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in work.tensors())
+    dims = (Dim("m", work.rows, "parallel"), Dim("n", work.columns, "parallel"))
+    return Workload("sweep", name, dims, tuple(inputs), output, epilogue, sweep=work)
 
 
 def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:

@@ -160,7 +160,8 @@ def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -
 
 
 def _value(data: Mapping[str, Any]) -> Value:
-    return Value(data["name"], tuple(data["shape"]), data["dtype"], data["layout"], tuple(data.get("form", ())))
+    return Value(data["name"], tuple(data["shape"]), data["dtype"], data["layout"], tuple(data.get("form", ())),
+                 tuple(data.get("beyond", ())))
 
 
 def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Step:

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-windows",
-                            "tile-places"]
+                            "tile-places", "tile-row"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,13 @@ class Value:
     layout: Layout
     form: tuple[int, ...] = ()
     """of the convolution that the tiles are laid out for, where there is one"""
+    beyond: tuple[str, ...] = ()
+    """``rows``, ``columns``: beyond these edges of its matrices may lie other numbers than zeros; of a view: beyond
+    which there must lie zeros"""
+
+    def anew(self, kept: "Value") -> bool:
+        """Whether this view of what is ``kept`` needs zeros where there may be others."""
+        return not {*kept.beyond}.isdisjoint(self.beyond)
 
     @property
     def held(self) -> tiles.Held:

@@ -45,7 +45,7 @@ def _of_step(region: Region, step: Step) -> Iterator[HostOp]:
             continue
         if not value.in_tiles:
             yield _op(name, _entering(view), view, step.position)
-        elif not tiles.lies_alike(value.held, view.held):
+        elif view.anew(value) or not tiles.lies_alike(value.held, view.held):
             images = {value.layout, view.layout} & {*tiles.IMAGES}
             if not images:
                 yield _op(name, RETILED, view, step.position)

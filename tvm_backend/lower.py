@@ -10,7 +10,7 @@ from oracle.errors import TargetError
 from tvm_backend import expressions as compat
 from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Refused, Region, Step, Value
 from tvm_backend.model import Model
-from tvm_backend.tiles import IMAGES, LAYOUTS
+from tvm_backend.tiles import IMAGES, LAYOUTS, edges
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
@@ -129,7 +129,7 @@ def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
     """The step without the views under which a value is read as it is kept."""
     taken = dict(step.inputs)
     views = {argument: view for argument, view in step.views.items()
-             if view.held != values[taken[argument]].held}
+             if view.held != values[taken[argument]].held or view.anew(values[taken[argument]])}
     return replace(step, views=views) if len(views) < len(step.views) else step
 
 
@@ -142,7 +142,8 @@ def _step(
     lowered: Lowered = backend.strategy(label.split(".", 1)[1], options)(op)
     arguments = [names[a] for a in binding.value.args]
     position = {param: i for i, param in enumerate(function.params)}
-    inputs, views = [], {}
+    inputs: list[tuple[str, str]] = []
+    views: dict[str, Value] = {}
     for argument, operand in lowered.inputs:
         variable = op.operands[operand].var
         if variable not in position:
@@ -155,7 +156,9 @@ def _step(
         if layout in LAYOUTS:
             operand_of = op.operands[operand]
             form = lowered.form if layout in IMAGES else ()
-            views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form)
+            views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form,
+                                    lowered.zeros.get(argument, ()))
+    lowered, views = _as_kept(lowered, [values[name] for _, name in inputs], views)
     # an operator alone has no other name than that of its result
     alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
     name = _numbered(binding.var.name if alone else op.name, taken)
@@ -164,9 +167,32 @@ def _step(
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
         lowered.form if lowered.layout in IMAGES else (),
     )
+    if value.in_tiles:
+        value = replace(value, beyond=_beyond(value, lowered, {a: values[name] for a, name in inputs}))
     work = replace(lowered.workload, name=name)
     step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants, views=views)
     return replace(step, finish=lowered.finish), value
+
+
+KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places")
+"""Layouts in which a step may find a tensor that any layout suits."""
+
+
+def _as_kept(lowered: Lowered, kept: Sequence[Value], views: Mapping[str, Value]) -> tuple[Lowered, dict[str, Value]]:
+    """A workload that any layout suits in that of the first operand which a step has stored, with its views."""
+    stored = next((v for v in kept if v.layout in KEPT), None)
+    shapes = {view.shape for view in views.values()}
+    if lowered.relaid is None or stored is None or shapes != {stored.shape}:
+        return lowered, dict(views)
+    form = stored.form if stored.layout in IMAGES else ()
+    changed = {name: replace(view, layout=stored.layout, form=form) for name, view in views.items()}
+    return replace(lowered, workload=lowered.relaid(stored.stored_shape), layout=stored.layout, form=form), changed
+
+
+def _beyond(value: Value, lowered: Lowered, inputs: Mapping[str, Value]) -> tuple[str, ...]:
+    """The edges of a result beyond which there may be other numbers than zeros."""
+    found = {*lowered.beyond, *(edge for name in lowered.carried if name in inputs for edge in inputs[name].beyond)}
+    return tuple(sorted(found & edges(value.held)))
 
 
 def operator_of(function: compat.Function, numbers: Numbers = "int8") -> QuantizedOp:

@@ -164,7 +164,7 @@ def _read(x: Any, value: Value, view: Value | None) -> Any:
         return x
     if not value.in_tiles:
         return tiles.tiled(x.reshape(view.shape), view.layout, view.form)
-    return tiles.retiled(x, value.held, view.held)
+    return tiles.retiled(x, value.held, view.held, view.anew(value))
 
 
 def stored(x: Any, value: Value) -> Any:

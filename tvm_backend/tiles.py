@@ -8,6 +8,7 @@ What is a matrix of a tensor depends on the layout:
 ``tile-pixels``  of images NCHW one matrix, whose rows are pixels and whose columns channels
 ``tile-windows`` of images NCHW what a convolution gathers its windows from, as its ``form`` demands
 ``tile-places``  of the result NCHW of a convolution what it stores
+``tile-row``     of a tensor of so many columns, or one number for each channel, rows of 32 numbers one after the other
 
 Edges are filled up with zeros. A ``form`` has all sizes of a convolution (:mod:`mapper.spatial.convolution`): batch,
 height, width, channels, outputs, kernel, stride, padding, dilation, groups.
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 SIDE = 32
 DTYPE = "float16"
 IMAGES = ("tile-windows", "tile-places")
-LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels", *IMAGES)
+ROW = "tile-row"
+LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels", ROW, *IMAGES)
 
 Shape = tuple[int, ...]
 Held = tuple[Shape, str, tuple[int, ...]]
@@ -65,6 +67,8 @@ def tiled_shape(shape: Shape, layout: str, form: tuple[int, ...] = ()) -> Shape:
     if layout in IMAGES:
         tensors = dict(convolution_of(form).tensors())
         return tensors["A" if layout == "tile-windows" else "C"]
+    if layout == ROW:
+        return 1, -(-math.prod(shape) // SIDE), SIDE
     count, rows, columns = matrices(shape, layout)
     return count, -(-rows // SIDE), -(-columns // SIDE), SIDE, SIDE
 
@@ -73,6 +77,12 @@ def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
     """A tensor (of NumPy or JAX) as tiles."""
     if layout == "tile-windows":
         return convolution_of(form).image_tiles(np.asarray(x).transpose(0, 2, 3, 1).astype(DTYPE))
+    if layout == "tile-places":
+        return convolution_of(form).place_tiles(np.asarray(x).transpose(0, 2, 3, 1).astype(DTYPE))
+    if layout == ROW:
+        _, wide, _ = tiled_shape(x.shape, layout)
+        row = x.reshape(-1).astype(DTYPE)
+        return _module(x).pad(row, (0, wide * SIDE - row.shape[0])).reshape(1, wide, SIDE)
     count, rows, columns = matrices(x.shape, layout)
     _, high, wide, _, _ = tiled_shape(x.shape, layout)
     if layout == "tile-heads":
@@ -90,6 +100,8 @@ def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[in
     """The tensor of ``shape`` whose tiles are given."""
     if layout == "tile-places":
         return convolution_of(form).unpack(np.asarray(tiles)).transpose(0, 3, 1, 2).astype(dtype)
+    if layout == ROW:
+        return tiles.reshape(-1)[:math.prod(shape)].reshape(shape).astype(dtype)
     count, rows, columns = matrices(shape, layout)
     _, high, wide, _, _ = tiles.shape
     x = tiles.transpose(0, 1, 3, 2, 4).reshape(count, high * SIDE, wide * SIDE)[:, :rows, :columns]
@@ -118,14 +130,32 @@ def untiled(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, 
 
 def lies_alike(held: Held, wanted: Held) -> bool:
     """Whether the tiles of both are the same bytes."""
-    if held[1] in IMAGES or wanted[1] in IMAGES:
+    if held[1] == wanted[1] == "tile-places":
+        return held[0] == wanted[0] and _places(held[2]) == _places(wanted[2])
+    if ROW in (held[1], wanted[1]) or held[1] in IMAGES or wanted[1] in IMAGES:
         return held == wanted
     return matrices(*held[:2]) == matrices(*wanted[:2]) and _same_order(held[1], wanted[1])
 
 
-def retiled(tiles: Any, held: Held, wanted: Held) -> Any:
-    """Tiles of a tensor under a shape in a layout as tiles of the same tensor under another shape or layout."""
-    if lies_alike(held, wanted):
+@lru_cache(maxsize=1024)
+def _places(form: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the pixels of the result are among what the convolution of a form stores."""
+    made = convolution_of(form)
+    return (*made.tensors()[-1][1], *made.result, made.line, made.pitch[0] // made.stride[0], made.together)
+
+
+def edges(held: Held) -> frozenset[str]:
+    """Whether the last tiles have ``rows`` or ``columns`` that are none of the tensor's."""
+    if held[1] in IMAGES or held[1] == ROW:
+        return frozenset()
+    _, rows, columns = matrices(*held[:2])
+    return frozenset(name for name, extent in (("rows", rows), ("columns", columns)) if extent % SIDE)
+
+
+def retiled(tiles: Any, held: Held, wanted: Held, anew: bool = False) -> Any:
+    """Tiles of a tensor under a shape in a layout as tiles of the same tensor under another shape or layout; ``anew``:
+    with zeros beyond the edges, whatever was there."""
+    if lies_alike(held, wanted) and not anew:
         return tiles
     if held[1] in IMAGES or wanted[1] in IMAGES:
         plain = untiled(tiles, *held[:2], DTYPE, held[2])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mapper.workload import Epilogue, Pool, Workload, add, attention, conv2d, gemm
+from mapper.workload import Epilogue, Pool, Workload, add, attention, conv2d, gemm, sweep
 from oracle.errors import ArtifactError
 
 
@@ -48,7 +48,22 @@ def _attention(w: Workload) -> dict[str, Any]:
     return {**found, "tile": w.tile, "causal": w.causal} if w.tile else found
 
 
-_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention}
+def _sweep(w: Workload) -> dict[str, Any]:
+    return {"work": type(w.sweep).__name__, "fields": asdict(w.sweep)}  # type: ignore[call-overload]
+
+
+def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
+    from mapper.spatial.elementwise import Elementwise, Operation
+    from mapper.spatial.reduction import Columns, Rows
+
+    fields = dict(rest["fields"])
+    if rest["work"] == "Elementwise":
+        fields["operations"] = tuple(Operation(**op) for op in fields["operations"])
+    makers: dict[str, Any] = {"Elementwise": Elementwise, "Rows": Rows, "Columns": Columns}
+    return {"work": makers[rest["work"]](**fields), "name": rest["name"]}
+
+
+_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention, "sweep": _sweep}
 
 
 def from_json(data: Mapping[str, Any]) -> Workload:
@@ -62,7 +77,9 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         for name in ("stride", "padding", "dilation", "transposed"):
             if name in rest:
                 rest[name] = tuple(rest[name])
-        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention}[kind]
+        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep}[kind]
+        if kind == "sweep":
+            rest = _read_sweep(rest)
         if kind == "conv2d" and rest.pop("tile", 0):
             from mapper.spatial.layers import convolution as make
         made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)

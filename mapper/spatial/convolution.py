@@ -235,10 +235,14 @@ class Convolution(Contraction):
         if "bias" in given:
             found["bias"] = self.bias_rows(given["bias"])
         if "residual" in given:
-            whole = np.zeros((self.gemm.m * SIDE, self.outputs), np.float16)
-            whole[self._places()] = given["residual"].reshape(-1, self.outputs)
-            found["residual"] = to_tiles(self._by_problem(whole))
+            found["residual"] = self.place_tiles(given["residual"])
         return found
+
+    def place_tiles(self, y: Half) -> Half:
+        """A tensor of the result's shape as it lies in memory."""
+        whole = np.zeros((self.gemm.m * SIDE, self.outputs), np.float16)
+        whole[self._places()] = y.reshape(-1, self.outputs)
+        return to_tiles(self._by_problem(whole))
 
     def image_tiles(self, x: Half) -> Half:
         """X as it lies in memory."""

@@ -16,6 +16,7 @@ from mapper.spatial.convolution import Convolution
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.parts import Contraction, PartedPlan
+from mapper.spatial.sweep import Sweep, SweepPlan
 from mapper.spatial.workloads import emitted, search_workload
 from oracle.errors import MappingError
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 def described(kind: str, spread: str) -> str:
     """The plan in a mapping's ``spread`` as one line."""
+    if kind == "sweep":
+        return str(SweepPlan.from_json(spread))
     return str(AttentionPlan.from_json(spread) if kind == "attention" else PartedPlan.from_json(spread))
 
 
@@ -45,6 +48,8 @@ class MeshPlanner:
         """The fastest plan of those that were simulated; MappingError where none fits."""
         if workload.kind == "attention":
             return self._find_attention(workload, top_k)
+        if workload.kind == "sweep":
+            return self._find_sweep(workload, top_k)
         found = search_workload(contraction_of(workload), self.graph, top_k=top_k)
         best = found.best
         sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mnk", best.plan.plan.block))
@@ -60,13 +65,31 @@ class MeshPlanner:
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
                            len(found.trials))
 
+    def _find_sweep(self, workload: "Workload", top_k: int) -> cache.Entry:
+        found = search_workload(sweep_of(workload), self.graph, top_k=top_k)
+        best = found.best
+        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mn", best.plan.block))
+        mapping = Mapping("sweep", "", sizes, spread=best.plan.to_json())
+        return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
+                           len(found.trials))
+
     def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
         """The stream of a mapping that :meth:`find` gave; MappingError for another."""
         if workload.kind == "attention":
             plan = AttentionPlan.from_json(mapping.spread)
             return emit_attention(attention_of(workload), plan, self.machine, name=workload.name)
+        if workload.kind == "sweep":
+            stream = emitted(sweep_of(workload), SweepPlan.from_json(mapping.spread), self.machine)
+            return replace(stream, name=workload.name)
         stream = emitted(contraction_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
         return replace(stream, name=workload.name)
+
+
+def sweep_of(workload: "Workload") -> Sweep:
+    """The sweep that a workload is; MappingError for another workload."""
+    if workload.sweep is None:
+        raise MappingError(f"{workload.name}: expected a sweep, found {workload.kind}")
+    return workload.sweep
 
 
 def contraction_of(workload: "Workload") -> Contraction:
@@ -85,7 +108,7 @@ def product_of(workload: "Workload") -> Product:
 
 def _epilogue(workload: "Workload") -> Epilogue:
     own = workload.epilogue
-    return Epilogue(bias=own.bias, activation="relu" if own.relu else own.activation or None)
+    return Epilogue(bias=own.bias, residual=own.residual, activation="relu" if own.relu else own.activation or None)
 
 
 def convolution_of(workload: "Workload") -> Convolution:
@@ -106,7 +129,7 @@ def convolution(
     from mapper import workload as wl
 
     made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
-                       Epilogue(bias=epilogue.bias))
+                       Epilogue(bias=epilogue.bias, residual=epilogue.residual))
     return wl.tiled_conv2d(
         n, h, w, c, o, kh, kw, tensors=made.tensors(), result=made.result, stride=stride, padding=padding,
         dilation=dilation, groups=groups, epilogue=epilogue, name=name)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from oracle.errors import InputError
 from tvm_backend.tiles import IMAGES, LAYOUTS, from_tiles, matrices, retiled, tiled, tiled_shape, to_tiles, untiled
 
-SHAPES = {"tiles": (2, 33, 40), "tile-batch": (2, 3, 33, 5), "tile-heads": (2, 7, 3, 34), "tile-pixels": (2, 35, 3, 5)}
+SHAPES = {"tiles": (2, 33, 40), "tile-batch": (2, 3, 33, 5), "tile-heads": (2, 7, 3, 34), "tile-pixels": (2, 35, 3, 5),
+          "tile-row": (1, 35, 1)}
 
 
 def numbers(*shape: int) -> np.ndarray:

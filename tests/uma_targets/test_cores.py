@@ -77,8 +77,9 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     found = compiled(x)
     close(found, network(x))
     assert [layer.op for layer in compiled.report.accelerator_layers] == ["conv2d+bias+relu"] * 3 + ["dense+bias"]
-    (images, _) = compiled.compiled.regions
-    assert [value.layout for value in images.values] == ["tile-windows", "tile-places", "tile-pixels", "tile-places"]
+    (images,) = compiled.compiled.regions
+    assert [value.layout for value in images.values] == [
+        "tile-windows", "tile-places", "tile-pixels", "tile-places", "tiles"]
     for step in compiled.compiled.partition.steps():
         assert workload_json.from_json(workload_json.to_json(step.workload)) == step.workload
     compiled.save(tmp_path / "net")
@@ -181,7 +182,8 @@ def test_attention_with_other_masks_is_two_products() -> None:
 
     x, mask = torch.randn(1, 2, 9, 8), torch.randn(1, 1, 9, 9)
     compiled = archloom.compile(Biased(), "mesh", {"x": 1, "y": 1}, example_inputs=(x, mask))
-    assert [layer.op for layer in compiled.report.accelerator_layers] == ["batch_matmul"] * 2
+    layers = [layer.op for layer in compiled.report.accelerator_layers]
+    assert layers.count("batch_matmul") == 2 and layers.count("softmax") == 1
     found, expected = compiled(x, mask), Biased()(x, mask).numpy()
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 

@@ -55,7 +55,10 @@ class Lowered:
     workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
     operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
     workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument;
-    ``form``: of the convolution that tiles are laid out for.
+    ``form``: of the convolution that tiles are laid out for. ``relaid``: for a value in tiles the workload that reads
+    and stores its layout, where any does that all operands share. ``beyond``: edges of the result's matrices beyond
+    which there may be other numbers than zeros, ``carried``: arguments whose own such edges are the result's, too,
+    and ``zeros``: for arguments the edges beyond which there must be zeros.
     """
 
     workload: Workload
@@ -66,6 +69,10 @@ class Lowered:
     finish: "Finish | None" = None
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     form: tuple[int, ...] = ()
+    relaid: "Callable[[tuple[int, ...]], Workload] | None" = None
+    beyond: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    zeros: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
@@ -86,6 +93,8 @@ class Pattern:
     name: str
     make: Callable[[], "DFPattern"]
     predicate: Predicate | None
+    quiet: bool = False
+    """refusals are not noted: a smaller pattern follows"""
 
 
 class UMABackend(ABC):
@@ -127,15 +136,18 @@ class UMABackend(ABC):
         self._attributes[name] = default
 
     def _register_pattern(
-        self, name: str, pattern: "DFPattern | Callable[[], DFPattern]", predicate: Predicate | None = None
+        self, name: str, pattern: "DFPattern | Callable[[], DFPattern]", predicate: Predicate | None = None,
+        *, quiet: bool = False,
     ) -> None:
         """Offer to take what ``pattern`` matches where ``predicate`` agrees. Earlier patterns win.
 
-        ``pattern`` may be a function that makes it, so that registration does not need TVM.
+        ``pattern`` may be a function that makes it, so that registration does not need TVM. ``quiet``: what it refuses
+        is not reported, as it is a part that a later pattern may take.
         """
         self._unique("pattern", name, self._patterns)
         make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
-        self._patterns[name] = Pattern(name, make or (lambda: pattern), predicate)  # type: ignore[return-value,arg-type]
+        self._patterns[name] = Pattern(
+            name, make or (lambda: pattern), predicate, quiet)  # type: ignore[return-value,arg-type]
 
     def _register_relax_pass(
         self, phase: UMAPhase, relax_pass: "RelaxPass | SizedPass", *, sized: bool = False

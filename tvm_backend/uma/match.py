@@ -73,7 +73,8 @@ class QuantizedOp:
 
     ``anchor`` is ``nn.conv2d``, ``matmul``, ``add`` or ``nn.attention``; ``shape`` that of its own result, before the
     stages; ``bias_shape`` that in which the bias is added to it. With ``sums`` the result is int32 as it is added up.
-    Attention has three operands or, with what is added to its scores, four.
+    Attention has three operands or, with what is added to its scores, four. ``residual``: the last operand is added to
+    the anchor's result before the stages. Pieces without a product have the anchors of :mod:`tvm_backend.uma.sweeps`.
     """
 
     anchor: str
@@ -85,6 +86,7 @@ class QuantizedOp:
     stages: tuple[Stage, ...]
     bias_shape: tuple[int, ...] = ()
     sums: bool = False
+    residual: bool = False
 
 
 class NotQuantized(Exception):
@@ -110,6 +112,8 @@ def read(
     ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside. Raises
     :class:`NotQuantized`.
     """
+    if numbers == "float16" and not _multiplies(root, lookup):
+        return _swept(root, lookup, names)
     stages: list[Stage] = []
     expr = root
     label: list[str] = []
@@ -127,6 +131,8 @@ def read(
                     _note(label, expr.args[other], names)
                     op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label, numbers)
                     return replace(op, bias_shape=compat.shape_of(added))
+            if numbers == "float16" and (found := _added(expr, stages, lookup, names)) is not None:
+                return found
             return _anchored("add", expr, None, stages, lookup, label, numbers)
         stage = _stage(expr, name)
         stages.append(stage)
@@ -135,6 +141,78 @@ def read(
         expr = lookup(below) if compat.is_var(below) else None
         if expr is None:
             raise NotQuantized(f"{stage.kind} is applied to an input, not to the result of an operator")
+
+
+PRODUCTS = frozenset({"nn.conv2d", "matmul", "nn.attention", "nn.attention_bias"})
+
+
+def _multiplies(root: Any, lookup: Lookup) -> bool:
+    """Whether there is a product in the piece."""
+    waiting, seen = [root], set()
+    while waiting:
+        expr = waiting.pop()
+        if compat.op_name(expr) in PRODUCTS:
+            return True
+        for var in compat.variables(expr):
+            if var not in seen:
+                seen.add(var)
+                inner = lookup(var)
+                if compat.op_name(inner) is not None:
+                    waiting.append(inner)
+    return False
+
+
+class _Inside(Mapping[Any, Any]):
+    """The bindings that ``lookup`` knows."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self.lookup = lookup
+
+    def __getitem__(self, var: Any) -> Any:
+        found = self.lookup(var)
+        if compat.op_name(found) is None:
+            raise KeyError(var)
+        return found
+
+    def __iter__(self) -> Any:
+        raise TypeError("the bindings of a piece are not listed")
+
+    def __len__(self) -> int:
+        raise TypeError("the bindings of a piece are not listed")
+
+
+def _swept(root: Any, lookup: Lookup, names: Mapping[Any, str] | None) -> QuantizedOp:
+    """A piece without a product: what a vector unit does."""
+    from tvm_backend.uma.sweeps import Unread, read_sweep
+
+    try:
+        found = read_sweep(root, _Inside(lookup))
+    except Unread as error:
+        raise NotQuantized(str(error)) from None
+    label: list[str] = []
+    for var in found.variables:
+        _note(label, var, names)
+    operands = tuple(_float(a, i, None, FLOATS["float16"]) for i, a in enumerate(found.operands))
+    name = pick_name(label, found.anchor)
+    return QuantizedOp(found.anchor, name, compat.shape_of(root), found.attrs, operands, None, ())
+
+
+def _added(
+    expr: Any, stages: list[Stage], lookup: Lookup, names: Mapping[Any, str] | None
+) -> QuantizedOp | None:
+    """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
+    for side, other in ((1, 0), (0, 1)):
+        inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
+        outside = compat.is_var(expr.args[side]) and compat.op_name(lookup(expr.args[side])) is None
+        if not outside or compat.op_name(inner) not in ("nn.conv2d", "matmul", "add"):
+            continue
+        op = read(inner, lookup, names, numbers="float16")
+        if op.anchor in ("nn.conv2d", "matmul") and not op.stages and not op.residual:
+            label = [expr.args[other].name if names is None else names.get(expr.args[other], expr.args[other].name)]
+            tensor = _float(expr.args[side], len(op.operands), None, FLOATS["float16"])
+            return replace(op, operands=(*op.operands, tensor), residual=True, stages=tuple(reversed(stages)),
+                           name=op.name if not UNNAMED.fullmatch(op.name) else label[0])
+    return None
 
 
 def _note(label: list[str], var: Any, names: Mapping[Any, str] | None) -> None:

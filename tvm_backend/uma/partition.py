@@ -19,9 +19,10 @@ from tvm_backend.uma.backend import Pattern, UMAPhase, Verdict
 from tvm_backend.uma.choice import Chosen
 from tvm_backend.uma.match import NotQuantized, Numbers, read
 from tvm_backend.uma.regions import HostFunction, Positions, form_regions
+from tvm_backend.uma.sweeps import SWEPT
 from tvm_backend.views import sink_reshapes
 
-EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"}) | SWEPT
 """Operators of a match to which a refusal is noted."""
 
 
@@ -83,7 +84,7 @@ def partition(
         module = compat.fuse_by_pattern(module, [
             (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
-    module, host, positions = form_regions(module)
+    module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.numbers == "float16"))
     for target in chosen:
         module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
     count = Counter(name for name, _ in taken)
@@ -101,6 +102,8 @@ def _check(
         if verdict.ok:
             _note(context, taken, target.backend.numbers)
             return True
+        if pattern.quiet:
+            return False
         variables = [var.name for var, value in context.matched_bindings.items()
                      if compat.op_name(value) in EXPLAINED]
         refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)

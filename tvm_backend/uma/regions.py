@@ -51,10 +51,15 @@ Positions = dict[str, tuple[int, ...]]
 """Where in ``main`` the bindings of each region's function were, by the function's symbol."""
 
 
-def form_regions(module: compat.IRModule) -> tuple[compat.IRModule, tuple[HostFunction, ...], Positions]:
-    """Group the composites of each target and the host operators that XLA should run into functions of their own."""
+def form_regions(
+    module: compat.IRModule, tiled: frozenset[str] = frozenset()
+) -> tuple[compat.IRModule, tuple[HostFunction, ...], Positions]:
+    """Group the composites of each target and the host operators that XLA should run into functions of their own.
+
+    Targets that are ``tiled`` keep images and matrices beside each other in one region.
+    """
     main = module["main"]
-    nodes = _nodes(module, main)
+    nodes = _nodes(module, main, tiled)
     _place_host(nodes)
     _level(nodes)
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
@@ -66,14 +71,15 @@ def form_regions(module: compat.IRModule) -> tuple[compat.IRModule, tuple[HostFu
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _nodes(module: compat.IRModule, main: compat.Function) -> list[_Node]:
+def _nodes(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]) -> list[_Node]:
     index: dict[Any, int] = {}
     nodes: list[_Node] = []
     for binding in compat.bindings(main):
         composite = compat.is_composite(module, binding.value)
         place = HOST
         if composite is not None:
-            place = (composite[0].split(".", 1)[0], "nhwc" if _images(composite[1]) else "row-major")
+            name = composite[0].split(".", 1)[0]
+            place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
         variables = compat.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)

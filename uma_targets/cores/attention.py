@@ -102,4 +102,5 @@ def strategy(op: QuantizedOp) -> Lowered:
             from uma_targets.cores.strategies import packed
 
             constants[tensor.name] = packed(operand.array, HEADS)
-    return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS)
+    return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS,
+                   beyond=("rows",), zeros={"Q": ("columns",), "K": ("rows", "columns"), "V": ("rows", "columns")})

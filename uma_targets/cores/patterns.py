@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_backend.patterns import DFPattern, is_op, wildcard
+from functools import lru_cache
+
+from tvm_backend.patterns import DFPattern, is_const, is_op, wildcard
 from tvm_backend.uma.match import ACTIVATIONS
+from tvm_backend.uma.sweeps import BINARY, UNARY
 from uma_targets.kit.patterns import float_biased, float_conv2d, float_matmul
 
 
@@ -48,3 +51,56 @@ def conv2d_plain() -> DFPattern:
 def conv2d_activation() -> DFPattern:
     """The same with an activation."""
     return _finished(float_conv2d())
+
+
+def _with_residual(value: DFPattern) -> DFPattern:
+    """``value`` with another tensor added."""
+    return is_op("relax.add")(value, wildcard()) | is_op("relax.add")(wildcard(), value)
+
+
+def matmul_residual() -> DFPattern:
+    """A product, with or without bias, to which a tensor is added."""
+    return _with_residual(float_matmul())
+
+
+def matmul_residual_activation() -> DFPattern:
+    """The same with an activation."""
+    return _finished(matmul_residual())
+
+
+def conv2d_residual() -> DFPattern:
+    """A convolution, with or without bias, to which a tensor is added."""
+    return _with_residual(float_conv2d())
+
+
+def conv2d_residual_activation() -> DFPattern:
+    """The same with an activation."""
+    return _finished(conv2d_residual())
+
+
+CHAINED = 5
+"""The most element-wise operators that are taken together."""
+
+
+@lru_cache
+def elementwise(count: int) -> DFPattern:
+    """``count`` element-wise operators one after the other."""
+    value: DFPattern = wildcard() if count == 1 else elementwise(count - 1)
+    found: DFPattern = is_op("relax.clip")(value, wildcard(), wildcard()) | is_op("relax.power")(value, is_const())
+    for name in UNARY:
+        found = found | is_op(f"relax.{name}")(value)
+    for name in BINARY:
+        operator = is_op(f"relax.{name}")
+        found = found | operator(value, wildcard())
+        if count > 1:
+            found = found | operator(wildcard(), value)
+    return found
+
+
+def rows() -> DFPattern:
+    """Normalizations and softmax of rows, and reductions."""
+    found: DFPattern = is_op("relax.nn.layer_norm")(wildcard(), wildcard(), wildcard())
+    found = found | is_op("relax.nn.rms_norm")(wildcard(), wildcard())
+    for name in ("nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"):
+        found = found | is_op(f"relax.{name}")(wildcard())
+    return found

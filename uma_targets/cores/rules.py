@@ -18,7 +18,7 @@ def float_operands(op: QuantizedOp) -> str | None:
 
 def swapped_at_most(op: QuantizedOp) -> str | None:
     """An operand is read as it is, or with its last two axes swapped."""
-    for index, tensor in enumerate(op.operands):
+    for index, tensor in enumerate(op.operands[:2]):
         axes = tensor.permutation
         if axes is not None and axes != (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2):
             return f"operand {index} is read with its axes in the order {axes}"
@@ -38,5 +38,13 @@ def known_activation(op: QuantizedOp) -> str | None:
     return None
 
 
-MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_along_channels, known_activation)
-CONV2D: tuple[Rule, ...] = (float_operands, constant_kernel, bias_along_channels, known_activation)
+def residual_alike(op: QuantizedOp) -> str | None:
+    """A tensor that is added to the result has the result's shape."""
+    if not op.residual or op.operands[-1].shape == op.shape:
+        return None
+    return f"what is added has {op.operands[-1].shape}, the result {op.shape}"
+
+
+MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_along_channels, residual_alike,
+                            known_activation)
+CONV2D: tuple[Rule, ...] = (float_operands, constant_kernel, bias_along_channels, residual_alike, known_activation)

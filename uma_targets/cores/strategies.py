@@ -16,13 +16,14 @@ from tvm_backend.compiled import Layout
 from tvm_backend.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
 from tvm_backend.uma.backend import Lowered
 from tvm_backend.uma.match import ACTIVATIONS, QuantizedOp
+from uma_targets.cores.sweeps import ABOUT_ZERO
 from uma_targets.kit.rules import has_relu
 from uma_targets.kit.strategies import label
 
 
 def matmul(op: QuantizedOp) -> Lowered:
     """[..., m, k] x [k, n], where all leading dimensions are rows, or a batch of [m, k] x [k, n]."""
-    a, b = op.operands
+    a, b = op.operands[:2]
     *lead, m, k = a.read_shape
     n = b.read_shape[-1]
     batch = math.prod(lead)
@@ -39,7 +40,9 @@ def matmul(op: QuantizedOp) -> Lowered:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
         constants = {"B": packed(array, layouts["B"]), **constants}
         inputs = (("A", 0),)
-    return Lowered(work, _label("dense" if one_b else "batch_matmul", op), inputs, constants, side, layouts=layouts)
+    zeros = {"A": ("rows",) if swapped[0] else ("columns",), "B": ("columns",) if swapped[1] else ("rows",)}
+    return Lowered(work, _label("dense" if one_b else "batch_matmul", op), (*inputs, *_residual(op)), constants, side,
+                   layouts=layouts, zeros=zeros, **_edges(op))
 
 
 def is_image(call: Any) -> bool:
@@ -54,7 +57,7 @@ def conv2d(op: QuantizedOp) -> Lowered:
     if op.operands[1].shape[2:] == plain == tuple(attrs["strides"]) and attrs["groups"] == 1 and not any(
             attrs["padding"]):
         return _pointwise(op)
-    data, kernel = op.operands
+    data, kernel = op.operands[:2]
     (n, c, h, w), (o, inside, kh, kw), groups = data.shape, kernel.shape, int(attrs["groups"])
     assert kernel.array is not None
     work = convolution(
@@ -65,8 +68,8 @@ def conv2d(op: QuantizedOp) -> Lowered:
     constants = {"B": _made(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
     if op.bias is not None and op.bias.array is not None:
         constants["bias"] = _made(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
-    return Lowered(work, _label("conv2d", op), (("A", 0),), constants, "tile-places", layouts={"A": "tile-windows"},
-                   form=form)
+    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-places",
+                   layouts={"A": "tile-windows"}, form=form)
 
 
 def _made(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -79,13 +82,25 @@ def _made(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray]
 
 def _pointwise(op: QuantizedOp) -> Lowered:
     """A 1 x 1 convolution: pixels are the rows of A."""
-    data, kernel = op.operands
+    data, kernel = op.operands[:2]
     n, c, h, w = data.shape
     o = kernel.shape[0]
     assert kernel.array is not None
     constants = {"B": packed(kernel.array.reshape(o, c).T, "tiles"), **_bias(op)}
     work = _gemm(op, (1, n * h * w, o, c), True, (False, False))
-    return Lowered(work, _label("conv2d", op), (("A", 0),), constants, "tile-pixels")
+    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-pixels",
+                   zeros={"A": ("columns",)}, **_edges(op))
+
+
+def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
+    """The argument that is added to the result, if there is one: it lies as that."""
+    return (("residual", len(op.operands) - 1),) if op.residual else ()
+
+
+def _edges(op: QuantizedOp) -> dict[str, Any]:
+    """Beyond which edges of a product's result there may be other numbers than zeros: a bias is added to all rows."""
+    beyond = ("rows", "columns") if _activation(op) in ABOUT_ZERO else ("rows",)
+    return {"beyond": beyond, "carried": ("residual",)}
 
 
 def _gemm(op: QuantizedOp, sizes: tuple[int, int, int, int], shared: bool, swapped: tuple[bool, bool]) -> Workload:
@@ -95,7 +110,8 @@ def _gemm(op: QuantizedOp, sizes: tuple[int, int, int, int], shared: bool, swapp
 
 
 def _epilogue(op: QuantizedOp) -> wl.Epilogue:
-    return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), DTYPE, activation=_activation(op))
+    return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), DTYPE, activation=_activation(op),
+                       residual=op.residual)
 
 
 def _activation(op: QuantizedOp) -> str:
@@ -105,7 +121,11 @@ def _activation(op: QuantizedOp) -> str:
 
 def _label(base: str, op: QuantizedOp) -> str:
     """``base`` with what is fused to it."""
-    return "+".join(part for part in (label(base, op), _activation(op)) if part)
+    whole = label(base, op)
+    if op.residual:  # it is added before the activation
+        head, *rest = whole.split("+relu")
+        whole = "+residual".join((head, "+relu" if rest or whole.endswith("+relu") else ""))
+    return "+".join(part for part in (whole, _activation(op)) if part)
 
 
 def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:

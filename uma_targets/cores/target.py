@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from acadl_models.mesh import isa_parameters
@@ -12,7 +12,7 @@ from mapper.accelerator import Accelerator
 from mapper.options import GraphOptions, Option
 from oracle.errors import MappingError
 from tvm_backend.uma.backend import Refuse, Strategy, UMAPhase
-from uma_targets.cores import attention, rules, strategies
+from uma_targets.cores import attention, patterns, rules, strategies, sweeps
 from uma_targets.kit.rules import AllOf, all_of
 from uma_targets.kit.target import DescribedTarget, lazy_pattern
 
@@ -101,10 +101,17 @@ class CoresTarget(DescribedTarget):
         for name, kept, strategy in (("swapped_matmul", rules.MATMUL, strategies.matmul),
                                      ("matmul", rules.MATMUL, strategies.matmul),
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
-            for form in ("activation", "plain"):
+            residual = () if name.startswith("swapped") else ("residual_activation", "residual")
+            for form in (*residual, "activation", "plain"):
                 self._offer(f"{name}_{form}", kept, strategy)
         self._register_pattern("attention", lazy_pattern("attention"), attention.rules(self._machine))
         self._register_operator_strategy("attention", attention.strategy)
+        taken = sweeps.taken(self._machine)
+        for count in range(patterns.CHAINED, 0, -1):
+            self._register_pattern(f"elementwise_{count}", partial(patterns.elementwise, count), taken, quiet=count > 1)
+            self._register_operator_strategy(f"elementwise_{count}", sweeps.lowered)
+        self._register_pattern("rows", patterns.rows, taken)
+        self._register_operator_strategy("rows", sweeps.lowered)
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
@@ -114,12 +121,13 @@ class CoresTarget(DescribedTarget):
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
-        """Attention as one operator where it is taken so; else, and what is no convolution of images by constants, as
-        products of matrices."""
+        """Batch normalization in the convolution before it; attention as one operator where it is taken so; else, and
+        what is no convolution of images by constants, as products of matrices."""
         from tvm_backend.attention import as_attention
+        from tvm_backend.batch_norms import without_batch_norms
         from tvm_backend.products import as_products
 
-        machine = self._machine(options)
+        machine, module = self._machine(options), without_batch_norms(module)
         module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 

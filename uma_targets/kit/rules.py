@@ -120,7 +120,7 @@ def plain_convolution(op: QuantizedOp) -> str | None:
 
 def constant_kernel(op: QuantizedOp) -> str | None:
     """A convolution has NCHW data and a constant OIHW kernel."""
-    attrs, (data, kernel) = op.attrs, op.operands
+    attrs, (data, kernel) = op.attrs, op.operands[:2]
     if attrs["data_layout"] != "NCHW" or attrs["kernel_layout"] != "OIHW" or attrs["out_layout"] not in ("NCHW", ""):
         return f"layouts are {attrs['data_layout']} and {attrs['kernel_layout']}"
     if not kernel.is_constant:
