@@ -195,7 +195,8 @@ def _handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: U
         for c, core in enumerate(row):
             me = r * columns + c
             line = [r * columns + i for i in range(columns)] + [i * columns + c for i in range(rows)]
-            units = {"reader": core.reader, "matrix": core.matrix, "adder": core.adder, "writer": core.writer}
+            units = {"reader": core.reader, "matrix": core.matrix, "adder": core.adder, "writer": core.writer,
+                     "vector": core.vector}
             for queue, unit in units.items():
                 near = queue in ("reader", "writer")
                 semaphores.join(unit.unit, queue, me, [me], [] if near else [*line, 0])

@@ -60,7 +60,7 @@ class Core(Template):
         self.matrix = QueuedUnit(
             "matrix", fetch, products, depth=8 if shake else 2, latency=cycles, interval=cycles, in_flight=2,
             operations={"clear": 0, "*": "m * n * k", **dict.fromkeys(shake, 0)}, joules_per_operation=joules.product)
-        self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector)
+        self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector, shake)
         self.adder = QueuedUnit("adder", fetch, {"reduce", *shake}, depth=1, latency=1, interval=1, in_flight=1)
         self.writer = QueuedUnit("writer", fetch, {"store", *shake}, depth=2, latency=1, interval=1, in_flight=2)
         for place in memory:
@@ -161,9 +161,9 @@ def _local(name: str, word_bytes: int, number: int, words: int, users: int, joul
     )
 
 
-def _vector(fetch: Fetch, of_tile: int, joules: float | None) -> QueuedUnit:
-    """The vector unit: passes over tiles of ``of_tile`` cycles and ``joules`` each."""
-    cycles_of = work(of_tile)
+def _vector(fetch: Fetch, of_tile: int, joules: float | None, shake: Sequence[str]) -> QueuedUnit:
+    """The vector unit: passes over tiles of ``of_tile`` cycles and ``joules`` each; ``shake``: its handshakes."""
+    cycles_of: dict[str, int | str] = {**work(of_tile), **dict.fromkeys(shake, 1)}
     return QueuedUnit(
-        "vector", fetch, set(cycles_of), depth=2, latency=cycles_of, interval=cycles_of, in_flight=1,
-        operations=work(1), joules_per_operation=joules)
+        "vector", fetch, set(cycles_of), depth=8 if shake else 2, latency=cycles_of, interval=cycles_of, in_flight=1,
+        operations={**work(1), **dict.fromkeys(shake, 0)}, joules_per_operation=joules)

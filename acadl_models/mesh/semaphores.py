@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from acadl_models.acadl import READ_DATA, SRAM, WRITE_DATA, ACADLEdge, MemoryAccessUnit
 
-QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across")
-"""The queues of a core, in the order of ``wormhole.taidl``; the last four are those of senders that begin at it."""
+QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector")
+"""The queues of a core, in the order of ``wormhole.taidl``; those from ``row`` to ``across`` are of senders that begin
+at it."""
 
 HANDSHAKES = ("signal", "wait")
 """Their instructions."""

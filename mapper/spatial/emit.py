@@ -8,6 +8,7 @@ from functools import cached_property
 
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.signalling import signalled
 from mapper.spatial.zones import Wave, Zone, waves
 from oracle.affine import Affine
 from oracle.errors import MappingError
@@ -24,26 +25,17 @@ def emit(
 ) -> Stream:
     """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit.
 
-    With ``semaphores`` cores hand tiles to each other by explicit signals and waits, which are checked for deadlocks
-    and for blocks that overtake each other (:mod:`mapper.spatial.deadlock`); without, by what they read and write.
+    With ``semaphores`` cores hand tiles to each other by explicit signals and waits
+    (:mod:`mapper.spatial.signalling`), which are checked for deadlocks and for blocks that overtake each other
+    (:mod:`mapper.spatial.deadlock`); without, by what they read and write.
     """
     check(gemm, plan, machine)
     a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
-    given = (gemm, plan, machine, a.address, b.address, c.address, relu)
-    if semaphores:
-        from mapper.spatial.handshakes import Signalling
-
-        body = Signalling(*given).nodes()
-    else:
-        body = Emitter(*given).nodes()
+    body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
     end = c.address + gemm.m * gemm.n * TILE_BYTES
     size = -(-end // _ALIGNMENT) * _ALIGNMENT
     stream = Stream(ISA, machine.isa_parameters, (a, b), (c,), size, tuple(body), name)
-    if semaphores:
-        from mapper.spatial.deadlock import check_handshakes
-
-        check_handshakes(stream, machine, f"plan {plan}")
-    return stream
+    return signalled(stream, machine, f"plan {plan}") if semaphores else stream
 
 
 def placed(tensors: tuple[tuple[str, tuple[int, int]], ...]) -> list[HbmTensor]:

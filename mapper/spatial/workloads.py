@@ -35,6 +35,7 @@ from mapper.spatial.parts_emit import PartedEmitter, emit_parts
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.rates import Rates
 from mapper.spatial.search import nothing_fits, search
+from mapper.spatial.signalling import signalled
 from mapper.spatial.space import EVERYTHING, Rules, Space, space
 from mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
 from mapper.spatial.sweep_emit import emit_sweep
@@ -64,13 +65,17 @@ def kind_of(work: AnyWork) -> Kind[Any, Any]:
     raise MappingError(f"{work!r} is no workload: expected one of {', '.join(known.__name__ for known, _ in _KINDS)}")
 
 
-def emitted(work: AnyWork, plan: AnyPlan, machine: Machine) -> "Stream":
-    """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit."""
+def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool = False) -> "Stream":
+    """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit.
+
+    ``semaphores``: cores wait for each other by signals alone, which are checked for deadlocks and for blocks that
+    overtake each other (:mod:`mapper.spatial.signalling`).
+    """
     kind = kind_of(work)
     if not isinstance(plan, kind.plan):
         raise MappingError(f"{plan} is no plan of {work}")
     stream: "Stream" = kind.emit(work, plan, machine)
-    return stream
+    return signalled(stream, machine, f"plan {plan}") if semaphores else stream
 
 
 @overload

@@ -29,6 +29,7 @@ from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
 from oracle.xla import compile_stream
+from tests.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
 
@@ -112,13 +113,12 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attenti
     plan = data.draw(plans(*size))
     assume(fits(attention, plan, Machine.of(graph)))
     given_tensors = tensors(attention)
-    stream = emit_attention(attention, plan, Machine.of(graph))
-    tiles = run(stream, isa_of(graph), tiled(attention, *given_tensors), poison=3)["O"]
+    tiles = result_of(attention, plan, graph, tiled(attention, *given_tensors), attention.keys)
     result = attention.output(tiles).astype(np.float32)
     np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data(), st.sampled_from(MESHES), attentions())
 def test_every_plan_that_fits_gives_attention(
     data: st.DataObject, size: tuple[int, int], attention: Attention

@@ -25,6 +25,7 @@ from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
 from oracle.xla import compile_stream
+from tests.mapper.spatial_checks import result_of
 
 
 def expected(work: Convolution, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -81,9 +82,8 @@ def gives_the_convolution(data: st.DataObject, size: tuple[int, int], work: Conv
     graph = mesh(*size)
     plan = some_plan(data, work, Machine.of(graph))
     arrays = operands(work.shapes(), 1)
-    stream = emitted(work, plan, Machine.of(graph))
-    result = work.unpack(run(stream, isa_of(graph), work.pack(arrays), poison=3)["C"])
-    np.testing.assert_array_equal(result, expected(work, arrays))
+    result = result_of(work, plan, graph, work.pack(arrays), work.outputs)
+    np.testing.assert_array_equal(work.unpack(result), expected(work, arrays))
 
 
 @pytest.mark.parametrize("work", [

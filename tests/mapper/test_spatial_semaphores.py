@@ -1,8 +1,9 @@
-"""Products with semaphores: waits alone keep cores apart, and what would hang or overtake is found at emission."""
+"""Programs with semaphores: waits alone keep cores apart, and what would hang or overtake is found at emission."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,17 +13,29 @@ from hypothesis import strategies as st
 from acadl_models.fit import check_fit
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
-from mapper.spatial.deadlock import check_arrivals, check_handshakes, instances
+from mapper.spatial.attention import Attention, AttentionPlan
+from mapper.spatial.batched import Product
+from mapper.spatial.chain import Chain, ChainPlan
+from mapper.spatial.convolution import Convolution
+from mapper.spatial.deadlock import check_arrivals, check_handshakes
+from mapper.spatial.elementwise import Elementwise, Operation
 from mapper.spatial.emit import emit
+from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
+from mapper.spatial.parts import PartedPlan
 from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.queues import QUEUES, UNITS
+from mapper.spatial.reduction import Columns, Rows
+from mapper.spatial.sweep import SweepPlan
 from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.touches import instances
+from mapper.spatial.workloads import AnyPlan, AnyWork, emitted
 from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
 from oracle.stream import Instr, Loop, Node, Stream, flat_trace
 from oracle.xla.oracle import compile_stream
-from tests.mapper.queue_executor import QueueExecutor, Stuck
+from tests.mapper.queue_executor import Stuck, run_in_any_order
 from tests.mapper.spatial_cases import Case, cases, mesh
 
 WITH = 400
@@ -37,7 +50,7 @@ def holds(case: Case, seed: int) -> None:
     """Any order of the queues gives the product, and so does the order of the program."""
     stream = handed(case)
     arguments, expected = case.operands()
-    found = QueueExecutor(stream, case.machine, arguments, seed).run()
+    found = run_in_any_order(stream, case.machine, arguments, seed)["C"]
     np.testing.assert_array_equal(case.untiled(found), expected)
     result = run(stream, isa_of(case.graph), arguments, poison=5)["C"]
     np.testing.assert_array_equal(case.untiled(result), expected)
@@ -78,6 +91,61 @@ def made(plan: Plan) -> tuple[Stream, Machine]:
     return emit(GEMM, plan, machine, semaphores=True), machine
 
 
+BATCH = Product(3, 100, 90, 70, True, False, False, Epilogue(True, True, "silu"))
+IMAGE = Convolution(1, 8, 8, 70, 100, (2, 2))
+SUM = Elementwise(200, 130, (Operation("add", "tensor"), Operation("multiply", "row"), Operation("relu")))
+WORKLOADS: dict[str, tuple[AnyWork, AnyPlan]] = {
+    **{str(plan): (GEMM, plan) for plan in PLANS},
+    "batch": (BATCH, PartedPlan((2, 1), Plan(
+        (2, 2, 1), (1, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("none", "keep")))),
+    "convolution": (IMAGE, PartedPlan((1, 1), Plan(
+        (1, 1, 1), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream")))),
+    "softmax": (Rows(200, 70, "softmax"), SweepPlan((1, 2), (2, 1), (2, 1), 2)),
+    "columns": (Columns(200, 70, "sum"), SweepPlan((2, 1), (2, 1), (2, 1), 2)),
+    "element-wise": (SUM, SweepPlan((1, 2), (2, 1), (1, 2), 2)),
+    "attention": (Attention(1, 200, 200, 32, 1, 0), AttentionPlan((1, 1), (1, 2), (1, 2), ("across", "stream"))),
+    "chain": (Chain(100, 60, 100, 70, "gelu"), ChainPlan((1, 1, 1, 1), (1, 2), (1, 2), ("none", "stream"), True)),
+}
+"""Programs of all kinds."""
+
+
+def program(name: str) -> tuple[Stream, Machine]:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    return emitted(*WORKLOADS[name], machine, semaphores=True), machine
+
+
+@cache
+def results(name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Operands, and what a program without semaphores makes of them."""
+    stream = emitted(*WORKLOADS[name], Machine.of(mesh(2, 2, 9, 40)))
+    random = np.random.default_rng(1)
+    arguments = {t.name: random.integers(-2, 3, t.shape).astype(np.float16) for t in stream.arguments}
+    return arguments, run(stream, isa_of(mesh(2, 2, 9, 40)), arguments)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_semaphores_change_no_result_and_little_time(name: str) -> None:
+    graph = mesh(2, 2, 9, 40, WITH)
+    stream, machine = program(name)
+    arguments, expected = results(name)
+    assert any(i.instr.mnemonic == "wait" for i in instances(stream.body))
+    for found in (run(stream, isa_of(graph), arguments), run_in_any_order(stream, machine, arguments, 1)):
+        for key, value in expected.items():
+            np.testing.assert_array_equal(found[key], value)
+    assert simulated(stream, graph).cycles <= 2 * simulated(emitted(*WORKLOADS[name], machine), graph).cycles
+
+
+@pytest.mark.parametrize("name", ["batch", "columns", "chain"])
+def test_the_oracle_has_the_same_bits_with_and_without(name: str) -> None:
+    with_them, without = mesh(2, 2, 9, 40, WITH), mesh(2, 2, 9, 40)
+    arguments, _ = results(name)
+    found, expected = (
+        np.asarray(compile_stream(
+            emitted(*WORKLOADS[name], Machine.of(g), semaphores=g is with_them), isa_of(g))(*arguments.values())[0])
+        for g in (with_them, without))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_oracle_and_the_graph_take_semaphores(plan: Plan) -> None:
     """Counters vanish in the oracle; in the simulation they cost little."""
@@ -97,11 +165,11 @@ def rejected(stream: Stream, machine: Machine, body: list[Instr], match: str) ->
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(PLANS), st.integers(0, 1 << 20))
-def test_no_signal_can_be_left_out(plan: Plan, which: int) -> None:
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
+def test_no_signal_can_be_left_out(name: str, which: int) -> None:
     """Some wait lacks it, unless it is one of the last, which tell that places are free that nobody fills again."""
-    stream, machine = made(plan)
+    stream, machine = program(name)
     body = unrolled(stream)
     signals = [i for i, instr in enumerate(body) if instr.mnemonic == "signal"]
     i = signals[which % len(signals)]
@@ -116,23 +184,42 @@ def test_no_signal_can_be_left_out(plan: Plan, which: int) -> None:
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(PLANS), st.integers(0, 1 << 20))
-def test_programs_that_pass_run_in_any_order(plan: Plan, which: int) -> None:
-    """One wait less: either that is found, or the program gives the product all the same."""
-    stream, machine = made(plan)
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20), st.booleans())
+def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool) -> None:
+    """One wait less, or one signal more: either that is found, or the program gives the product all the same."""
+    stream, machine = program(name)
     body = unrolled(stream)
-    waits = [i for i, instr in enumerate(body) if instr.mnemonic == "wait"]
-    del body[waits[which % len(waits)]]
+    shaken = [i for i, instr in enumerate(body) if instr.mnemonic == ("signal" if twice else "wait")]
+    i = shaken[which % len(shaken)]
+    body[i:i + 1] = [body[i]] * 2 * twice
     changed = replace(stream, body=tuple(body))
     try:
         check_handshakes(changed, machine, "plan P")
     except MappingError:
         return
-    random = np.random.default_rng(which)
-    a, b = (random.integers(-2, 3, (8, 8, 32, 32)).astype(np.float16) for _ in range(2))
-    expected = np.einsum("ikab,kjbc->ijac", a.astype(int), b.astype(int))
-    np.testing.assert_array_equal(QueueExecutor(changed, machine, {"A": a, "B": b}, which).run(), expected)
+    arguments, expected = results(name)
+    found = run_in_any_order(changed, machine, arguments, which)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
+def test_no_wait_can_come_twice(name: str, which: int) -> None:
+    stream, machine = program(name)
+    body = unrolled(stream)
+    waits = [i for i, instr in enumerate(body) if instr.mnemonic == "wait"]
+    body.insert(waits[which % len(waits)], body[waits[which % len(waits)]])
+    rejected(stream, machine, body, "plan P: deadlock: the .* queue of core.* waits for signal")
+
+
+def test_units_of_the_graph_take_what_their_queues_have() -> None:
+    graph = mesh(2, 2, 9, 40, WITH)
+    for name, mnemonics in UNITS.items():
+        unit = {"row": "noc_h[0].sender.unit", "column": "noc_v[0].sender.unit", "down": "tree_v.sender.unit",
+                "across": "tree_h.sender.unit"}.get(name, f"core[0][0].{name}.unit")
+        assert {*mnemonics, "signal", "wait"} == set(graph[unit].to_process), name  # type: ignore[attr-defined]
 
 
 def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
@@ -149,10 +236,10 @@ def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
 @pytest.mark.parametrize(("body", "match"), [
     ([("wait", 1, 5)], r"plan P: deadlock: the matrix queue of core\[0\]\[0\] waits for signal 1 of semaphore 5 of "
                        r"core\[0\]\[0\], before which 0 are sent; expected at least 1 \(0 in the whole program\)"),
-    ([("signal", 1, 5), ("wait", 10, 5), ("wait", 10, 5)], r"the reader queue of core\[0\]\[1\] waits for signal 2 .* "
+    ([("signal", 1, 5), ("wait", 11, 5), ("wait", 11, 5)], r"the reader queue of core\[0\]\[1\] waits for signal 2 .* "
                                                            r"1 are sent; expected at least 2"),
-    ([("wait", 1, 5), ("signal", 12, 5)], r"1 in the whole program, of which the others come later"),
-    ([("wait", 1, 5), ("signal", 1, 6), ("wait", 11, 6), ("signal", 11, 5)],
+    ([("wait", 1, 5), ("signal", 13, 5)], r"1 in the whole program, of which the others come later"),
+    ([("wait", 1, 5), ("signal", 1, 6), ("wait", 12, 6), ("signal", 12, 5)],
      r"in a circle, the matrix queue of core\[0\]\[0\] waits for the matrix queue of core\[0\]\[1\], the matrix queue "
      r"of core\[0\]\[1\] waits for the matrix queue of core\[0\]\[0\]"),
     ([("signal", 1, 5), ("signal", 2, 5)], r"semaphore 5 of core\[0\]\[0\] is signalled by the matrix queue of "
@@ -170,7 +257,7 @@ def test_too_few_places_are_found() -> None:
     """A plan with two slots whose program believes in three of them."""
     plan = PLANS[0]
     stream, machine = made(plan)
-    extra = [i for i in unrolled(stream) if i.mnemonic == "signal" and i["queue"].constant % 10 == 1][:4]
+    extra = [i for i in unrolled(stream) if i.mnemonic == "signal" and i["queue"].constant % len(QUEUES) == 1][:4]
     body = unrolled(stream)
     rejected(stream, machine, [body[0], *extra, *body[1:]],
              r"queue of core\[\d\]\[\d\] writes tile \d+ of core\[\d\]\[\d\], which the matrix queue of core"
@@ -194,7 +281,7 @@ def test_too_few_semaphores_are_refused() -> None:
     machine = Machine.of(mesh(2, 2, 9, 40, 8))
     with pytest.raises(MappingError, match=r"plan 2x2x2 .* needs \d+ semaphores in a core, which has 8"):
         emit(GEMM, PLANS[0], machine, semaphores=True)
-    with pytest.raises(MappingError, match="which has 0"):
+    with pytest.raises(MappingError, match="of which a core has 0"):
         emit(GEMM, PLANS[0], Machine.of(mesh(2, 2, 9, 40)), semaphores=True)
 
 
@@ -206,7 +293,7 @@ def test_a_program_that_hangs_hangs() -> None:
     changed = replace(stream, body=tuple(body[:first] + body[first + 1:]))
     arguments = {name: np.zeros((8, 8, 32, 32), np.float16) for name in "AB"}
     with pytest.raises(Stuck):
-        QueueExecutor(changed, machine, arguments, 0).run()
+        run_in_any_order(changed, machine, arguments, 0)
     rejected(stream, machine, list(changed.body), "deadlock")  # type: ignore[arg-type]
 
 

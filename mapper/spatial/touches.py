@@ -1,0 +1,198 @@
+"""What the instructions of a program of many cores touch, as their ISA tells it: all instances, as arrays.
+
+Nothing here knows an instruction but ``launch``: windows of TAIDL are evaluated over all values of the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.spatial.machine import Machine
+from mapper.spatial.queues import queue_of
+from oracle.affine import Affine
+from oracle.errors import MappingError
+from oracle.resolve import resolve
+from oracle.resolved import Read, ResolvedInstr, ResolvedNode, Window, Write
+from oracle.stream import Instr, Loop, Node, Stream
+
+Numbers = NDArray[np.int64]
+
+BUFFERS = ("l1", "acc", "stat")
+"""What cores hold: places are numbered through these, one after the other."""
+
+
+@dataclass(frozen=True)
+class Instances:
+    """All instances of one instruction: their places in program order, and what varies the same way."""
+
+    instr: Instr
+    position: Numbers
+    values: dict[str, Numbers]
+
+    def __call__(self, form: Affine) -> Numbers:
+        """The value of an expression in each of them."""
+        return evaluated(form, self.values, self.position.shape)
+
+    def attribute(self, name: str) -> Numbers:
+        return self(self.instr[name])
+
+
+def evaluated(form: Affine, values: dict[str, Numbers], shape: tuple[int, ...]) -> Numbers:
+    """An expression for many values of its variables."""
+    return np.broadcast_to(np.asarray(form.evaluate(values), np.int64), shape)  # type: ignore[arg-type]
+
+
+def instances(nodes: tuple[Node, ...]) -> Iterator[Instances]:
+    """Every instruction of a program with its instances."""
+    for node, position, values in _instances(nodes, np.zeros(1, np.int64), {}):
+        assert isinstance(node, Instr)
+        yield Instances(node, position, values)
+
+
+def _instances(
+    nodes: tuple[Node, ...] | tuple[ResolvedNode, ...], first: Numbers, values: dict[str, Numbers]
+) -> Iterator[tuple[Node | ResolvedNode, Numbers, dict[str, Numbers]]]:
+    offset = 0
+    for node in nodes:
+        if isinstance(node, (Instr, ResolvedInstr)):
+            yield node, first + offset, values
+            offset += 1
+            continue
+        turns = np.arange(_extent(node), dtype=np.int64)
+        size = _size(node.body)
+        starts = ((first + offset)[:, None] + turns * size).ravel()
+        inner = {name: np.repeat(v, len(turns)) for name, v in values.items()}
+        begin, step = (node.start, node.step) if isinstance(node, Loop) else (0, 1)
+        inner[node.var] = np.tile(begin + turns * step, len(first))
+        yield from _instances(node.body, starts, inner)
+        offset += size * len(turns)
+
+
+def _extent(node: Node | ResolvedNode) -> int:
+    return 1 if isinstance(node, (Instr, ResolvedInstr)) else node.extent
+
+
+def _size(nodes: tuple[Node, ...] | tuple[ResolvedNode, ...]) -> int:
+    return sum(1 if isinstance(n, (Instr, ResolvedInstr)) else _extent(n) * _size(n.body) for n in nodes)
+
+
+@dataclass(frozen=True)
+class Touches:
+    """Reads and writes of places, a row for each, by place and then in program order.
+
+    ``source`` numbers the instructions of the program as they stand in its text; an instruction that reads and writes
+    a place has one row, which writes.
+    """
+
+    place: Numbers
+    position: Numbers
+    queue: Numbers
+    source: Numbers
+    writes: NDArray[np.bool_]
+
+    @property
+    def new(self) -> NDArray[np.bool_]:
+        """Rows that are the first of their place."""
+        found: NDArray[np.bool_] = np.diff(self.place, prepend=-1) != 0
+        return found
+
+
+def touches(stream: Stream, machine: Machine) -> Touches:
+    """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue."""
+    from oracle import taidl
+
+    resolved = resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
+    parts: list[tuple[Numbers, ...]] = []
+    for node, position, values in _instances(resolved.body, np.zeros(1, np.int64), {}):
+        assert isinstance(node, ResolvedInstr)
+        if node.mnemonic != "launch":
+            parts += _rows(node, position, values, machine)
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return Touches(none, none, none, none, none == 0)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    place, position, queue, source, reads = columns
+    order = np.lexsort((reads, position, place))
+    place, position, queue, source, reads = (column[order] for column in columns)
+    first = (np.diff(place, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 0)
+    return Touches(place[first], position[first], queue[first], source[first], reads[first] == 0)
+
+
+def sizes(machine: Machine) -> dict[str, int]:
+    """Places of each buffer in a core."""
+    return dict(zip(BUFFERS, (machine.tiles, machine.sums, machine.stats)))
+
+
+def firsts(machine: Machine) -> dict[str, int]:
+    """The number of each buffer's first place."""
+    found, first = {}, 0
+    for name, size in sizes(machine).items():
+        found[name], first = first, first + size * machine.cores
+    return found
+
+
+def _rows(
+    instr: ResolvedInstr, position: Numbers, values: dict[str, Numbers], machine: Machine
+) -> Iterator[tuple[Numbers, ...]]:
+    size, base = sizes(machine), firsts(machine)
+    windows = [(s.window, isinstance(s, Read)) for s in instr.statements
+               if isinstance(s, (Read, Write)) and s.window.buffer in size]
+    if not windows:
+        return
+
+    def core(reads: bool) -> Numbers:
+        window = next((w for w, kind in windows if kind is reads), windows[0][0])
+        return evaluated(window.offsets[0], values, position.shape) // size[window.buffer]
+
+    queue = queue_of(instr.mnemonic, core(True), core(False), machine)
+    source = np.full(position.shape, instr.source, np.int64)
+    for window, reads in dict.fromkeys(windows):
+        place = _places(window, values, position.shape) + base[window.buffer]
+        times = place.shape[1]
+        yield (place.ravel(), np.repeat(position, times), np.repeat(queue, times), np.repeat(source, times),
+               np.full(place.size, int(reads)))
+
+
+def _places(window: Window, values: dict[str, Numbers], shape: tuple[int, ...]) -> Numbers:
+    """Rows of a buffer, for each instance."""
+    found = evaluated(window.offsets[0], values, shape)[:, None]
+    for dim in window.dims:
+        if dim.axis == 0 and dim.extent > 1:
+            apart = np.arange(dim.extent, dtype=np.int64) * dim.stride
+            found = (found[:, :, None] + apart).reshape(len(found), -1)
+    return found
+
+
+def conflicts(found: Touches) -> Iterator[tuple[Numbers, Numbers]]:
+    """Rows that must come one after the other: a touch and the write before it, a write and the reads before it.
+
+    A write that follows reads comes after the write before those if they do.
+    """
+    n = len(found.place)
+    rows, new = np.arange(n), found.new
+    # the last write at or before each row, of the same place
+    start = np.maximum.accumulate(np.where(new, rows, 0))
+    last = np.maximum.accumulate(np.where(found.writes, rows, -1))
+    previous = np.concatenate(([-1], last[:-1])) if n else last
+    has = (previous >= start) & (~found.writes | (previous == rows - 1))
+    yield previous[has], rows[has]
+    # the next write after each read, of the same place
+    ahead = np.minimum.accumulate(np.where(found.writes, rows, n)[::-1])[::-1] if n else rows
+    end = np.append(np.flatnonzero(new)[1:], n)[np.cumsum(new) - 1] if n else rows
+    reads = ~found.writes & (ahead < end)
+    yield rows[reads], ahead[reads]
+
+
+def place_name(place: int, machine: Machine) -> tuple[str, int]:
+    """What lies at a place, such as ``tile 3``, and in which core."""
+    size, base = sizes(machine), firsts(machine)
+    buffer = next(name for name in reversed(BUFFERS) if place >= base[name])
+    core, own = divmod(place - base[buffer], size[buffer])
+    kinds = dict(zip(BUFFERS, ("tile", "sum", "statistic")))
+    if core >= machine.cores:
+        raise MappingError(f"{kinds[buffer]} {place} lies in no core")
+    return f"{kinds[buffer]} {own}", core
