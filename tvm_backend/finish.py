@@ -21,7 +21,7 @@ from tvm_backend.host_plan import HostProgram
 
 FLIPPED = 128
 """What a uint8 number and its zero point lose to become int8: the highest bit is flipped."""
-ARRAYS = ("scale", "border", "table")
+ARRAYS = ("scale", "border", "table", "bias")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Finish:
     (int32, of the shape of one image's output) is added to the sums of a convolution: what the zeros of the padding
     would be as zero points. ``first_zero`` and ``second_zero`` are zero points of A and B of a product for which
     sums over B's rows or A's are still to be subtracted. A float32 result is ``sums * scale``, an int32 one
-    the sums. Bytes (``dtype`` int8 or uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a
-    ``table`` of 256 results by the byte's place in its range, if there is one.
+    the sums. A ``bias`` (float32, one value for each channel) is added to what the scale gives. Bytes (``dtype`` int8
+    or uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a ``table`` of 256 results by the byte's place in its range, if there is one.
     """
 
     scale: np.ndarray
@@ -47,6 +47,7 @@ class Finish:
     table: np.ndarray | None = None
     between: str = "int8"
     """Type of the byte that ``table`` takes."""
+    bias: np.ndarray | None = None
 
     def apply(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
         """The result for ``sums`` in the workload's shape; ``arguments`` are the step's tensors and constants."""
@@ -94,6 +95,8 @@ class Finish:
         if self.dtype == "int32":
             return (sums,)
         real = sums.astype(jnp.float32) * arrays["scale"]
+        if "bias" in arrays:
+            real = real + arrays["bias"]
         if self.dtype == "float32":
             return (real,)
         zero_point, low, high = (x.astype(jnp.float32) for x in (zero_point, low, high))

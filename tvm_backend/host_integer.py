@@ -125,7 +125,7 @@ def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
     bias = np.zeros((), np.int32)
     if op.bias is not None:
         fits = np.allclose(op.bias.scale, product, rtol=1e-6, atol=0) and not np.any(op.bias.zero_point)
-        if op.bias.array is None or not fits:
+        if op.bias.array is None or op.bias.dtype != "int32" or not fits:
             return None
         bias = op.bias.array.reshape(op.bias_shape)
 

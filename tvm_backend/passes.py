@@ -129,6 +129,36 @@ FOLD: dict[str, Callable[..., Any]] = {
 }
 
 
+def float_weights(module: compat.IRModule) -> compat.IRModule:
+    """The module with the floats that dequantized constants are: for targets that compute in floats."""
+    main = module["main"]
+    floats = {
+        b.var: compat.constant_like(_dequantized(b.value), b.var) for b in compat.bindings(main)
+        if compat.op_name(b.value) == "dequantize" and all(compat.is_constant(a) for a in b.value.args)}
+    if not floats:
+        return module
+    body = [compat.bind(b.var, compat.substitute(b.value, floats))
+            for b in compat.bindings(main) if b.var not in floats]
+    results = [floats.get(r, r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
+    return fold_constants(compat.replace_main(module, compat.rebuild(main, body, results)))
+
+
+def _dequantized(call: Any) -> np.ndarray:
+    """``(integers - zero point) * scale``; of weights that were not read, only the shape and type."""
+    from tvm_backend.plain.conversion import is_blank
+
+    data, scale, zero = (compat.const_value(a) for a in call.args)
+    dtype = compat.dtype_of(call)
+    if is_blank(data):
+        return np.broadcast_to(np.zeros((), dtype), data.shape)
+    along = [1] * data.ndim
+    if max(scale.size, zero.size) > 1:
+        along[int(compat.attr(call, "axis"))] = -1
+    scale, zero = (a.reshape(along) if a.size > 1 else a.reshape(()) for a in (scale, zero))
+    real: np.ndarray = (data.astype(np.int32) - zero.astype(np.int32)).astype(scale.dtype) * scale
+    return real.astype(dtype, copy=False)
+
+
 def duplicate_dequantize(module: compat.IRModule) -> compat.IRModule:
     """Give each consumer its own ``dequantize``, so that a pattern can take it along without taking it from others."""
     main = module["main"]

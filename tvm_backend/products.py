@@ -17,6 +17,7 @@ import numpy as np
 
 from tvm_backend import expressions as compat
 from tvm_backend.onnx_convolutions import Phases, by_phases, dilated
+from tvm_backend.passes import float_weights
 from tvm_backend.plain.conversion import is_blank
 
 HEADS_FIRST = [0, 2, 1, 3]
@@ -29,6 +30,7 @@ def as_products(
     """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` and convolutions of ``images``
     that are taken as they are (both get the operator).
     """
+    module = float_weights(module)
     main = module["main"]
     rewriting = _Rewriting(_uses(main), whole, images)
     for binding in compat.bindings(main):

@@ -16,6 +16,7 @@ from torch import nn
 
 import archloom
 from oracle.errors import ModelError
+from tvm_backend.uma import registry
 
 torchao = pytest.importorskip("torchao.quantization", reason="an extra of developers")
 DYNAMIC, WEIGHTS_ONLY = torchao.Int8DynamicActivationInt8WeightConfig, torchao.Int8WeightOnlyConfig
@@ -130,6 +131,9 @@ def test_pt2e(kind: str, network: Callable[[], nn.Module], form: Any, tmp_path: 
     part = split(model)[0]
     on_floats = 0 if network is Cnn else 2 * 2 * 6 * 6 * 16
     assert part.offloaded_macs == part.macs - on_floats
+    if kind == "xnnpack tensor":  # biases, activations and requantization are part of the layers
+        assert {tensor.dtype for region in part.regions for tensor in region.values} == {"int8"}
+        assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
     wanted = module(x).detach().numpy()
     np.testing.assert_allclose(result(model)(x), wanted, atol=0.02 * np.abs(wanted).max())
 

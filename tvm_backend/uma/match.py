@@ -338,9 +338,11 @@ def _bias(expr: Any, lookup: Lookup, numbers: Numbers) -> QTensor | None:
     if numbers in FLOATS:
         floats = compat.is_constant(expr) and compat.dtype_of(expr) in FLOATS[numbers]
         return _float(expr, 2, None, FLOATS[numbers]) if floats else None
-    inner = lookup(expr) if compat.is_var(expr) else None
-    if inner is not None and compat.op_name(inner) == "reshape":
-        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else None
+    inner = lookup(expr) if compat.is_var(expr) else expr
+    if compat.op_name(inner) == "reshape":
+        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
+    if compat.is_constant(inner):
+        return _float(inner, 2, None) if compat.dtype_of(inner) == "float32" else None
     if inner is None or compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
         return None
     tensor = _dequantized(inner, None)

@@ -33,7 +33,7 @@ def activated(value: DFPattern) -> DFPattern:
 
 def biased(value: DFPattern) -> DFPattern:
     """``value`` with or without a constant bias, on either side of the addition."""
-    flat = is_op("relax.dequantize")(is_const(), is_const(), is_const())
+    flat = is_op("relax.dequantize")(is_const(), is_const(), is_const()) | is_const()
     bias = is_op("relax.reshape")(flat, wildcard()) | flat
     return is_op("relax.add")(value, bias) | is_op("relax.add")(bias, value) | value
 

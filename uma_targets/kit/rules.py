@@ -72,6 +72,8 @@ def int32_bias(op: QuantizedOp) -> str | None:
     """A bias is int32 in units of the product of the operands' scales, one value for each output channel."""
     if op.bias is None:
         return None
+    if op.bias.dtype != "int32":
+        return f"the bias is {op.bias.dtype}"
     expected = scalar(op.operands[0].scale) * scalar(op.operands[1].scale)
     if np.any(op.bias.zero_point):
         return f"the bias has zero point {_show(op.bias.zero_point)}"

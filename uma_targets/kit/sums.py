@@ -57,9 +57,13 @@ def scales_of_channels(op: QuantizedOp) -> str | None:
 
 
 def bias_of_sums(op: QuantizedOp) -> str | None:
-    """A bias is int32 in units of the product of the operands' scales, one value for each output channel."""
+    """A bias is float32, or int32 in units of the product of the operands' scales, with one value for each output
+    channel."""
     if op.bias is None:
         return None
+    if op.bias.dtype == "float32":
+        whole = any(stage.kind == "convert" for stage in op.stages)
+        return "a float32 bias is added to integers" if whole else along_channels(op)
     if np.any(op.bias.zero_point):
         return "the bias has a zero point"
     if not np.allclose(op.bias.scale.reshape(-1), unit(op), rtol=1e-6, atol=0):
@@ -123,7 +127,7 @@ def with_sums(strategy: Strategy) -> Strategy:
 def as_sums(op: QuantizedOp) -> QuantizedOp:
     """The operator on int8 without zero points, whose result is int32: they are part of its bias as far as they can."""
     data, weights = (_as_int8(tensor) for tensor in op.operands)
-    bias = op.bias
+    bias = None if op.bias is None or op.bias.dtype == "float32" else op.bias
     folded = _folded(op, weights)
     if folded is not None:
         own = 0 if bias is None or bias.array is None else bias.array.reshape(-1).astype(np.int64)
@@ -171,7 +175,7 @@ def finish(op: QuantizedOp) -> Finish:
     if op.stages and op.stages[0].kind == "convert":
         return Finish(unit(op), "int32", **zeros)  # type: ignore[arg-type]
     if not op.stages:
-        return Finish(unit(op), "float32", **zeros)  # type: ignore[arg-type]
+        return Finish(unit(op), "float32", bias=_float_bias(op), **zeros)  # type: ignore[arg-type]
     position = next(i for i, stage in enumerate(op.stages) if stage.kind == "quantize")
     stage, before, after = op.stages[position], op.stages[:position], op.stages[position + 1:]
     assert stage.scale is not None and stage.zero_point is not None
@@ -180,10 +184,20 @@ def finish(op: QuantizedOp) -> Finish:
     for activation in before:
         bounds = _quantized(np.array([activation.low, activation.high], np.float32), stage)
         low, high = int(bounds[0]), high if activation.kind == "relu" else int(bounds[1])
-    scale = (unit(op) / np.float32(stage.scale.reshape(-1)[0])).astype(np.float32)
+    step = np.float32(stage.scale.reshape(-1)[0])
+    scale = (unit(op) / step).astype(np.float32)
     return Finish(
         scale, after[-1].dtype if after else stage.dtype, int(stage.zero_point.reshape(-1)[0]), low, high,
-        table=_table(stage, after) if after else None, between=stage.dtype, **zeros)  # type: ignore[arg-type]
+        table=_table(stage, after) if after else None, between=stage.dtype, bias=_float_bias(op, step), **zeros)  # type: ignore[arg-type]
+
+
+def _float_bias(op: QuantizedOp, step: np.float32 = np.float32(1)) -> np.ndarray | None:  # noqa: B008
+    """A bias that is no part of the sums, in steps of the result."""
+    if op.bias is None or op.bias.dtype != "float32":
+        return None
+    assert op.bias.array is not None
+    bias: np.ndarray = op.bias.array.reshape(-1) / step
+    return bias
 
 
 def _quantized(real: np.ndarray, stage: Stage) -> np.ndarray:
