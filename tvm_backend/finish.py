@@ -33,7 +33,8 @@ class Finish:
     would be as zero points. ``first_zero`` and ``second_zero`` are zero points of A and B of a product for which
     sums over B's rows or A's are still to be subtracted. A float32 result is ``sums * scale``, an int32 one
     the sums. A ``bias`` (float32, one value for each channel) is added to what the scale gives. Bytes (``dtype`` int8
-    or uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a ``table`` of 256 results by the byte's place in its range, if there is one.
+    or uint8) are ``clip(round(sums * scale) + zero_point, low, high)``, through a ``table`` of 256
+    results by the byte's place in its range, if there is one.
     """
 
     scale: np.ndarray

@@ -93,8 +93,8 @@ def test_an_artifact_of_two_targets_runs_again(network: Any, tmp_path: Path) -> 
 def test_the_order_is_one_of_preference() -> None:
     partition = archloom.explain(mixed(), ["qkv", "gemmini"])
     taken = {op.name: op.taken_by for op in partition.operators if op.taken_by}
-    assert taken == {"conv": "gemmini", "logits": "qkv"}
-    assert archloom.explain(mixed(), "qkv").shares()["qkv"] < 1
+    assert taken == {"conv": "qkv", "logits": "qkv"}  # a quantized convolution has weights of floats for it
+    assert archloom.explain(mixed(), "gemmini").shares()["gemmini"] < 1
 
 
 def test_options_in_full_and_for_all() -> None:
