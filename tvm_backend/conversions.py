@@ -18,8 +18,8 @@ TO_WINDOWS, FROM_PLACES = "to_windows", "from_places"
 
 
 def conversions(partition: Partition) -> tuple[HostOp, ...]:
-    """All conversions of a network, in the order of its regions."""
-    return tuple(op for region in partition.regions for op in _of_region(region))
+    """All conversions of a network, in the order of its regions; regions of which only steps are known have none."""
+    return tuple(op for region in partition.regions if region.values for op in _of_region(region))
 
 
 def _of_region(region: Region) -> Iterator[HostOp]:
