@@ -28,6 +28,7 @@ from oracle.xla.raising import Raising, raise_stream
 from oracle.xla.repeats import with_loops
 from oracle.xla.report import OracleReport, report
 from oracle.xla.scalars import take_out
+from oracle.xla.work import shared_work
 
 CACHED = 256
 """How many programs are kept in memory."""
@@ -57,7 +58,8 @@ class Program:
         tensors = self.stream.arguments
         with jax.enable_x64(True) if border.needs_wide(self.stream) else nullcontext():
             named = {t.name: border.inwards(a, t) for t, a in zip(tensors, arguments, strict=True)}
-            made = self._computed(named)
+            with shared_work():  # sums within sums would be rewritten again for each of those around them
+                made = self._computed(named)
             return tuple(border.outwards(a, t) for t, a in zip(self.stream.results, made, strict=True))
 
     def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:

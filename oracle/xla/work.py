@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from oracle.xla.expr import Expr
 from oracle.xla.match import Exhausted
@@ -32,6 +33,11 @@ def bounded_work(most: int | None = None) -> Iterator[None]:
         if before is None:
             _state.done = None
         _state.left = before if before is None else before - (min(nodes, before) - _state.left)
+
+
+def shared_work() -> AbstractContextManager[None]:
+    """Within, equal work is done once; there is no other bound than that around it."""
+    return bounded_work(sys.maxsize)
 
 
 def spend() -> None:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from oracle import taidl
+from oracle.assembly import parse
 from oracle.taidl.operators import OPCODES
-from tests.oracle.random_checks import STREAMS, check
+from oracle.xla import build, compile_stream
+from tests.oracle.random_checks import STREAMS, built, check
 from tests.oracle.random_isas import random_isa
+from tests.oracle.random_kernels import arguments, random_kernel
 from tests.oracle.test_operators_streams import agree, isa_of
 
 pytest.importorskip("jax")
@@ -257,3 +260,22 @@ def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, d
     x = np.array([1e-40, -1e-40, -2.5, 1e-37], np.float32)
     found = agree(".isa t\n.hbm 32\n.arg X float32[4] @0\n.result Y float32[4] @16\ngo i=0\n", isa, {"X": x})["Y"]
     assert found.tolist() == [0, 0, -2.5, np.float32(1e-37)]
+
+
+def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it."""
+    import jax
+
+    random = random_isa(5223 // STREAMS)
+    stream = parse(random_kernel(random, 5223 % STREAMS))
+    oracle = compile_stream(stream, built(random))
+    assert oracle.raised
+    rewritten = 0
+
+    def counted() -> None:
+        nonlocal rewritten
+        rewritten += 1
+
+    monkeypatch.setattr(build, "spend", counted)
+    jax.jit(oracle.program.function).lower(*arguments(stream, 0).values())
+    assert 0 < rewritten < 100_000
