@@ -18,7 +18,8 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
     import onnx
 
     if not path.exists():
-        raise ModelError(f"{path}: no such file")
+        named = "" if path.suffix else ", and no network by that name (archloom networks lists them)"
+        raise ModelError(f"{path}: no such file{named}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
     try:

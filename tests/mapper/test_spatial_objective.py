@@ -166,6 +166,9 @@ def test_the_command_plans_all_workloads(asked: list[str], capsys: pytest.Captur
     (["--attention", "1x4x64x32", "--kv-heads", "3"], "the heads of keys must divide those of queries"),
     (["--chain", "64x64x64x64", "--activation", "swash"], "activation 'swash': expected one of relu"),
     (["--softmax", "64x64", "--causal"], "--causal goes with --attention, not with --softmax"),
+    (["--gemm", "64x64x64", "-t", "none.df"], "none.df: "),
+    (["--gemm", "64x64x64", "-t", "mine.df", "--rows", "2"], "mine.df says itself how large"),
+    (["--gemm", "64x64x64", "-t", "mine.df", "-O", "wings=2"], "mine.df has no option wings (there is: rates)"),
 ])
 def test_bad_input_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", *arguments]) == 2

@@ -119,6 +119,7 @@ def _check_text(result: "CheckResult") -> str:
         f"{result.model} on {result.target}: {result.samples} samples against {result.reference};"
         f" {exact} of {len(result.layers)} layers are bit-exact",
         f"first layer that is not as the quantized reference: {result.first_difference or 'none'}",
+        *([] if result.layers else [f"nothing of it runs on {result.target}: archloom compile --explain says why"]),
         *(f"FAILED: {failure}" for failure in result.failures), *(["passed"] if result.passed else []),
     ]))
     return "\n\n".join(parts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.errors import InputError
 from tvm_backend.commands import arguments, mapped, progress
 from tvm_backend.commands.outcome import Outcome
+from tvm_backend.commands.targets import df_graph
 from tvm_backend.report.table import Column, count, duration, percent, render
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def run_map(args: argparse.Namespace) -> Outcome:
 def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
     given = arguments.options(args.option)
     if args.target.endswith(".df"):
-        return _described(Path(args.target), [*given, *(f"--{n}" for n in ("rows", "columns") if getattr(args, n))])
+        sizes = [f"--{n}" for n in ("rows", "columns") if getattr(args, n) is not None]
+        if sizes:
+            raise InputError(f"{', '.join(sizes)}: {args.target} says itself how large the machine is")
+        return df_graph(Path(args.target), given)
     if args.target not in MACHINES:
         raise InputError(f"--target {args.target!r} is none of {', '.join(MACHINES)}, and no .df file")
     maker = _maker(args.target)
@@ -76,15 +80,6 @@ def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
                 raise InputError(f"--{name}: {args.target} has no option for it, but {', '.join(names)}")
             given[name if name in names else other] = str(extent)
     return maker(**_values(args.target, given, names))
-
-
-def _described(path: Path, given: list[str]) -> "ArchitectureGraph":
-    from mapper.spatial.building import graph_of
-    from mapper.spatial.df import read
-
-    if given:
-        raise InputError(f"{', '.join(given)}: {path} says itself what the machine is")
-    return graph_of(read(path.read_text()))
 
 
 def _maker(name: str) -> "Callable[..., ArchitectureGraph]":

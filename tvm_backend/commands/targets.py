@@ -11,6 +11,7 @@ from oracle.errors import GraphError, InputError, TargetError
 from tvm_backend.commands import arguments
 from tvm_backend.commands.isa import load
 from tvm_backend.commands.outcome import Outcome
+from tvm_backend.files import read_file, write_file
 from tvm_backend.report.table import Column, render
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run_describe(args: argparse.Namespace) -> Outcome:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
         return _isa_outcome(load(args.target, options))
     if path.suffix == ".df":
-        graph = _graph_in(path, options)
+        graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
         from tvm_backend.uma import own_files
@@ -75,8 +76,8 @@ def run_describe(args: argparse.Namespace) -> Outcome:
     return _target_outcome(args.target, options, args.dot, args.svg, args.df)
 
 
-def _graph_in(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
-    """The graph of the machine in a df file."""
+def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
+    """The graph of the machine in a df file; the option ``rates`` says what its throughputs are."""
     from mapper.spatial.building import graph_of as built
     from mapper.spatial.df import read
 
@@ -84,8 +85,8 @@ def _graph_in(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
     if unknown:
         raise InputError(f"--option: {path} has no option {unknown} (there is: rates)")
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: {error}") from error
     try:
         return built(read(text, options.get("rates", "cycles")))
@@ -205,6 +206,5 @@ def _draw(graph: "ArchitectureGraph", file: Path | None) -> None:
     if file is None:
         return
     from acadl_models.acadl.draw import to_svg
-    from tvm_backend.files import write_file
 
     write_file(file, to_svg(graph).encode("utf-8"))
