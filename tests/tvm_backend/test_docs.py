@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,20 @@ def test_no_flag_is_described_that_is_not_there() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     known = {f for parser in _commands().values() for action in parser._actions for f in action.option_strings}
     assert set(re.findall(r"`(--[a-z0-9-]+)", text)) <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_are_ones_that_archloom_takes(page: Path) -> None:
+    parser = cli.build_parser()
+    for block in re.findall(r"```(?:sh)?\n(.*?)```", page.read_text(), re.DOTALL):
+        for command in re.findall(r"(?:^|do )\$? ?archloom (.*?)(?:$|; done| \| )", block, re.MULTILINE):
+            parser.parse_args(shlex.split(command, comments=True))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    for page in PAGES[1:]:
+        assert f": {page.name}\n" in text, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
