@@ -14,7 +14,9 @@ keys and values from memory again for every block of queries, in every core on i
 more. Rank correlation (Spearman) of the cost model with the simulation: candidates from the whole range of estimates up
 to eight times the best. Beyond the paper: causal masks (``causal_time``: the time over that with all keys), and a model
 with grouped queries (32 heads of 128, 8 of keys): reading 2048 tokens, and a step of decoding with 8192 tokens in the
-cache. Numerics: the oracle, all cores at once, against a float32 reference.
+cache. ``decoding``: the time of steps of decoding without over that with keys dealt out to several cores, whose results
+are merged over the network; geometric mean of ``DECODED``. Numerics: the oracle, all cores at once, against a
+float32 reference.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 CHECKED: tuple[tuple[int, int, tuple[int, ...], dict[str, Any]], ...] = (
     (2, 2, (1, 4, 256, 32), {}), (2, 2, (2, 4, 192, 16), {}), (2, 2, (1, 8, 150, 32, 2), {"causal": True}),
     (2, 3, (2, 6, 70, 64, 2), {"keys": 330, "causal": True}), (2, 2, (2, 8, 1, 64, 2), {"keys": 700, "causal": True}),
+    (2, 4, (1, 8, 1, 128, 1), {"keys": 1000, "causal": True}),
 )
 """Rows and columns of a mesh; batch, heads, queries, width of a head, heads of keys; keys and mask."""
 
@@ -40,6 +43,9 @@ CAUSAL = (512, 1024, 2048)
 
 GROUPED = ((2048, 2048), (1, 8192))
 """Queries and keys."""
+
+DECODED = ((1, 32, 1, 8192), (1, 32, 8, 8192), (1, 32, 8, 2048), (8, 16, 2, 4096), (1, 32, 32, 8192))
+"""Batch, heads of 128 numbers, heads of keys, and keys."""
 
 SAMPLES = 15
 RANKED = 2048
@@ -58,7 +64,7 @@ def main() -> None:
         "over_best_reload": geometric_mean(r["reload"] / r["cycles"] for r in rows),
         "busy": geometric_mean(r["busy"] for r in rows),
         "least_correlation": min(correlations.values()), "correlations": correlations,
-        **_causal(rows, recorded), "grouped": list(_grouped()),
+        **_causal(rows, recorded), "grouped": list(_grouped()), **_decoded(),
         "max_abs_error": max(_error(*case) for case in CHECKED), "rows": rows,
     }
     finish(args, result)
@@ -176,6 +182,24 @@ def _grouped() -> Any:
         print(f"grouped, {queries} queries, {keys} keys: {best.cycles} cycles, {row['tflops']:.2f} TFLOP/s, "
               f"keys and values once: {row['bytes_per_cycle']:.0f} bytes a cycle  {best.plan}", flush=True)
         yield row
+
+
+def _decoded() -> dict[str, Any]:
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.attention import Attention
+    from mapper.spatial.attention_search import search_attention
+    from mapper.spatial.attention_space import AttentionRules
+
+    graph, found = wormhole(), {}
+    for batch, heads, kv_heads, keys in DECODED:
+        attention = Attention.of(batch, heads, 1, 128, kv_heads, keys=keys, causal=True)
+        best = search_attention(attention, graph).best
+        whole = search_attention(attention, graph, rules=AttentionRules(most_parts=1)).best
+        name = f"{batch} x {heads} heads, {kv_heads} of {keys} keys"
+        found[name] = whole.cycles / best.cycles
+        print(f"decoding, {name}: {best.cycles} cycles, {found[name]:.2f} times as fast as with whole keys  "
+              f"{best.plan}", flush=True)
+    return {"decoding": geometric_mean(found.values()), "decoded": found}
 
 
 def _error(rows: int, columns: int, shape: tuple[int, ...], options: dict[str, Any]) -> float:

@@ -38,6 +38,8 @@ TABLE: dict[str, str] = {
     "column_sum": "m * n", "column_maximum": "m * n",
     # statistics are 32 numbers to a tile's 1024: a pass over a tile is the least that an instruction takes
     "row_begin": "1", "row_linear": "1", "row_root": "2", "row_reciprocal": "1", "row_spread": "m",
+    # partial results of a softmax: both statistics as columns of a tile; values scaled and added, and the statistics
+    "row_pair": "m", "merge": "2 * m * d + m",
 }
 """For each instruction its passes, an expression over its attributes."""
 

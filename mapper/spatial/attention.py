@@ -156,25 +156,29 @@ class AttentionPlan:
 
     ``rows``, ``columns``: how problems and queries are spread over each dimension of the mesh. ``keys``: how tiles of
     keys and values reach the cores that share them, and whether a core keeps all of them while it goes on to its next
-    queries of the same problem.
+    queries of the same problem. ``parts``: over how many cores along rows and columns the keys of a block of queries
+    are dealt out, whose results are merged over the network (flash decoding).
     """
 
     block: tuple[int, int]
     rows: tuple[int, int]
     columns: tuple[int, int]
     keys: tuple[Pattern, Level]
+    parts: tuple[int, int] = (1, 1)
 
     def spread(self, loop: int) -> int:
-        """Over how many cores problems (0) or queries (1) are spread."""
+        """Over how many cores problems (0), queries (1) or the keys of a block (2) are spread."""
+        if loop == 2:
+            return self.parts[0] * self.parts[1]
         return self.rows[loop] * self.columns[loop]
 
     def __str__(self) -> str:
         """One line, such as ``4x5 rows p8 columns q8 K,V:row stream``."""
-        def spread(name: str, over: tuple[int, int]) -> str:
-            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("pq", over) if n > 1) or "-")
+        def spread(name: str, *over: int) -> str:
+            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("pqk", over) if n > 1) or "-")
 
-        return (f"{self.block[0]}x{self.block[1]} {spread('rows', self.rows)} {spread('columns', self.columns)} "
-                f"K,V:{' '.join(self.keys)}")
+        rows, columns = spread("rows", *self.rows, self.parts[0]), spread("columns", *self.columns, self.parts[1])
+        return f"{self.block[0]}x{self.block[1]} {rows} {columns} K,V:{' '.join(self.keys)}"
 
     def to_json(self) -> str:
         """Canonical JSON text; :meth:`from_json` gives the equal plan."""
@@ -185,11 +189,11 @@ class AttentionPlan:
         """The plan written by :meth:`to_json`; MappingError for anything else."""
         try:
             fields = json.loads(text)
-            pairs = [tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns")]
+            pairs = [tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns", "parts")]
             pattern, level = fields["keys"]
             if any(len(p) != 2 or min(p) < 1 for p in pairs) or pattern not in PATTERNS or level not in LEVELS:
                 raise ValueError("expected pairs of numbers of at least 1, a pattern and a level")
-            return AttentionPlan(pairs[0], pairs[1], pairs[2], (pattern, level))  # type: ignore[arg-type]
+            return AttentionPlan(pairs[0], pairs[1], pairs[2], (pattern, level), pairs[3])  # type: ignore[arg-type]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise MappingError(f"expected the JSON of a plan of attention, found {text[:80]!r}: {error}") from error
 
@@ -202,19 +206,25 @@ STREAM_SLOTS = 2
 OUT_SLOTS = 2
 
 
-def needs(attention: Attention, bq: Number, bk: Number, kept: Number) -> tuple[Number, Number, Number]:
-    """Tiles of operands, of sums, and rows of statistics that blocks need in a core (of columns of plans, too)."""
+def needs(
+    attention: Attention, bq: Number, bk: Number, kept: Number, parts: Number = 1
+) -> tuple[Number, Number, Number]:
+    """Tiles of operands, of sums, and rows of statistics that blocks need in a core (of columns of plans, too).
+
+    Where keys are dealt out in ``parts``, statistics lie behind the results, and a core takes those of another.
+    """
     _, keys, width = attention.tiles
+    keys = -(-keys // parts)
     bk = np.minimum(bk, keys)
     held = np.where(kept, keys, STREAM_SLOTS * bk)
     tiles = STREAM_SLOTS * bq * width + SCORE_SLOTS * (1 + attention.bias) * bq * bk + 2 * held * width
-    sums = SCORE_SLOTS * bq * bk + OUT_SLOTS * bq * width
+    sums = SCORE_SLOTS * bq * bk + np.where(parts == 1, OUT_SLOTS * bq * width, (OUT_SLOTS + 1) * bq * (width + 1))
     return tiles, sums, OUT_SLOTS * 2 * bq + SCORE_SLOTS * bq
 
 
 def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]:
     """What a plan needs in a core, as :func:`needs` lists it."""
-    tiles, sums, stats = needs(attention, *plan.block, plan.keys[1] == "keep")
+    tiles, sums, stats = needs(attention, *plan.block, plan.keys[1] == "keep", plan.spread(2))
     return int(tiles), int(sums), int(stats)
 
 
@@ -232,10 +242,16 @@ def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> st
 
 
 def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] != extent:
-            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    for name, cores, extent in (("rows", math.prod(plan.rows) * plan.parts[0], machine.rows),
+                                ("columns", math.prod(plan.columns) * plan.parts[1], machine.columns)):
+        if cores != extent:
+            yield f"it spreads loops over {cores} {name}, of which there are {extent}"
             return
+    parts, keys = plan.spread(2), attention.tiles[1]
+    if parts > 1 and attention.past is not None:
+        yield f"keys of which queries see different ones are not dealt out to {parts} cores"
+    elif -(-keys // -(-keys // parts)) < parts:
+        yield f"{keys} tiles of keys are dealt out to {parts} cores, {-(-keys // parts)} each: some have none"
     if plan.keys[0] == "wave":
         yield "keys and values are not passed from core to core"
     if plan.keys[0] in ("down", "across") and plan.spread(1) != machine.cores:

@@ -36,7 +36,8 @@ class _Work:
 def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpace) -> np.ndarray:
     """Estimated cycles of every candidate."""
     c = found.columns
-    queries, keys, d = attention.tiles
+    queries, every, d = attention.tiles
+    keys = -(-every // (c["rk"] * c["ck"]))
     bq, bk = c["bq"], np.minimum(c["bk"], keys)
     places, spread = c["rq"] * c["cq"], c["rp"] * c["cp"]
     waves_p, waves_q = -(-attention.problems // spread), -(-queries // (bq * places))
@@ -60,10 +61,18 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     compute = np.maximum(compute, added)
     busy = np.where(kept, np.maximum(first * compute, loads) + (1 - first) * compute, np.maximum(compute, loads))
     ends = unit * (SOFTMAX["begin"] + SOFTMAX["finish"]) * bq * d
-    ends = ends + product + machine.block_cycles + machine.dram_latency
+    ends = ends + product + machine.block_cycles + machine.dram_latency + _merging(machine, c, d)
     queried = -(-bq * d * TILE_BYTES // machine.dram_bytes) * machine.cores
     wave = busy + waves_q * ends + np.maximum(0, 2 * queried * waves_q - compute)
     return machine.launch_cycles + waves_p * wave + 3 * machine.dram_latency + load + 2 * queried + product
+
+
+def _merging(machine: Machine, c: Columns, d: int) -> np.ndarray:
+    """Cycles in which cores put their results of a block together: what they hand over, and what they do with it."""
+    rounds = np.ceil(np.log2(c["rk"])) + np.ceil(np.log2(c["ck"]))
+    way = c["bq"] * (d + 1) * 2 * TILE_BYTES / machine.sum_bytes
+    found: np.ndarray = rounds * (way + machine.vector_cycles * c["bq"] * (2 * d + 2))
+    return found
 
 
 def _load(
@@ -88,10 +97,10 @@ def _load(
     return np.maximum(beats * copies, transfer)
 
 
-def _uniform(keys: int, bk: np.ndarray, waves: np.ndarray) -> _Work:
-    """All blocks see all keys."""
+def _uniform(keys: np.ndarray, bk: np.ndarray, waves: np.ndarray) -> _Work:
+    """All blocks see all keys that their cores have."""
     steps = -(-keys // bk)
-    return _Work(keys * waves, steps * waves, np.zeros_like(bk), keys * waves, np.full_like(bk, keys))
+    return _Work(keys * waves, steps * waves, np.zeros_like(bk), keys * waves, keys)
 
 
 def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray) -> _Work:

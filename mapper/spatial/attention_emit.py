@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
-from mapper.spatial.attention_steps import Part, Run, Turn, turns
+from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
 from mapper.spatial.emit import ISA, Nodes, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.zones import Wave, Zone, waves
+from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
 from oracle.stream import HbmTensor, Instr, Stream
 
@@ -44,8 +44,18 @@ def emit_attention(
     return Stream(ISA, machine.isa_parameters, tuple(tensors.values()), (out,), address, tuple(body), name)
 
 
-Cores = Callable[[Affine, Affine, Affine], Nodes]
-"""What to do on a core, given its number and its numbers along problems and queries."""
+Cores = Callable[["_Core"], Nodes]
+"""What to do on a core."""
+
+
+@dataclass(frozen=True)
+class _Core:
+    """The number of a core, and its numbers along problems, queries and the keys of a block."""
+
+    number: Affine
+    problem: Affine
+    query: Affine
+    part: Affine
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,17 @@ class _Emitter:
     @property
     def depth(self) -> int:
         """Tiles of a whole step of keys."""
-        return min(self.plan.block[1], self.tiles[1])
+        return min(self.plan.block[1], self.share)
+
+    @cached_property
+    def share(self) -> int:
+        """Tiles of keys of a core."""
+        return share(self.attention, self.plan)
+
+    @cached_property
+    def wide(self) -> int:
+        """Sums of a tile of queries: its values, and its statistics where keys are dealt out."""
+        return self.tiles[2] + (self.plan.spread(2) > 1)
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -130,36 +150,45 @@ class _Emitter:
                 yield turn, these[now:], False
 
     # --- cores ---------------------------------------------------------------------------------------------------
-    def each(self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False)) -> Nodes:
-        """Loops over the cores of a zone; ``alone``: only the first along the rows / columns that share a problem."""
+    def each(
+        self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False),
+        over: Zone | None = None,
+    ) -> Nodes:
+        """Loops over the cores of a zone, and of those ``over`` which keys are dealt out (None: all); ``alone``: only
+        the first along the rows / columns that share a problem."""
         rows = range(self.plan.rows[1]) if query is None else query.slow
         columns = range(self.plan.columns[1]) if query is None else query.fast
         rows, columns = range(1) if alone[0] else rows, range(1) if alone[1] else columns
+        high, wide = self.plan.parts
+        slow, fast = (range(high), range(wide)) if over is None else (over.slow, over.fast)
 
-        def core(rp: Affine, cp: Affine, rq: Affine, cq: Affine) -> Nodes:
-            row, column = rp * self.plan.rows[1] + rq, cp * self.plan.columns[1] + cq
-            places = rp * self.plan.columns[0] + cp, rq * self.plan.columns[1] + cq
-            return body(row * self.machine.columns + column, *places)
+        def core(rp: Affine, cp: Affine, rq: Affine, cq: Affine, rk: Affine, ck: Affine) -> Nodes:
+            row = (rp * self.plan.rows[1] + rq) * high + rk
+            column = (cp * self.plan.columns[1] + cq) * wide + ck
+            return body(_Core(
+                row * self.machine.columns + column, rp * self.plan.columns[0] + cp, rq * self.plan.columns[1] + cq,
+                rk * wide + ck))
 
         return repeat("rp", problem.slow, lambda rp: repeat("cp", problem.fast, lambda cp: repeat(
-            "rq", rows, lambda rq: repeat("cq", columns, lambda cq: core(rp, cp, rq, cq)))))
+            "rq", rows, lambda rq: repeat("cq", columns, lambda cq: repeat(
+                "rk", slow, lambda rk: repeat("ck", fast, lambda ck: core(rp, cp, rq, cq, rk, ck)))))))
 
-    def both(self, block: _Block, body: Callable[[Affine, Affine, Affine, int], Nodes]) -> Nodes:
+    def both(self, block: _Block, body: Callable[[_Core, int], Nodes], over: Zone | None = None) -> Nodes:
         """``body`` on every core that has a block in a wave, with the tiles of its queries."""
         found: Nodes = []
         for problem in block.problems:
             for query in block.turn.zones:
-                found += self.each(problem, query, lambda n, p, q, size=query.size: body(n, p, q, size))  # type: ignore[misc]
+                size = query.size
+                found += self.each(problem, query, lambda core, size=size: body(core, size), over=over)  # type: ignore[misc]
         return found
 
-    def parts(
-        self, block: _Block, parts: Sequence[Part], body: Callable[[Affine, Affine, Affine, Part], Nodes]
-    ) -> Nodes:
+    def parts(self, block: _Block, parts: Sequence[Part], body: Callable[[_Core, Part], Nodes]) -> Nodes:
         """``body`` on every core that takes part in a step."""
         found: Nodes = []
         for problem in block.problems:
             for part in parts:
-                found += self.each(problem, part.zone, lambda n, p, q, part=part: body(n, p, q, part))  # type: ignore[misc]
+                these = part.zone
+                found += self.each(problem, these, lambda core, part=part: body(core, part), over=part.over)  # type: ignore[misc]
         return found
 
     # --- places --------------------------------------------------------------------------------------------------
@@ -175,13 +204,13 @@ class _Emitter:
         bq, width = self.plan.block[0], self.tiles[2]
         base = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * self.depth
         if self.plan.keys[1] == "keep":
-            return step.first * width + (base + which * self.tiles[1] * width)
+            return step.first * width + (base + which * self.share * width)
         return step.number % STREAM_SLOTS * (self.depth * width) + (base + which * STREAM_SLOTS * self.depth * width)
 
     def _bias(self, step: _Step) -> Affine:
         """Behind keys and values."""
         bq, width = self.plan.block[0], self.tiles[2]
-        held = self.tiles[1] if self.plan.keys[1] == "keep" else STREAM_SLOTS * self.depth
+        held = self.share if self.plan.keys[1] == "keep" else STREAM_SLOTS * self.depth
         base = STREAM_SLOTS * bq * width + SCORE_SLOTS * bq * self.depth + 2 * held * width
         return step.number % SCORE_SLOTS * (bq * self.depth) + base
 
@@ -189,8 +218,8 @@ class _Emitter:
         return step.number % SCORE_SLOTS * (self.plan.block[0] * self.depth)
 
     def _out(self, turn: Affine) -> Affine:
-        bq, width = self.plan.block[0], self.tiles[2]
-        return turn % OUT_SLOTS * (bq * width) + SCORE_SLOTS * bq * self.depth
+        bq = self.plan.block[0]
+        return turn % OUT_SLOTS * (bq * self.wide) + SCORE_SLOTS * bq * self.depth
 
     def _stat(self, turn: Affine) -> Affine:
         return turn % OUT_SLOTS * (2 * self.plan.block[0])
@@ -219,40 +248,49 @@ class _Emitter:
     def _begin(self, block: _Block) -> Nodes:
         width = self.tiles[2]
 
-        def load(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
-            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
+        def load(core: _Core, size: int) -> Nodes:
+            row = self._row(block, core)
             return [Instr.make(
                 "load", dram=row * (width * TILE_BYTES) + self.places["Q"],
-                l1=n * self.machine.tiles + self._query(block.number), rows=1, cols=size * width, h0=0)]
+                l1=core.number * self.machine.tiles + self._query(block.number), rows=1, cols=size * width, h0=0)]
 
-        def begin(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
-            return [Instr.make("begin", out=n * self.machine.sums + self._out(block.number),
-                               stat=n * self.machine.stats + self._stat(block.number), m=size, d=width)]
+        def begin(core: _Core, size: int) -> Nodes:
+            return [Instr.make("begin", out=core.number * self.machine.sums + self._out(block.number),
+                               stat=core.number * self.machine.stats + self._stat(block.number), m=size, d=width)]
 
         return self.both(block, load) + self.both(block, begin)
 
-    def _problem(self, block: _Block, p: Affine) -> Affine:
-        return block.at[0] * self.plan.spread(0) + p
+    def _problem(self, block: _Block, core: _Core) -> Affine:
+        return block.at[0] * self.plan.spread(0) + core.problem
 
-    def _first_query(self, block: _Block, q: Affine) -> Affine:
-        place = self.plan.spread(1) - 1 - q if block.turn.turned else q
+    def _first_query(self, block: _Block, core: _Core) -> Affine:
+        place = self.plan.spread(1) - 1 - core.query if block.turn.turned else core.query
         return (block.at[1] * self.plan.spread(1) + place) * self.plan.block[0]
+
+    def _row(self, block: _Block, core: _Core) -> Affine:
+        """The first row of tiles of a core's queries among those of all problems."""
+        return self._problem(block, core) * self.tiles[0] + self._first_query(block, core)
+
+    def _first_key(self, core: _Core, step: _Step) -> Affine:
+        """The first tile of keys of a core's step."""
+        return core.part * self.share + step.first
 
     def _ahead(self, block: _Block, step: _Step) -> Nodes:
         """Keys and values of a step, and its scores."""
         found = [n for which in (0, 1) for n in self._load(block, step, which)] if block.loads_keys else []
         width = self.tiles[2]
 
-        def bias(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
-            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
-            dram = (row * self.tiles[1] + step.first) * TILE_BYTES + self.places["B"]
-            return [Instr.make("load", dram=dram, l1=n * self.machine.tiles + self._bias(step), rows=part.zone.size,
+        def bias(core: _Core, part: Part) -> Nodes:
+            dram = self._row(block, core) * self.tiles[1] + self._first_key(core, step)
+            return [Instr.make("load", dram=dram * TILE_BYTES + self.places["B"],
+                               l1=core.number * self.machine.tiles + self._bias(step), rows=part.zone.size,
                                cols=part.tiles, h0=self.tiles[1] * TILE_BYTES)]
 
-        def score(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
-            l1 = n * self.machine.tiles
+        def score(core: _Core, part: Part) -> Nodes:
+            l1 = core.number * self.machine.tiles
             return [Instr.make("score", a=l1 + self._query(block.number), b=l1 + self._keys(step, 0),
-                               c=n * self.machine.sums + self._scores(step), m=part.zone.size, n=part.tiles, k=width)]
+                               c=core.number * self.machine.sums + self._scores(step), m=part.zone.size, n=part.tiles,
+                               k=width)]
 
         if self.attention.bias:
             found += self.parts(block, step.run.parts, bias)
@@ -263,7 +301,8 @@ class _Emitter:
         width = self.tiles[2]
         scale = struct.unpack("<I", struct.pack("<f", self.attention.scale))[0]
 
-        def work(n: Affine, p: Affine, q: Affine, part: Part) -> Nodes:
+        def work(core: _Core, part: Part) -> Nodes:
+            n = core.number
             sums, stats, l1 = n * self.machine.sums, n * self.machine.stats, n * self.machine.tiles
             out, factor, weights = sums + self._out(block.number), stats + self._factor(step), l1 + self._weights(step)
             m, scores = part.zone.size, sums + self._scores(step)
@@ -273,7 +312,7 @@ class _Emitter:
             if part.masked:
                 assert self.attention.past is not None
                 found.append(Instr.make(
-                    "mask", scores=scores, m=m, n=part.tiles, first=self._first_query(block, q),
+                    "mask", scores=scores, m=m, n=part.tiles, first=self._first_query(block, core),
                     group=self.attention.group, shift=-SIDE * step.first + self.attention.past))
             return [
                 *found,
@@ -287,44 +326,71 @@ class _Emitter:
 
     def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
         pattern, width = self.plan.keys[0], self.tiles[2]
-        tiles = self.machine.tiles
+        tiles, (high, wide) = self.machine.tiles, self.plan.parts
         sent: dict[str, Affine | int] = {}
         if pattern in ("row", "across"):
-            sent = {"n0": self.plan.columns[1], "s0": tiles}
+            sent = {"n0": self.plan.columns[1], "s0": wide * tiles}
         elif pattern in ("column", "down"):
-            sent = {"n0": self.plan.rows[1], "s0": self.machine.columns * tiles}
+            sent = {"n0": self.plan.rows[1], "s0": high * self.machine.columns * tiles}
         if pattern == "down":
             sent |= {"n1": self.machine.columns, "s1": tiles}
         elif pattern == "across":
             sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
         alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
 
-        def one(n: Affine, p: Affine, q: Affine, loaded: int) -> Nodes:
-            row = self._problem(block, p) * self.tiles[1] + step.first
+        def one(core: _Core, loaded: int) -> Nodes:
+            row = self._problem(block, core) * self.tiles[1] + self._first_key(core, step)
             what: dict[str, Affine | int] = {
                 "dram": row * (width * TILE_BYTES) + self.places["KV"[which]],
-                "l1": n * tiles + self._keys(step, which), "rows": 1, "cols": loaded * width, "h0": 0,
+                "l1": core.number * tiles + self._keys(step, which), "rows": 1, "cols": loaded * width, "h0": 0,
             }
             return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **what, **sent)]
 
         if pattern == "none":
-            return self.parts(block, step.run.parts, lambda n, p, q, part: one(n, p, q, part.tiles))
+            return self.parts(block, step.run.parts, lambda core, part: one(core, part.tiles))
         found: Nodes = []
         for problem in block.problems:
-            found += self.each(problem, None, lambda n, p, q: one(n, p, q, step.run.tiles), alone)
+            for over, most in step.run.loads:
+                found += self.each(problem, None, lambda core, most=most: one(core, most), alone, over)  # type: ignore[misc]
         return found
 
     def _end(self, block: _Block) -> Nodes:
         width = self.tiles[2]
 
-        def finish(n: Affine, p: Affine, q: Affine, size: int) -> Nodes:
-            out = n * self.machine.sums + self._out(block.number)
-            row = self._problem(block, p) * self.tiles[0] + self._first_query(block, q)
-            stat = n * self.machine.stats + self._stat(block.number)
+        def finish(core: _Core, size: int) -> Nodes:
+            out, stat = self._results(block, core.number)
+            dram = self._row(block, core) * (width * TILE_BYTES) + self.places["O"]
             return [
                 Instr.make("finish", out=out, stat=stat, m=size, d=width),
-                Instr.make("store", acc=out, dram=row * (width * TILE_BYTES) + self.places["O"], rows=1,
-                           cols=size * width, h0=0, relu=0),
+                Instr.make("store", acc=out, dram=dram, rows=1, cols=size * width, h0=0, relu=0),
             ]
 
-        return self.both(block, finish)
+        return self._merged(block) + self.both(block, finish, Zone(range(1), range(1), 0))
+
+    def _results(self, block: _Block, number: Affine) -> tuple[Affine, Affine]:
+        """Where a core's weighted values and statistics lie."""
+        return number * self.machine.sums + self._out(block.number), (
+            number * self.machine.stats + self._stat(block.number))
+
+    def _merged(self, block: _Block) -> Nodes:
+        """The results of cores that have other keys of the same block, by halves, along the columns of the mesh and
+        then along its rows: a core takes those of another and adds them to its own."""
+        (high, wide), width, found = self.plan.parts, self.tiles[2], Nodes()
+        landing = SCORE_SLOTS * self.plan.block[0] * self.depth + OUT_SLOTS * self.plan.block[0] * self.wide
+        for axis, count, apart in ((1, wide, 1), (0, high, self.machine.columns)):
+            for distance, these in halves(count):
+                over = Zone(range(high), these, 0) if axis else Zone(these, range(1), 0)
+                far = distance * apart
+
+                def pair(core: _Core, size: int, far: int = far) -> Nodes:
+                    out, stat = self._results(block, core.number + far)
+                    return [Instr.make("row_pair", stat=stat, acc=out + size * width, m=size)]
+
+                def add(core: _Core, size: int, far: int = far) -> Nodes:
+                    (theirs, _), (out, stat) = (self._results(block, core.number + n) for n in (far, 0))
+                    place = core.number * self.machine.sums + landing
+                    return [Instr.make("take", source=theirs, target=place, count=size * (width + 1)),
+                            Instr.make("merge", out=out, stat=stat, theirs=place, m=size, d=width)]
+
+                found += self.both(block, pair, over) + self.both(block, add, over)
+        return found

@@ -42,13 +42,21 @@ def attention_joules(attention: Attention, machine: Machine, rates: Rates, found
     n = _counts(attention, c)
     tile, problems = rates.l1_tile, attention.problems
     # of a tile of queries: its load, its sums and statistics at the beginning, and what becomes of them
-    ends = d * rates.loaded + rates.one("begin", m=1, d=d) + rates.one("finish", m=1, d=d) + d * rates.stored
+    begin = d * rates.loaded + rates.one("begin", m=1, d=d)
+    ends = begin + rates.one("finish", m=1, d=d) + d * rates.stored
+    parts = c["rk"] * c["ck"]
+    if (parts > 1).any():  # all begin, and the results of all but one go to another
+        taken = (d + 1) * (rates.added - 2 * tile)
+        merged = rates.one("row_pair", m=1) + taken + rates.one("merge", m=1, d=d, out=d + 1)
+        apart = (parts - 1) * (begin + merged)
+    else:
+        apart = np.zeros(len(parts))
     soften, wide = (rates.one("soften", m=1, n=k, valid=32 * k, factor=2) for k in (1, 2))
     of_score = wide - soften + 2 * d * rates.product + 2 * tile  # scores are written, weights read as operands
     if attention.bias:
         of_score += rates.loaded + rates.one("add_tiles", count=1)
     step = 2 * soften - wide + rates.one("rescale", m=1, d=d) + d * tile + 2 * d * tile  # queries read, sums taken
-    total = queries * ends + n.scores * (of_score + tile) + n.row_steps * step + n.seen * 2 * d * tile
+    total = queries * (ends + apart) + n.scores * (of_score + tile) + n.row_steps * step + n.seen * 2 * d * tile
     if attention.past is not None:
         total = total + n.masked * rates.one("mask", m=1, n=1, group=1)
     total = problems * (total + 2 * d * _keys(machine, rates, c, n))
@@ -77,9 +85,11 @@ def _counts(attention: Attention, c: Columns) -> _Counts:
     """Blocks of equal size have equal counts but for those of their waves."""
     rows, keys, _ = attention.tiles
     bq, bk, places = c["bq"], np.minimum(c["bk"], keys), c["rq"] * c["cq"]
-    blocks = -(-rows // bq)
+    blocks, parts = -(-rows // bq), c["rk"] * c["ck"]
     if attention.past is None:
-        steps, waves = -(-keys // bk), -(-blocks // places)
+        share = -(-keys // parts)
+        bk = np.minimum(bk, share)
+        steps, waves = (parts - 1) * -(-share // bk) + -(-(keys - (parts - 1) * share) // bk), -(-blocks // places)
         return _Counts(
             blocks, np.full_like(bq, rows * keys), blocks * steps, rows * steps, 0 * bq, blocks * keys, waves * keys,
             np.minimum(blocks, places) * keys)

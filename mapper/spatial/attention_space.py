@@ -1,11 +1,12 @@
 """The space of plans of attention, as columns of arrays like that of products: a candidate is a row.
 
-Every way to spread problems and queries over the dimensions of the mesh, every useful block of queries and of keys,
-every pattern by which keys and values reach the cores that share them, and whether these are kept. Left out are only
-rows that are dominated or useless:
+Every way to spread problems, queries and the keys of a block over the dimensions of the mesh, every useful block of
+queries and of keys, every pattern by which keys and values reach the cores that share them, and whether these are kept.
+Left out are only rows that are dominated or useless:
 
 * of the blocks with which a loop takes the same number of waves, or steps, only the smallest;
 * keys are kept only where another wave of the same problem uses them;
+* keys are dealt out only if every core gets some, and queries all see the same;
 * of two plans that a square mesh makes equal by exchanging its dimensions only one;
 * under a causal mask, where every wave has steps of its own, plans whose program has more than ``MOST_WAVES`` of them,
   unless all have.
@@ -30,16 +31,18 @@ MOST_WAVES = 32
 
 @dataclass(frozen=True)
 class AttentionRules:
-    """What plans may do: patterns and levels of keys and values, and how many tiles of queries a block may have."""
+    """What plans may do: patterns and levels of keys and values, how many tiles of queries a block may have, and over
+    how many cores its keys may be dealt out."""
 
     patterns: frozenset[str] = frozenset(PATTERNS)
     levels: frozenset[str] = frozenset(LEVELS)
     most_queries: int | None = None
+    most_parts: int | None = None
 
     @property
     def text(self) -> str:
         """Equal for equal rules, in every process."""
-        return repr([sorted(self.patterns), sorted(self.levels), self.most_queries])
+        return repr([sorted(self.patterns), sorted(self.levels), self.most_queries, self.most_parts])
 
 
 ANYTHING = AttentionRules()
@@ -47,8 +50,9 @@ ANYTHING = AttentionRules()
 
 @dataclass(frozen=True, eq=False)
 class AttentionSpace:
-    """Candidates in columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``cp``, ``cq`` (cores along rows and columns of the
-    mesh over which problems and queries are spread), ``way`` (index into PATTERNS) and ``keep``."""
+    """Candidates in columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and
+    columns of the mesh over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``.
+    """
 
     columns: Columns
 
@@ -59,22 +63,27 @@ class AttentionSpace:
         """Candidate ``i``."""
         c = {name: int(column[i]) for name, column in self.columns.items()}
         way = PATTERNS[c["way"]], "keep" if c["keep"] else "stream"
-        return AttentionPlan((c["bq"], c["bk"]), (c["rp"], c["rq"]), (c["cp"], c["cq"]), way)  # type: ignore[arg-type]
+        spread = (c["rp"], c["rq"]), (c["cp"], c["cq"])
+        return AttentionPlan((c["bq"], c["bk"]), *spread, way, (c["rk"], c["ck"]))  # type: ignore[arg-type]
 
     def taken(self, rows: NDArray[np.bool_]) -> "AttentionSpace":
         """Some of the candidates."""
         return AttentionSpace({name: column[rows] for name, column in self.columns.items()})
 
 
-NAMES = ("bq", "bk", "rp", "rq", "cp", "cq", "way", "keep")
+NAMES = ("bq", "bk", "rp", "rq", "rk", "cp", "cq", "ck", "way", "keep")
 
 
 def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> AttentionSpace:
     """All candidates that fit the machine."""
+    most = 1 if attention.past is not None else rules.most_parts or machine.cores
+    keys = attention.tiles[1]
     parts = [
         _candidates(attention, machine, rules, rows, columns)
-        for rows in _pairs(machine.rows) for columns in _pairs(machine.columns)
-        if machine.rows != machine.columns or rows >= columns
+        for rows in _triples(machine.rows) for columns in _triples(machine.columns)
+        for cores in [rows[2] * columns[2]]
+        if cores <= most and -(-keys // -(-keys // cores)) == cores
+        and (machine.rows != machine.columns or rows >= columns)
     ]
     found = AttentionSpace({name: np.concatenate([part[name] for part in parts]) for name in NAMES})
     if attention.past is None or not len(found):
@@ -85,14 +94,18 @@ def attention_space(attention: Attention, machine: Machine, rules: AttentionRule
     return found.taken(waves <= max(MOST_WAVES, int(waves.min())))
 
 
-def _pairs(extent: int) -> list[tuple[int, int]]:
-    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
+def _triples(extent: int) -> list[tuple[int, int, int]]:
+    """Ways to spread problems, queries and keys over a dimension of the mesh."""
+    return [(a, b, extent // (a * b)) for a in range(1, extent + 1) if extent % a == 0
+            for b in range(1, extent // a + 1) if extent // a % b == 0]
 
 
 def _candidates(
-    attention: Attention, machine: Machine, rules: AttentionRules, rows: tuple[int, int], columns: tuple[int, int]
+    attention: Attention, machine: Machine, rules: AttentionRules, rows: tuple[int, int, int],
+    columns: tuple[int, int, int],
 ) -> Columns:
     queries, keys, _ = attention.tiles
+    keys = -(-keys // (rows[2] * columns[2]))
     share = -(-queries // (rows[1] * columns[1]))
     tall = [size for size in _sizes(share) if size <= (rules.most_queries or share)]
     ways = [PATTERNS.index(way) for way in _ways(rows[1], columns[1], machine) if way in rules.patterns]
@@ -101,7 +114,7 @@ def _candidates(
         ("bk",): [(size,) for size in _sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
         ("keep",): [(LEVELS.index(level),) for level in LEVELS if level in rules.levels],
     })
-    for name, value in zip(("rp", "rq", "cp", "cq"), (*rows, *columns)):
+    for name, value in zip(("rp", "rq", "rk", "cp", "cq", "ck"), (*rows, *columns)):
         c[name] = np.full(len(c["bq"]), value)
     chosen = _fits(attention, machine, c) & ((c["keep"] == 0) | (c["bq"] < share))
     return {name: c[name][chosen] for name in NAMES}
@@ -120,6 +133,6 @@ def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
 
 
 def _fits(attention: Attention, machine: Machine, c: Columns) -> NDArray[np.bool_]:
-    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1)
+    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1, c["rk"] * c["ck"])
     fitting: NDArray[np.bool_] = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
     return fitting

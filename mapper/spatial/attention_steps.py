@@ -17,12 +17,14 @@ from mapper.spatial.zones import Wave, Zone, waves
 
 @dataclass(frozen=True)
 class Part:
-    """Cores that do alike in a step: their places along the queries, and what they see of the step's keys."""
+    """Cores that do alike in a step: their places along the queries, what they see of the step's keys, and the places
+    ``over`` which keys are dealt out (a zone's ``size`` is how many keys each has)."""
 
     zone: Zone
     tiles: int
     keys: int
     masked: bool
+    over: Zone
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,12 @@ class Run:
     parts: tuple[Part, ...]
 
     @property
-    def tiles(self) -> int:
-        """Tiles of keys of which any core has need in a step."""
-        return max(part.tiles for part in self.parts)
+    def loads(self) -> tuple[tuple[Zone, int], ...]:
+        """The cores over which keys are dealt out, and how many tiles any of them needs in a step."""
+        found: dict[Zone, int] = {}
+        for part in self.parts:
+            found[part.over] = max(part.tiles, found.get(part.over, 0))
+        return tuple(found.items())
 
 
 @dataclass(frozen=True)
@@ -94,12 +99,14 @@ def _steps(found: list[Turn]) -> int:
 
 def _runs(attention: Attention, plan: AttentionPlan, wave: Wave, number: int, turned: bool) -> Iterator[Run]:
     """Steps of a wave, those one after the other that are alike as one run."""
-    depth = min(plan.block[1], attention.tiles[1])
-    ends = [(zone, list(_ends(attention, plan, zone, number, turned))) for zone in wave.zones]
-    most = max(any_of for _, places in ends for _, (_, any_of) in places)
+    depth = min(plan.block[1], share(attention, plan))
+    ends = [(zone, over, list(_ends(attention, plan, zone, over, number, turned)))
+            for zone in wave.zones for over in shares(attention, plan)]
+    most = max(any_of for _, _, places in ends for _, (_, any_of) in places)
     first, count, before = 0, 0, None
     for step in range(-(-most // (depth * SIDE))):
-        parts = tuple(part for zone, places in ends for part in _parts(zone, places, step * depth * SIDE, depth))
+        parts = tuple(
+            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth))
         if parts == before:
             count += 1
             continue
@@ -110,8 +117,18 @@ def _runs(attention: Attention, plan: AttentionPlan, wave: Wave, number: int, tu
         yield Run(first, count, before)
 
 
+def share(attention: Attention, plan: AttentionPlan) -> int:
+    """Tiles of keys of a core."""
+    return -(-attention.tiles[1] // plan.spread(2))
+
+
+def shares(attention: Attention, plan: AttentionPlan) -> tuple[Zone, ...]:
+    """The cores to which the keys of a block are dealt out, and how many each has: the last may have fewer."""
+    return waves(attention.keys, share(attention, plan) * SIDE, *plan.parts)[-1].zones
+
+
 def _ends(
-    attention: Attention, plan: AttentionPlan, zone: Zone, number: int, turned: bool
+    attention: Attention, plan: AttentionPlan, zone: Zone, over: Zone, number: int, turned: bool
 ) -> Iterator[tuple[Zone, tuple[int, int]]]:
     """Of each place of a zone how many keys all, and any, of its queries see."""
     bq, cores, fast = plan.block[0], plan.spread(1), plan.columns[1]
@@ -119,18 +136,20 @@ def _ends(
         for j in zone.fast:
             place = i * fast + j
             block = number * cores + (cores - 1 - place if turned else place)
-            seen = attention.seen(block * bq, block * bq + zone.size - 1)
+            seen = over.size, over.size
+            if attention.past is not None:
+                seen = attention.seen(block * bq, block * bq + zone.size - 1)
             yield Zone(range(i, i + 1), range(j, j + 1), zone.size), seen
 
 
 def _parts(
-    zone: Zone, places: list[tuple[Zone, tuple[int, int]]], start: int, depth: int
+    zone: Zone, over: Zone, places: list[tuple[Zone, tuple[int, int]]], start: int, depth: int
 ) -> Iterator[Part]:
     """What the places of a zone do in the step from key ``start`` on; those that see nothing do nothing."""
     found = []
     for place, (every, some) in places:
         keys = min(some - start, depth * SIDE)
-        found.append(Part(place, -(-keys // SIDE), keys, start + keys > every))
+        found.append(Part(place, -(-keys // SIDE), keys, start + keys > every, over))
     if all((p.keys, p.masked) == (found[0].keys, found[0].masked) for p in found):
         found = [replace(found[0], zone=zone)]
     yield from (part for part in found if part.keys > 0)

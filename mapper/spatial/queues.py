@@ -20,7 +20,7 @@ QUEUES = MappingProxyType({name: number for number, name in enumerate(NAMES)})
 UNITS = MappingProxyType({
     "reader": ("load", "load_windows", "load_row"),
     "matrix": ("matmul", "matmul_transposed", "weigh", "score", "clear"),
-    "adder": ("reduce",),
+    "adder": ("reduce", "take"),
     "writer": ("store",),
     "row": ("multicast_row", "windows_row", "share_row", "gather_row"),
     "column": ("multicast_column", "windows_column", "share_column", "gather_column"),

@@ -51,3 +51,12 @@ def _last(full: int, rest: int, block: int, fast: int) -> Iterator[Zone]:
         yield Zone(range(lines, lines + 1), range(more), block)
     if rest:
         yield Zone(range(lines, lines + 1), range(more, more + 1), rest)
+
+
+def halves(count: int) -> Iterator[tuple[int, range]]:
+    """How ``count`` places in a line put together what they have: distances, and the places which then take what lies
+    so far from them. In the end all of it is at the first."""
+    distance = 1
+    while distance < count:
+        yield distance, range(0, count - distance, 2 * distance)
+        distance *= 2

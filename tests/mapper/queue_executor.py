@@ -81,7 +81,7 @@ def _queue(name: str, v: dict[str, int], machine: Machine) -> int:
     count = len(QUEUES)
     if name in ("signal", "wait"):
         return v["queue"]
-    if name == "reduce":
+    if name in ("reduce", "take"):
         return v["target"] // machine.sums * count + QUEUES["adder"]
     if name == "store":
         return v["acc"] // machine.sums * count + QUEUES["writer"]

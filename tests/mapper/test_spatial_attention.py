@@ -46,18 +46,20 @@ def mesh(rows: int, columns: int) -> ArchitectureGraph:
     return wormhole(rows=rows, columns=columns, sums=20, stats=32, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
 
 
-def pairs(extent: int) -> list[tuple[int, int]]:
-    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
+def divisors(extent: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([d for d in range(1, extent + 1) if extent % d == 0])
 
 
 @st.composite
-def plans(draw: st.DrawFn, rows: int, columns: int) -> AttentionPlan:
+def plans(draw: st.DrawFn, rows: int, columns: int, split: bool = False) -> AttentionPlan:
+    """Any plan; with ``split`` one that deals keys out as it may."""
     sizes = st.integers(1, 3)
     way = draw(st.sampled_from(("none", "row", "column", "down", "across")))
+    parts = (draw(divisors(rows)), draw(divisors(columns))) if split else (1, 1)
+    over = [(d, extent // part // d) for extent, part in ((rows, parts[0]), (columns, parts[1]))
+            for d in [draw(divisors(extent // part))]]
     return AttentionPlan(
-        (draw(sizes), draw(sizes)), draw(st.sampled_from(pairs(rows))), draw(st.sampled_from(pairs(columns))),
-        (way, draw(st.sampled_from(LEVELS))),  # type: ignore[arg-type]
-    )
+        (draw(sizes), draw(sizes)), *over, (way, draw(st.sampled_from(LEVELS))), parts)  # type: ignore[arg-type]
 
 
 def tensors(attention: Attention) -> list[np.ndarray]:
@@ -110,7 +112,7 @@ def attentions(draw: st.DrawFn) -> Attention:
 
 def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attention) -> None:
     graph = mesh(*size)
-    plan = data.draw(plans(*size))
+    plan = data.draw(plans(*size, split=attention.past is None))
     assume(fits(attention, plan, Machine.of(graph)))
     given_tensors = tensors(attention)
     tiles = result_of(attention, plan, graph, tiled(attention, *given_tensors), attention.keys)
@@ -138,6 +140,7 @@ def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
 @pytest.mark.parametrize(("attention", "plan"), [
     (Attention(2, 64, 70, 32), AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))),
     (Attention(1, 50, 90, 16, 2, 20, True), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
+    (Attention(1, 1, 90, 40, 3), AttentionPlan((1, 1), (1, 1), (1, 1), ("none", "stream"), (1, 2))),
 ])
 def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attention, plan: AttentionPlan) -> None:
     graph = mesh(1, 2)
