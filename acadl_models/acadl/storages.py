@@ -111,6 +111,9 @@ class DRAM(MemoryInterface):
 
     ``bank_address_ranges``: the words of each bank, by default one bank of all ``address_ranges``. ``row_words``
     (*added*): words of a row, which stays open until another row of its bank is wanted.
+
+    ``channels`` (*added*): parts of the shared port, each of which moves its share of ``port_width``: the words from
+    ``k * channel_words`` on, so many of them, lie in the channel ``k % channels``.
     """
 
     virtual: ClassVar[bool] = False
@@ -120,6 +123,8 @@ class DRAM(MemoryInterface):
     t_RP: int = 0
     t_RAS: int = 0
     row_words: int = 0
+    channels: int = 1
+    channel_words: int = 0
 
     def __post_init__(self) -> None:
         self._set("bank_address_ranges", tuples(self.bank_address_ranges))
@@ -131,18 +136,36 @@ class DRAM(MemoryInterface):
         return bool(self.t_RCD or self.t_RP or self.t_RAS)
 
     @property
+    def is_interleaved(self) -> bool:
+        """Whether its words are dealt out to several channels."""
+        return self.channels > 1
+
+    @property
     def banks(self) -> tuple[tuple[int, int], ...]:
         """The half-open range of word addresses of each bank."""
         return tuple(self.bank_address_ranges or self.address_ranges)
 
     def faults(self) -> list[str]:
         faults = [f for t in ("t_RCD", "t_RP", "t_RAS", "row_words") for f in count(self, t, 0)]
+        faults += self._channel_faults()
         if not faults and self.has_bank_state and not self.row_words:
             faults.append("t_RCD, t_RP and t_RAS ask for the state of the banks: state row_words, the words of a row")
         faults += range_faults("bank_address_ranges", self.bank_address_ranges, False)
         faults = super().faults() + faults
         if not faults and self.bank_address_ranges:
             faults += self._cover_faults()
+        return faults
+
+    def _channel_faults(self) -> list[str]:
+        faults = count(self, "channels") + count(self, "channel_words", 0)
+        if faults or not self.is_interleaved:
+            return faults
+        if not self.channel_words:
+            faults.append(f"channels={self.channels} needs channel_words, the words that lie in one before the next")
+        if not self.shared_port:
+            faults.append(f"channels={self.channels} are parts of a port for all requests: state shared_port=True")
+        if self.has_bank_state:
+            faults.append(f"channels={self.channels} with t_RCD, t_RP or t_RAS: rows of several channels have no timing")
         return faults
 
     def _cover_faults(self) -> list[str]:

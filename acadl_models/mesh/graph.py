@@ -13,7 +13,8 @@ How the hardware is modelled:
   ``gather_row``). ``unicast`` goes from any core to any other, along the row and then along the column. A tree goes
   over the first column (or row), then over all rows (or columns). Neighbours also have a link of their own, over which
   a core passes tiles on to the right or down, in a torus from the last to the first, too.
-* **Memory** is one port with the bandwidth of all channels together: tiles are interleaved over the channels.
+* **Memory** has ``dram_channels``, over which tiles are dealt out one by one: each moves its share of the bandwidth, and
+  tiles that lie in one channel follow one another. Every core reaches every channel.
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
   write or read them, which is what a core's semaphores are for. With ``semaphores`` there are counters for programs
   that hand tiles over by ``signal`` and ``wait``, a cycle each in the queue of the unit
@@ -42,7 +43,7 @@ from acadl_models.acadl import (
 from acadl_models.mesh.parts import Core, Ring, Router, Tree
 from acadl_models.mesh.semaphores import Semaphores
 from acadl_models.mesh.sizes import RANGES as _RANGES
-from acadl_models.mesh.sizes import Sizes, check_options, operand_tiles
+from acadl_models.mesh.sizes import TILE_BYTES, Sizes, check_options, operand_tiles
 from acadl_models.options import no_flags, refuse
 from acadl_models.parts import Fetch, QueuedUnit
 
@@ -83,6 +84,7 @@ def mesh(
     dram_bytes_per_cycle: int = 128,
     dram_latency_cycles: int = 300,
     dram_bytes: int = 8 << 30,
+    dram_channels: int = 1,
     launch_cycles: int = 1000,
     semaphores: int = 0,
     clock_hz: float = 1e9,
@@ -93,7 +95,8 @@ def mesh(
     ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
     operands. The matrix unit multiplies ``array`` x ``array`` tiles of 32 x 32 in ``product_cycles``, and takes
     ``block_cycles`` more for a product of blocks; the vector unit works on ``vector_width`` numbers in
-    ``vector_cycles``. ``torus``: rows and columns are rings, otherwise they have ends. Raises TargetError that lists
+    ``vector_cycles``. ``torus``: rows and columns are rings, otherwise they have ends. ``dram_bytes`` and
+    ``dram_bytes_per_cycle`` are those of all ``dram_channels`` together. Raises TargetError that lists
     every option out of range.
     """
     check_options("mesh", locals(), RANGES)
@@ -103,13 +106,16 @@ def mesh(
     sizes = Sizes(
         operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
         block_cycles, vector_cycles, vector_width, array, semaphores=semaphores)
-    chip = Chip(name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz)
+    chip = Chip(
+        name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz,
+        dram_channels)
     return assembled(chip, lambda *given: rings(chip, torus, *given))
 
 
 @dataclass(frozen=True)
 class Chip:
-    """Cores in rows and columns, and what is around them; each of ``dram_bytes`` is a memory of its own."""
+    """Cores in rows and columns, and what is around them; each of ``dram_bytes`` is a memory of its own, of so many
+    channels."""
 
     name: str
     rows: int
@@ -120,6 +126,7 @@ class Chip:
     dram_bytes: tuple[int, ...]
     launch_cycles: int
     clock_hz: float
+    dram_channels: int = 1
 
     @property
     def cores(self) -> int:
@@ -142,6 +149,7 @@ def assembled(
                 read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
                 read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
                 address_ranges=[(first, first + size)], joules_per_access=sizes.joules.dram_byte,
+                channels=chip.dram_channels, channel_words=TILE_BYTES if chip.dram_channels > 1 else 0,
             ))
             first += size
         ahead = _AHEAD if not sizes.semaphores else 4 * _AHEAD

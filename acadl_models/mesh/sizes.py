@@ -86,6 +86,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "product_cycles": (1, 1 << 16), "block_cycles": (0, 1 << 20), "vector_cycles": (1, 1 << 10),
     "noc_bytes_per_cycle": (1, 4096),
     "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000), "dram_bytes": (1 << 20, 1 << 40),
+    "dram_channels": (1, 64),
     "launch_cycles": (1, 10_000_000),
 }
 """Smallest and largest value of the integer options that all meshes have."""

@@ -17,6 +17,7 @@ from acadl_models.acadl.graph import per_graph
 from acadl_models.acadl.latency import Expression
 from acadl_models.timing.addresses import base_of
 from acadl_models.timing.instances import holds_alone
+from acadl_models.timing.memories.channels import Interleaving
 from acadl_models.timing.program import Place, word_axes
 from acadl_models.timing.routing import request_latencies, routes, routing
 from oracle.resolved import Buffer
@@ -52,7 +53,15 @@ def places(
             where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
             return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
     ports = tuple(s.port_width for s in served)
-    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases)
+    channels = tuple(interleaving(s) for s in served)
+    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels)
+
+
+def interleaving(storage: DataStorage) -> Interleaving | None:
+    """How the words of a storage are dealt out to channels, if they are."""
+    if not isinstance(storage, DRAM) or not storage.is_interleaved:
+        return None
+    return Interleaving(storage.channels, storage.channel_words, storage.port_width)
 
 
 def _held(memory: DRAM, bank: Bank, base: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
+from acadl_models.timing.memories.channels import Interleaving
 from oracle.accesses import element_bits
 from oracle.affine import Affine
 from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
@@ -34,7 +35,8 @@ def word_axes(buffer: Buffer, data_width: int) -> int | None:
 class Request:
     """What one access of one instance asks of one storage.
 
-    ``runs``: the maximal runs of contiguous words as (address in the memory, words), ascending.
+    ``runs``: the maximal runs of contiguous words as (address in the memory, words), ascending. ``beats``: on the port
+    of the storage, or on that of its channels that takes the longest.
     """
 
     storage: str
@@ -51,7 +53,8 @@ class Place:
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
-    storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it.
+    storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it;
+    ``channels``, how the words of one that serves are dealt out, or None.
     """
 
     buffer: str
@@ -61,6 +64,7 @@ class Place:
     port_widths: tuple[int, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
     bases: tuple[int, ...] = ()
+    channels: tuple[Interleaving | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +121,13 @@ class AccessPlan:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        for bank, port_width, base in zip(self.banks, self.place.port_widths, self.place.bases):
+        place = self.place
+        for bank, port_width, base, channels in zip(self.banks, place.port_widths, place.bases, place.channels):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
                 runs = _runs(inside + base)
-                beats = sum(-(-count // port_width) for _, count in runs)
+                whole = sum(-(-count // port_width) for _, count in runs)
+                beats = whole if channels is None else max(channels.beats(runs))
                 size = -(-len(inside) * self.data_width // 8)
                 found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
         return found

@@ -22,7 +22,7 @@ from acadl_models.triple_ring import figures
 
 RANGES: dict[str, tuple[int, int]] = {
     "columns": (2, 64), "rows": (2, 4),
-    **{name: bounds for name, bounds in sizes.RANGES.items() if name != "noc_bytes_per_cycle"},
+    **{name: bounds for name, bounds in sizes.RANGES.items() if name not in ("noc_bytes_per_cycle", "dram_channels")},
     "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
     "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096), "memories": (1, 2),
 }

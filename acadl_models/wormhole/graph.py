@@ -26,6 +26,7 @@ def wormhole(
     dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
     dram_bytes: int = figures.DRAM_BYTES,
+    dram_channels: int = figures.DRAM_CHANNELS,
     launch_cycles: int = figures.LAUNCH_CYCLES,
     semaphores: int = 0,
     clock_hz: float = figures.CLOCK_HZ,
@@ -42,7 +43,7 @@ def wormhole(
         vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2, semaphores=semaphores)
     chip = Chip(
         "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles,
-        clock_hz)
+        clock_hz, dram_channels)
     return assembled(chip, lambda *given: rings(chip, True, *given))
 
 

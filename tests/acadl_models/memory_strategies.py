@@ -1,4 +1,4 @@
-"""Random storages with state for random graphs: caches of one or two levels, DRAM banks, links of both modes."""
+"""Random storages with state for random graphs: caches of one or two levels, banks and channels of DRAMs, links of both modes."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ def _memory(r: Random, name: str, start: int, stop: int) -> SRAM | DRAM:
     if r.random() < 0.5:
         return SRAM(name, address_ranges=[(start, stop)], **common)  # type: ignore[arg-type]
     size = 2 * (stop - start)  # room for two buffers
+    if r.random() < 0.4:
+        common["shared_port"] = True
+        return DRAM(name, address_ranges=[(start, start + size)], channels=r.choice((2, 3, 4)),
+                    channel_words=r.choice((1, 2, 4)), **common)  # type: ignore[arg-type]
     cuts = sorted({start, start + size, *(start + r.randrange(1, size) for _ in range(r.randint(0, 2)))})
     return DRAM(
         name, address_ranges=[(start, start + size)], bank_address_ranges=list(itertools.pairwise(cuts)),

@@ -168,7 +168,7 @@ class Shared:
         if banks and 0 not in latencies and all(len(path) == 1 for path in place.paths):
             known = iter(latencies)
             record[TA_STORES] = self.put(bank_records(
-                self.graph, place, word_shape, lambda _: next(known), lambda _: NONE
+                self.graph, place, word_shape, lambda _: next(known), lambda _: NONE, self.put
             ))
         return record
 
@@ -186,17 +186,24 @@ def request_expression(graph: GraphTables, kind: int, storage: str) -> Expressio
 
 def bank_records(
     graph: GraphTables, place: Place, word_shape: Pattern,
-    latency: Callable[[str], int], way: Callable[[tuple[str, ...]], int],
+    latency: Callable[[str], int], way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
 ) -> list[int]:
-    """The TB records of accesses; ``latency`` by storage and ``way`` by path code what names may decide."""
+    """The TB records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
+
+    ``put`` appends words to the tables and returns their position.
+    """
     records: list[int] = []
     size = -(-words(word_shape) * place.data_width // 8)
-    for bank, path, base in zip(place.banks, place.paths, place.bases):
-        number = graph.storage_numbers[bank.storage]
-        moves = beats(word_shape, graph.storages[number].port_width)
+    for bank, path, base, channels in zip(place.banks, place.paths, place.bases, place.channels):
+        number, lanes = graph.storage_numbers[bank.storage], NONE
+        if channels is None:
+            moves = beats(word_shape, graph.storages[number].port_width)
+        else:
+            on_each = channels.beats(runs(word_shape))
+            lanes, moves = put(on_each), max(on_each)
         records += [
             number, bank.start, bank.stop or 0, moves, size, size // moves,
-            latency(bank.storage), base, way(path), graph.memories.space(path),
+            latency(bank.storage), base, way(path), graph.memories.space(path), lanes,
         ]  # fmt: skip
     return records
 

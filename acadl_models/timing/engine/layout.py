@@ -125,12 +125,15 @@ READ, WRITE, ACCUMULATE = 0, 1, 2
 READS_UNTIL_FINISH, READS_UNTIL_START, READS_NEVER = range(3)
 """How long a read holds up later writes to the same place."""
 
-TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_BYTES, TB_RATE, TB_LATENCY, TB_BASE, TB_WAY, TB_SPACE, TB_SIZE = range(11)
+(
+    TB_STORE, TB_FIRST, TB_END, TB_BEATS, TB_BYTES, TB_RATE, TB_LATENCY, TB_BASE, TB_WAY, TB_SPACE, TB_LANES, TB_SIZE,
+) = range(12)
 """Part of a buffer in one storage: its words, the beats and bytes of a whole access there and the whole bytes in each
 of its beats, and the latency: cycles, or below zero
 ``-1 -`` the position of a program. ``BASE`` makes addresses of the words; ``WAY``: the caches on the way: how many,
 then for each its number and the latencies of a hit and of a miss; NONE without any. ``SPACE``: number of the memory, if
-caches or banks must know its addresses, or NONE."""
+caches, banks or channels must know its addresses, or NONE. ``LANES``: the beats of a whole access on each channel of the
+storage, from the one on in which it begins at that one's first word; NONE without channels."""
 
 TC_LEAST, TC_OBJECT, TC_LENGTH, TC_CODE = range(4)
 """Latency that varies along loops or with the request: a program for a stack machine, pairs (operation, operand)."""

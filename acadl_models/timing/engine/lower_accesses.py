@@ -65,7 +65,7 @@ class AccessLowering:
         def way(path: tuple[str, ...]) -> int:
             return self.graph.memories.way(path, self.tables.put, code)
 
-        return bank_records(self.graph, form.place, form.word_shape, latency, way)
+        return bank_records(self.graph, form.place, form.word_shape, latency, way, self.tables.put)
 
     def _code(
         self, e: Entry, static: StaticInstruction, count: int | None, storage: DataStorage, attribute: str

@@ -23,7 +23,8 @@ class MemoryTables:
     """What the tables of a graph say about memories with state.
 
     ``states``: for each storage the fields of its TM record from ``TM_KIND`` on; ``caches`` and ``spaces`` are numbers
-    by name (of a cache; of a memory behind caches or with bank state); ``grains``: bits of which lines and rows of each
+    by name (of a cache; of a memory behind caches, with bank state or
+    with channels); ``grains``: bits of which lines and rows of each
     such memory are whole parts.
     """
 
@@ -49,7 +50,8 @@ class MemoryTables:
         A miss that ends without the latency of a hit has moved its words in the past: such requests are counted one by
         one.
         """
-        alone = storage.max_concurrent_requests == 1 or (storage.shared_port and state[2] == NONE)
+        alone = storage.max_concurrent_requests == 1 or (
+            storage.shared_port and state[2] == NONE and state[0] != INTERLEAVED)
         return int(alone or (state[0] == CACHED and not self.header[H_HIT_AFTER_MISS]))
 
     def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> int:
@@ -89,7 +91,7 @@ def memory_tables(
 ) -> MemoryTables:
     """The tables of a graph; ``storages`` and ``units`` in the order of their own tables."""
     caches = [c for c in graph.caches if isinstance(c, SetAssociativeCache)]
-    drams = [s for s in graph.storages if isinstance(s, DRAM) and s.has_bank_state]
+    drams = stateful_drams(graph)
     memories = dict.fromkeys([*(graph.path(c)[-1].name for c in caches), *(s.name for s in drams)])
     spaces = {name: k for k, name in enumerate(memories)}
     numbers = {c.name: k for k, c in enumerate(caches)}
@@ -97,11 +99,12 @@ def memory_tables(
     levels = max((len(graph.path(c)) - 1 for c in caches), default=0)
     first, dram_records = 0, []
     for dram in drams:
+        count, part = (dram.channels, dram.channel_words) if dram.is_interleaved else (len(dram.banks), dram.row_words)
         dram_records += [
-            dram.row_words, dram.t_RCD, dram.t_RP, dram.t_RAS, put([w for bank in dram.banks for w in bank]),
-            len(dram.banks), first, spaces[dram.name], dram.data_width,
+            part, dram.t_RCD, dram.t_RP, dram.t_RAS, put([w for bank in dram.banks for w in bank]),
+            count, first, spaces[dram.name], dram.data_width,
         ]  # fmt: skip
-        first += len(dram.banks)
+        first += count
     header = {
         H_CACHES: len(caches),
         H_CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
@@ -117,10 +120,15 @@ def memory_tables(
         kind, state = PLAIN, 0
         if storage.name in numbers:
             kind, state = CACHED, numbers[storage.name]
-        elif isinstance(storage, DRAM) and storage.has_bank_state:
-            kind, state = BANKED, drams.index(storage)
+        elif isinstance(storage, DRAM) and storage in drams:
+            kind, state = INTERLEAVED if storage.is_interleaved else BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
     return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
+
+
+def stateful_drams(graph: ArchitectureGraph) -> list[DRAM]:
+    """Memories with banks whose rows are open, or with channels, in order of creation."""
+    return [s for s in graph.storages if isinstance(s, DRAM) and (s.has_bank_state or s.is_interleaved)]
 
 
 def _cache(
@@ -137,6 +145,8 @@ def _grain(graph: ArchitectureGraph, memory: str, caches: Sequence[SetAssociativ
     lines = [8 * c.cache_line_size for c in caches if graph.path(c)[-1].name == memory]
     place = graph[memory]
     rows = [place.row_words * place.data_width] if isinstance(place, DRAM) and place.has_bank_state else []
+    if isinstance(place, DRAM) and place.is_interleaved:
+        rows = [place.channels * place.channel_words * place.data_width]
     return math.lcm(*lines, *rows)
 
 

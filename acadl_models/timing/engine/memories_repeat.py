@@ -5,7 +5,7 @@ That map of places takes the earlier state to the present one. It also takes eve
 counterpart in the next, and everything that happens repeats with it, if
 
 * it keeps lines, rows, sets and banks whole: distances are whole lines and rows, all accesses of a cache move by the
-  same number of sets, and those of a DRAM stay in one bank;
+  same number of sets, and those of a DRAM stay in one bank, or begin in the channel in which they began;
 * it is one map: what moves by different distances has no line or row in common, neither among what is touched from the
   earlier state on (the *live* places) nor with what caches and rows held then and hold now;
 * generators of random choices stand where they stood.
@@ -128,6 +128,8 @@ def live_places(t, m, record, periods, begin, end):
                 continue
             if shift != 0 and not keeps_whole(t, access, bank, space, shift * bits, low, high):
                 return NONE
+            if t[t[H_STORE_TABLE] + t[bank + TB_STORE] * TM_SIZE + TM_KIND] == INTERLEAVED:
+                continue  # what lies in which channel repeats, and channels hold nothing
             place = m[M_RANGES] + count * Y_SIZE
             grain = t[t[H_SPACE_TABLE] + space]
             m[place + Y_LOW] = (a + t[bank + TB_BASE]) * bits - grain + 1

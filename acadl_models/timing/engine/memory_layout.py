@@ -9,8 +9,8 @@ from __future__ import annotations
 from acadl_models.timing.engine.layout import P_SIZE
 
 # --- t: records ------------------------------------------------------------------------------------------------
-PLAIN, CACHED, BANKED = range(3)
-"""``TM_KIND``: a storage with constant latencies, a cache, a DRAM with open rows."""
+PLAIN, CACHED, BANKED, INTERLEAVED = range(4)
+"""``TM_KIND``: a storage with constant latencies, a cache, a DRAM with open rows, one with channels."""
 
 TK_SETS, TK_WAYS, TK_LINE, TK_POLICY, TK_WRITE_BACK, TK_ALLOCATE, TK_NEXT, TK_SPACE, TK_SEED, TK_SIZE = range(10)
 """Cache: ``LINE`` in bytes, ``NEXT``: number of the cache behind it or NONE, ``SPACE``: number of the memory behind."""
@@ -18,7 +18,8 @@ TK_SETS, TK_WAYS, TK_LINE, TK_POLICY, TK_WRITE_BACK, TK_ALLOCATE, TK_NEXT, TK_SP
 LRU, FIFO, MRU, RANDOM = range(4)
 
 TD_ROW_WORDS, TD_RCD, TD_RP, TD_RAS, TD_BANKS, TD_BANK_COUNT, TD_FIRST, TD_SPACE, TD_BITS, TD_SIZE = range(10)
-"""DRAM: ``BANKS``: list of (first word, end); ``FIRST``: number of its first bank; ``BITS`` of a word."""
+"""DRAM: ``BANKS``: list of (first word, end); ``FIRST``: number of its first bank; ``BITS`` of a word. Channels are banks
+without rows, ``ROW_WORDS`` what lies in one before the next."""
 
 TN_BANDWIDTH, TN_LATENCY, TN_WINDOW, TN_SIZE = range(4)
 """Link."""
@@ -38,7 +39,8 @@ N_HITS, N_MISSES, N_CONFLICTS, N_SIZE = range(4)
 """DRAM: counters of segments by the state of the row."""
 
 B_ROW, B_PRECHARGE, B_FREE, B_SIZE = range(4)
-"""Bank of a DRAM: the open row or NONE, the first cycles in which it may be precharged and in which it is free."""
+"""Bank of a DRAM: the open row or NONE, the first cycles in which it may be precharged and in which it is free.
+Of a channel the last alone has a meaning."""
 
 LS_FREE, LS_PORTS, LS_BYTES, LS_WAIT, LS_SIZE = 0, 2, 2 + 2 * P_SIZE, 4 + 2 * P_SIZE, 5 + 2 * P_SIZE
 """Link: when the channel of each direction (write, read) is free, a windowed link using the first alone; a P record for

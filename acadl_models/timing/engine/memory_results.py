@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acadl_models.acadl import DRAM, ArchitectureGraph
+from acadl_models.acadl import ArchitectureGraph
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.lower import Array
+from acadl_models.timing.engine.lower_memories import stateful_drams
 from acadl_models.timing.engine.memory_layout import *  # noqa: F403
 from acadl_models.timing.memories import CacheTiming, DramTiming
 from acadl_models.timing.memories.cache import MODULUS
@@ -55,9 +56,9 @@ def cache_timings(graph: ArchitectureGraph, t: Array, m: Array) -> Iterator[Cach
 
 def dram_timings(graph: ArchitectureGraph, t: Array, m: Array) -> Iterator[DramTiming]:
     """Of all DRAMs with bank state, in order of creation."""
-    drams = [s for s in graph.storages if isinstance(s, DRAM) and s.has_bank_state]
-    for dram, record in zip(drams, _part(m, M_DRAMS, int(t[H_DRAMS]), N_SIZE)):
-        yield DramTiming(dram.name, *(int(v) for v in record))
+    for dram, record in zip(stateful_drams(graph), _part(m, M_DRAMS, int(t[H_DRAMS]), N_SIZE)):
+        if dram.has_bank_state:
+            yield DramTiming(dram.name, *(int(v) for v in record))
 
 
 def link_timings(graph: ArchitectureGraph, t: Array, m: Array) -> Iterator[LinkTiming]:

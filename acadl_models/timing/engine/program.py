@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acadl_models.timing.engine.channels import count_beats
 from acadl_models.timing.engine.conflicts import enter_classes
 from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
@@ -224,6 +225,8 @@ def make_tail(t, m, slot, number, access, bank, words, size):
     m[tail + W_BANK], m[tail + W_ACCESS] = bank, access
     m[tail + W_FIRST] = 0 if t[access + TA_PLACE] == NONE else value_of(t, m, t[access + TA_PLACE])
     m[tail + W_ORDER] = m[tail + W_DEPTH] = 0
+    if t[bank + TB_LANES] != NONE:
+        count_beats(t, m, slot + t[H_SLOT_REQUESTS] + number * R_SIZE, tail)
     way = t[bank + TB_WAY]
     if way != NONE:
         for k in range(2 * t[way]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acadl_models.timing.engine.accounting import note_unit, settle_queue
+from acadl_models.timing.engine.channels import over_channels
 from acadl_models.timing.engine.jit import jit, jit_inline
 from acadl_models.timing.engine.layout import *  # noqa: F403
 from acadl_models.timing.engine.log import note_carried, note_request
@@ -134,11 +135,14 @@ def carry(t, m, store, request, ready, now):
 def arrival(t, m, store, request, ready):
     """When the last word of a request has moved whose first one can move from ``ready`` on: over port and link."""
     record = m[store + D_RECORD]
-    first = ready
-    if t[record + TM_SHARED] == 1:
-        first = max(ready, m[store + D_PORT_FREE])
-        m[store + D_PORT_FREE] = first + m[request + R_BEATS]
-    finish = first + m[request + R_BEATS] - 1
+    if t[record + TM_KIND] == INTERLEAVED:
+        finish = over_channels(t, m, t[record + TM_STATE], tail_of(t, m, request), ready)
+    else:
+        first = ready
+        if t[record + TM_SHARED] == 1:
+            first = max(ready, m[store + D_PORT_FREE])
+            m[store + D_PORT_FREE] = first + m[request + R_BEATS]
+        finish = first + m[request + R_BEATS] - 1
     link = link_of(t, m, store, request)
     if link == NONE:
         return finish

@@ -16,6 +16,7 @@ from acadl_models.acadl import (
     SetAssociativeCache,
 )
 from acadl_models.timing.memories.cache import Cache, Policy, Wait
+from acadl_models.timing.memories.channels import InterleavedPort, Interleaving
 from acadl_models.timing.memories.dram import Banks
 from acadl_models.timing.memories.figures import CacheTiming, DramTiming
 from acadl_models.timing.memories.link import Channels
@@ -35,7 +36,7 @@ class Load:
 
 
 class Memories:
-    """The caches, DRAM banks and links of a graph, by name."""
+    """The caches, DRAM banks and channels, and links of a graph, by name."""
 
     def __init__(self, graph: ArchitectureGraph) -> None:
         self.graph = graph
@@ -46,6 +47,11 @@ class Memories:
             s.name: Banks(s.name, s.banks, s.row_words, s.t_RCD, s.t_RP, s.t_RAS, s.port_width)
             for s in graph.storages
             if isinstance(s, DRAM) and s.has_bank_state
+        }
+        self.interleaved = {
+            s.name: InterleavedPort(Interleaving(s.channels, s.channel_words, s.port_width))
+            for s in graph.storages
+            if isinstance(s, DRAM) and s.is_interleaved
         }
         self.channels = {k.name: Channels(k.name, k.bandwidth, k.latency, k.exclusive) for k in graph.links}
 

@@ -63,10 +63,11 @@ def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) ->
     ready = first = yield from m.memories.ready(
         storage.spec, load, lambda s, attribute: _storage_latency(m, s, attribute, issued), m.now
     )
-    if storage.spec.shared_port:
+    interleaved = m.memories.interleaved.get(request.storage)
+    if storage.spec.shared_port and interleaved is None:
         first = max(first, storage.port_free)
         storage.port_free = first + request.beats
-    finish = first + request.beats - 1
+    finish = first + request.beats - 1 if interleaved is None else interleaved.move(request.runs, ready)
     if link is not None:
         start, arrival = m.memories.channels[link.name].send(request.bytes, request.is_read, ready)
         m.tally.link(link.name, request.is_read, start, request.bytes, link.bandwidth, start - ready)
