@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Port:
     """How a storage is reached: ``words_per_cycle`` of ``word_bytes`` in each of ``streams``, late by ``latency``
-    cycles (None: it depends on the request)."""
+    cycles (None: it depends on the request). ``channels`` share what a stream moves."""
 
     word_bytes: float
     words_per_cycle: int
     streams: int
     latency: int | None
+    channels: int = 1
 
     @property
     def bytes_per_cycle(self) -> int:
@@ -36,7 +37,7 @@ class Port:
         latency = getattr(place, "read_latency", None)
         return Port(
             place.data_width / 8, place.port_width, 1 if place.shared_port else place.max_concurrent_requests,
-            latency if isinstance(latency, int) else None)
+            latency if isinstance(latency, int) else None, getattr(place, "channels", 1))
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ class DRAM(MemoryInterface):
         if not self.shared_port:
             faults.append(f"channels={self.channels} are parts of a port for all requests: state shared_port=True")
         if self.has_bank_state:
-            faults.append(f"channels={self.channels} with t_RCD, t_RP or t_RAS: rows of several channels have no timing")
+            faults.append(f"channels={self.channels} with t_RCD, t_RP or t_RAS: rows in channels have no timing")
         return faults
 
     def _cover_faults(self) -> list[str]:

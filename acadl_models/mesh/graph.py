@@ -13,8 +13,8 @@ How the hardware is modelled:
   ``gather_row``). ``unicast`` goes from any core to any other, along the row and then along the column. A tree goes
   over the first column (or row), then over all rows (or columns). Neighbours also have a link of their own, over which
   a core passes tiles on to the right or down, in a torus from the last to the first, too.
-* **Memory** has ``dram_channels``, over which tiles are dealt out one by one: each moves its share of the bandwidth, and
-  tiles that lie in one channel follow one another. Every core reaches every channel.
+* **Memory** has ``dram_channels``, over which tiles are dealt out one by one: each moves its share of the bandwidth,
+  and tiles that lie in one channel follow one another. Every core reaches every channel.
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
   write or read them, which is what a core's semaphores are for. With ``semaphores`` there are counters for programs
   that hand tiles over by ``signal`` and ``wait``, a cycle each in the queue of the unit
@@ -40,6 +40,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
+from acadl_models.mesh.energies import joules
 from acadl_models.mesh.parts import Core, Ring, Router, Tree
 from acadl_models.mesh.semaphores import Semaphores
 from acadl_models.mesh.sizes import RANGES as _RANGES
@@ -58,6 +59,9 @@ _FETCHED = 64
 
 _AHEAD = 12
 """Instructions of each core that may be handed out before they can start."""
+
+PITCH_MM = 1.0
+"""From a core to the next: a round figure, as all of the generic mesh."""
 
 RANGES: dict[str, tuple[int, int]] = {
     "x": (1, 32), "y": (1, 32), **_RANGES, "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (0, 4096),
@@ -105,7 +109,7 @@ def mesh(
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     sizes = Sizes(
         operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
-        block_cycles, vector_cycles, vector_width, array, semaphores=semaphores)
+        block_cycles, vector_cycles, vector_width, array, joules(PITCH_MM), (x + y) / 2, semaphores)
     chip = Chip(
         name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz,
         dram_channels)
@@ -132,6 +136,12 @@ class Chip:
     def cores(self) -> int:
         return self.rows * self.columns
 
+    @property
+    def channelled_bytes(self) -> tuple[int, ...]:
+        """Bytes of each memory: whole tiles in each channel, if there are several."""
+        step = self.dram_channels * TILE_BYTES if self.dram_channels > 1 else 1
+        return tuple(size // step * step for size in self.dram_bytes)
+
 
 def assembled(
     chip: Chip, network: Callable[[Fetch, Sequence[DRAM], Semaphores | None], Cores]
@@ -142,7 +152,7 @@ def assembled(
     @generate
     def build() -> None:
         memory, first = [], 0
-        for number, size in enumerate(chip.dram_bytes):
+        for number, size in enumerate(chip.channelled_bytes):
             name = "dram" if len(chip.dram_bytes) == 1 else f"dram[{number}]"
             memory.append(DRAM(
                 name, data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
@@ -192,11 +202,11 @@ def rings(
     forwards = _neighbours(fetch, mesh, chip.sizes, torus)
     senders = _senders(fetch, memory, mesh, chip.sizes)
     if semaphores is not None:
-        _handshakes(semaphores, mesh, forwards, senders)
+        handshakes(semaphores, mesh, forwards, senders)
     return mesh
 
 
-def _handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: Units) -> None:
+def handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: Units) -> None:
     """Who waits on and signals whose semaphores; trees begin at the first core, whose readers may be anywhere."""
     rows, columns = len(mesh), len(mesh[0])
     for r, row in enumerate(mesh):

@@ -51,3 +51,6 @@ BLOCK_CYCLES = 128
 
 DRAM_LATENCY_CYCLES = 500
 LAUNCH_CYCLES = 1000
+
+PITCH_MM = 2.0
+"""From an L1 to the next; the energies are those of :mod:`acadl_models.mesh.energies`."""

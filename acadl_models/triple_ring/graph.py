@@ -7,6 +7,7 @@
 * A **small ring** joins the cores of a row: each passes tiles on to the next, and adds up sums of others. Cores of a
   column pass them through their L1.
 * **Memory**: one after the other in the address space.
+* **Energies**: a byte on the large ring is counted half way around it, whoever takes it off.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Sequence
 
 from acadl_models.acadl import DRAM, ArchitectureGraph, Link
 from acadl_models.mesh import sizes
-from acadl_models.mesh.graph import Chip, Cores, assembled
+from acadl_models.mesh.energies import joules
+from acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
 from acadl_models.mesh.parts import Core, Ring, Router, Ways
+from acadl_models.mesh.semaphores import Semaphores
 from acadl_models.parts import Fetch
 from acadl_models.triple_ring import figures
 
@@ -25,6 +28,7 @@ RANGES: dict[str, tuple[int, int]] = {
     **{name: bounds for name, bounds in sizes.RANGES.items() if name not in ("noc_bytes_per_cycle", "dram_channels")},
     "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
     "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096), "memories": (1, 2),
+    "semaphores": (0, 1 << 14),
 }
 """Smallest and largest value of each integer option."""
 
@@ -49,28 +53,35 @@ def triple_ring(
     dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
     dram_bytes: int = figures.DRAM_BYTES,
     launch_cycles: int = figures.LAUNCH_CYCLES,
+    semaphores: int = 0,
     clock_hz: float = figures.CLOCK_HZ,
     name: str = "triple_ring",
 ) -> ArchitectureGraph:
     """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories`` of ``dram_bytes``.
 
-    ``sums`` and ``stats`` are those of a core. Raises TargetError that lists every option out of range.
+    ``sums`` and ``stats`` are those of a core, and so are ``semaphores``: counters for programs with ``signal`` and
+    ``wait``, beside ``l1_bytes``. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
-        product_cycles, block_cycles, vector_cycles, vector_width, array)
+        product_cycles, block_cycles, vector_cycles, vector_width, array, joules(figures.PITCH_MM),
+        semaphores=semaphores)
     chip = Chip(
         name, rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
         launch_cycles, clock_hz)
-    return assembled(chip, lambda fetch, memory, _: _wired(fetch, memory, chip, large_ring_bytes_per_cycle))
+    return assembled(chip, lambda *given: _wired(chip, large_ring_bytes_per_cycle, *given))
 
 
-def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) -> Cores:
-    large = Link("large_ring", ring_bytes)
+def _wired(
+    chip: Chip, ring_bytes: int, fetch: Fetch, memory: Sequence[DRAM], semaphores: Semaphores | None
+) -> Cores:
+    wire = chip.sizes.joules
+    large = Link("large_ring", ring_bytes, joules_per_byte=wire.hops(chip.columns / 2))
     ports = [Link(f"l1_port[{c}]", chip.sizes.l1_bytes_per_cycle) for c in range(chip.columns)]
     small = [
-        [Link(f"small_ring[{r}][{c}]", chip.sizes.noc_bytes_per_cycle) for c in range(chip.columns)]
+        [Link(f"small_ring[{r}][{c}]", chip.sizes.noc_bytes_per_cycle, joules_per_byte=wire.hops(1))
+         for c in range(chip.columns)]
         for r in range(chip.rows)
     ]
     users = 8 + 2 * (chip.rows + chip.columns)
@@ -80,36 +91,44 @@ def _wired(fetch: Fetch, memory: Sequence[DRAM], chip: Chip, ring_bytes: int) ->
               Ways(large, large, small[r][c - 1], ports[c])) for c in range(chip.columns)]
         for r in range(chip.rows)
     ]
+    forwards: Units = {}
     for r, row in enumerate(mesh):
         for c, core in enumerate(row):
-            _joined(fetch, mesh, r, c, small[r][c], ports[c])
+            forwards |= _joined(fetch, mesh, r, c, small[r][c], ports[c])
             for other in (other for other in row if other is not core):
                 core.hear(other)
             for other in (line[c] for line in mesh if line is not row):
                 core.hear(other, ports[c])
-    _senders(fetch, memory, mesh, large)
+    senders = _senders(fetch, memory, mesh, large)
+    if semaphores is not None:
+        handshakes(semaphores, mesh, forwards, senders)
     return mesh
 
 
-def _joined(fetch: Fetch, mesh: Cores, r: int, c: int, onward: Link, port: Link) -> None:
+def _joined(fetch: Fetch, mesh: Cores, r: int, c: int, onward: Link, port: Link) -> Units:
     """A core passes tiles on to the next of its row, around the ring, and through its L1 to the next of its column."""
-    row = mesh[r]
-    row[c].pass_on(f"east[{r}][{c}]", fetch, row[(c + 1) % len(row)], onward)
+    row, me = mesh[r], r * len(mesh[r]) + c
+    made: Units = {("east", me): row[c].pass_on(f"east[{r}][{c}]", fetch, row[(c + 1) % len(row)], onward)}
     if r + 1 < len(mesh):
-        row[c].pass_on(f"south[{r}][{c}]", fetch, mesh[r + 1][c], port)
+        made["south", me] = row[c].pass_on(f"south[{r}][{c}]", fetch, mesh[r + 1][c], port)
+    return made
 
 
-def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, large: Link) -> None:
+def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, large: Link) -> Units:
     """All over the large ring; what the cores of a column share passes their port for the first of them."""
+    made: Units = {}
     for r, row in enumerate(mesh):
-        Ring(f"along[{r}]", fetch, memory, row, "multicast_row", large)
+        ring = Ring(f"along[{r}]", fetch, memory, row, "multicast_row", large)
+        made["row", r * len(row)] = ring.sender.unit
     for c, column in enumerate(zip(*mesh)):
-        Ring(f"across[{c}]", fetch, memory, column, "multicast_column", large, _once(column))
+        ring = Ring(f"across[{c}]", fetch, memory, column, "multicast_column", large, _once(column))
+        made["column", c] = ring.sender.unit
     every = [core for column in zip(*mesh) for core in column]
     ports = [port for column in zip(*mesh) for port in _once(column)]
     Router("router", fetch, large, every, [(core, core.ways.port) for core in every])
-    for name, mnemonic in (("all_v", "multicast_down"), ("all_h", "multicast_across")):
-        Ring(name, fetch, memory, every, mnemonic, large, ports)
+    for name, way in (("all_v", "down"), ("all_h", "across")):
+        made[way, 0] = Ring(name, fetch, memory, every, f"multicast_{way}", large, ports).sender.unit
+    return made
 
 
 def _once(column: Sequence[Core]) -> list[Link | None]:

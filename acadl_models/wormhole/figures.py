@@ -4,9 +4,9 @@ Source: the TL paper (Li, Bai et al., "TL: Automatic End-to-End Compiler of Tile
 Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict each other; the readings are:
 
 * **DRAM**: listing 7 gives 12 GiB and 267 to each of four memories, the text 12 GB and 288 GB/s to a socket. Taken:
-  both figures of the listing stand for all channels together (267 is then what micro-benchmarks leave of 288).
-  Addresses are interleaved by tiles, so that the channels are one memory with the bandwidth of all; which core hangs at
-  which channel (listing 7's map) then makes no difference.
+  the listing's four memories are the channels, and both its figures stand for all of them together (267 is then what
+  micro-benchmarks leave of 288). Tiles are dealt out over the channels one by one, and every core reaches every
+  channel, where listing 7's map would bind a core to one: a tensor would have to lie in the channels of its readers.
 * **Matrix unit**: ``throughput = 98`` of a unit for 32 x 32 x 32 products has no unit. Taken: a core makes such a
   product in 98 cycles, its eight parts together: 42.8 TFLOP/s for 64 cores, where the best of table 1 is 42.47.
 * **L1**: 60 (bytes a cycle for a port), not the 24.5 TB/s of the introduction. It is never what limits: both networks
@@ -19,7 +19,7 @@ Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, `
 
 from __future__ import annotations
 
-from acadl_models.mesh.sizes import Joules
+from acadl_models.mesh.energies import joules
 
 CLOCK_HZ = 1e9
 
@@ -28,7 +28,8 @@ L1_BYTES = 1_499_136
 
 DRAM_BYTES = 12 << 30
 DRAM_BYTES_PER_CYCLE = 267
-DRAM_CHANNELS = 1
+DRAM_CHANNELS = 4
+"""The memories of listing 7."""
 NOC_BYTES_PER_CYCLE = 28
 
 PRODUCT_CYCLES = 98
@@ -52,13 +53,8 @@ SUMS = 50
 BLOCK_CYCLES = 1250
 """Fitted: cycles of a product of blocks beside those of its tiles: waiting for semaphores and starting anew."""
 
-JOULES = Joules(
-    product=32**3 * (1.1e-12 + 0.9e-12), vector=32**2 * 0.9e-12, l1_byte=100e-12 / 8, dram_byte=1.3e-9 / 8,
-    hop_byte=8 * 0.1e-12 * 2.9,
-)
-"""Energies, none of which the TL paper states. Those of operations and memories are the ones of 45 nm in M. Horowitz,
-"Computing's energy problem" (ISSCC 2014, which the paper cites): a product of 16 bits 1.1 pJ, a sum of 32 bits 0.9 pJ,
-64 bits of a memory of 1 MB 100 pJ, 64 bits of DRAM 1.3 nJ. Assumed: 0.1 pJ for a bit over a millimetre of wire, and
-2.9 mm from a core to the next (the square root of 670 square millimetres over 80 places). Ratios of plans rest on the
-ratios of these figures; absolute energies are those of an old process. Static power is not stated.
-"""
+PITCH_MM = 2.9
+"""Assumed, from a core to the next: the square root of 670 square millimetres over 80 places."""
+
+JOULES = joules(PITCH_MM)
+"""The TL paper states none; the table is the one of a work that it cites (:mod:`acadl_models.mesh.energies`)."""

@@ -13,6 +13,21 @@ from typing import TypeAlias, Union
 
 from oracle.errors import TargetError
 
+MOST_DIGITS = 18
+"""Of a number in a text."""
+
+_DEEPEST = 64
+"""Parentheses around an expression."""
+
+
+class MapFault(TargetError):
+    """A text that is no map; ``place``: of the character (from 0 on) at which it goes wrong."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 _WORD = re.compile(r"\s*(\d+|[A-Za-z_]\w*|->|[][()+*,-])")
 _MOD, _FLOOR, _CEIL = "mod", "floordiv", "ceildiv"
 
@@ -78,7 +93,7 @@ def shifted(count: int, axis: int, extent: int) -> AffineMap:
 
 
 def parse_map(text: str) -> AffineMap:
-    """Read ``(d0, d1) -> (...)``; TargetError that shows where it goes wrong."""
+    """Read ``(d0, d1) -> (...)``; MapFault that shows where it goes wrong."""
     return _Reader(text).map()
 
 
@@ -103,14 +118,16 @@ class _Reader:
     """Recursive descent over the words of a map."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.words, place = text, list[str](), 0
+        self.text, self.words, self.places, place = text, list[str](), list[int](), 0
         while text[place:].strip():
             found = _WORD.match(text, place)
             if not found:
-                raise TargetError(f"affine map {text!r}: {text[place:].strip()[:10]!r} is no number, name or operator")
+                rest = text[place:].strip()
+                raise MapFault(f"affine map {text!r}: {rest[:10]!r} is no number, name or operator", text.rindex(rest))
             self.words.append(found[1])
+            self.places.append(found.start(1))
             place = found.end()
-        self.place = 0
+        self.place = self.depth = 0
         self.dims: tuple[str, ...] = ()
         self.symbols: tuple[str, ...] = ()
 
@@ -153,11 +170,17 @@ class _Reader:
     def _atom(self) -> Expression:
         word = self._peek()
         if word == "(":
+            self.depth += 1
+            if self.depth > _DEEPEST:
+                raise MapFault(f"affine map: parentheses lie deeper than {_DEEPEST}", self.places[self.place])
             self._next()
             inside = self._sum()
             self._take(")")
+            self.depth -= 1
             return inside
         if word.isdigit():
+            if len(word) > MOST_DIGITS:
+                raise MapFault(f"affine map: {word[:9]}... is above 10^{MOST_DIGITS}", self.places[self.place])
             return int(self._next())
         if word in (*self.dims, *self.symbols):
             return self._next()
@@ -178,6 +201,7 @@ class _Reader:
             raise self._fault(repr(word))
         self.place += 1
 
-    def _fault(self, expected: str) -> TargetError:
+    def _fault(self, expected: str) -> MapFault:
         found = repr(self._peek()) if self._peek() else "the end"
-        return TargetError(f"affine map {self.text!r}: expected {expected}, found {found}")
+        place = self.places[self.place] if self.place < len(self.words) else len(self.text)
+        return MapFault(f"affine map {self.text!r}: expected {expected}, found {found}", place)

@@ -90,7 +90,7 @@ class _Machine:
         return found[0]
 
     @property
-    def off_chip_bytes(self) -> int:
+    def off_chip_bytes(self) -> int | float:
         """Bytes a cycle of each memory off chip."""
         width = self.off_chip.bandwidth
         assert width is not None
@@ -105,8 +105,9 @@ class _Machine:
         return mesh(
             columns, rows, **self.common(rows, columns, 1), torus=self.torus, noc_bytes_per_cycle=noc,
             # what networks bring at most never waits for a port of as many bytes
-            l1_bytes_per_cycle=l1.bandwidth or 0,
-            dram_bytes=instances * self.off_chip.size, dram_bytes_per_cycle=instances * self.off_chip_bytes)
+            l1_bytes_per_cycle=_whole(l1),
+            dram_bytes=instances * self.off_chip.size, dram_channels=instances,
+            dram_bytes_per_cycle=round(instances * self.off_chip_bytes))
 
     def ring(self) -> "ArchitectureGraph":
         from acadl_models.triple_ring import triple_ring
@@ -120,8 +121,6 @@ class _Machine:
         columns, rows = self.extents[axis], self.extents[1 - axis]
         if l1.bandwidth is None:
             raise TargetError(f"%{l1.name} states no bandwidth")
-        if "semaphore" in self.local:
-            raise TargetError("%semaphore: cores that share their L1s are built without semaphores")
         for link, along, torus in self.hops:
             if along == axis and not torus:
                 raise TargetError(f"%{link.name} is no ring: it does not lead from the last of %{l1.scaleout[0]} on")
@@ -129,10 +128,10 @@ class _Machine:
         large = self.width(
             [k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
         return triple_ring(
-            columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=l1.bandwidth,
+            columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=_whole(l1),
             small_ring_bytes_per_cycle=small, large_ring_bytes_per_cycle=large,
             memories=math.prod(self.text.extents(self.off_chip.name)), dram_bytes=self.off_chip.size,
-            dram_bytes_per_cycle=self.off_chip_bytes)
+            dram_bytes_per_cycle=round(self.off_chip_bytes))
 
     def common(self, rows: int, columns: int, sharing: int) -> dict[str, Any]:
         """What both kinds of machines are made from; ``sharing`` cores have parts of one L1."""
@@ -229,3 +228,8 @@ class _Machine:
         return next(w for w in widths if w is not None)
 
 
+def _whole(memory: Memories) -> int:
+    """The bandwidth of a memory whose port moves whole bytes, 0: no limit."""
+    if isinstance(memory.bandwidth, float):
+        raise TargetError(f"bandwidth = {memory.bandwidth} of %{memory.name}: an L1 moves whole bytes in a cycle")
+    return memory.bandwidth or 0

@@ -48,6 +48,11 @@ def family(name: str) -> tuple[str, Point]:
     return _INDEX.sub("[]", name), tuple(int(i) for i in _INDEX.findall(name))
 
 
+def share(rate: int, parts: int) -> int | float:
+    """A part of a rate: a whole number if it is one."""
+    return rate // parts if rate % parts == 0 else round(rate / parts, 6)
+
+
 def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
     """What is equal in units that are alike."""
     each = [(name, str(unit.latency_of(name)), str(unit.interval_of(name))) for name in sorted(unit.to_process)]
@@ -259,6 +264,10 @@ class Sets:
             own = {name: (index[0] // grid[1], index[0] % grid[1]) for name, index in own.items()}
             extents = grid
         head = key[: key.rfind("[]") + 2] if "[]" in key else ""
+        channels = self._channels(storages)
+        if channels > 1:
+            dims = (*(self.dims_of(head, extents) if extents else ()), self._channel_dim(channels))
+            return dims, (*extents, channels), {name: index if extents else () for name, index in own.items()}
         dims = self.dims_of(head, extents)
         shared = {name: self.ports[name].name for name in storages if name in self.ports}
         if len(set(shared.values())) in (0, len(storages)):
@@ -267,6 +276,32 @@ class Sets:
         axes = [a for a in range(len(extents)) if self._tells(a, own, shared)]
         return tuple(dims[a] for a in axes), tuple(extents[a] for a in axes), {
             name: tuple(index[a] for a in axes) for name, index in own.items()}
+
+    def _channels(self, storages: list[str]) -> int:
+        """Into how many channels each of like memories deals out its words; TargetError if they differ."""
+        found = {self.channels(name): name for name in storages}
+        if len(found) > 1:
+            each = ", ".join(f"{name}: {count}" for count, name in found.items())
+            raise TargetError(f"graph {self.graph.name!r} has no view: like memories differ in their channels ({each})")
+        return next(iter(found))
+
+    def channels(self, name: str) -> int:
+        """The channels of a storage, 1: its words are not dealt out."""
+        return getattr(self.graph[name], "channels", 1)
+
+    def _channel_dim(self, count: int) -> str:
+        """The dimension of so many channels."""
+        if self.dims.get("channels") != count:
+            name = self.named("channels")
+            self.dims[name] = count
+            return name
+        return "channels"
+
+    def spots(self, name: str) -> list[Place]:
+        """The memories that a storage is: one, or each of its channels."""
+        memory, index = self.places[name]
+        count = self.channels(name)
+        return [(memory, (*index, channel)) for channel in range(count)] if count > 1 else [(memory, index)]
 
     @staticmethod
     def _tells(axis: int, own: Mapping[str, Point], shared: Mapping[str, str]) -> bool:
@@ -302,8 +337,8 @@ class Sets:
             return place.size_bytes
         raise TargetError(f"graph {self.graph.name!r} has no view: the size of {name} is not known")
 
-    def port(self, name: str, size: int) -> tuple[int, int | None, int | None, int | None]:
-        """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency."""
+    def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
+        """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""
         from acadl_models.acadl import DataStorage
 
         place = self.graph[name]
@@ -314,7 +349,10 @@ class Sets:
         if name in self.ports:
             width = min(width or size, self.ports[name].bandwidth)
         many = port.streams if port.streams > 1 and width is not None and name not in self.ports else None
-        return size, width, many, port.latency if port.latency is not None and port.latency > 1 else None
+        latency = port.latency if port.latency is not None and port.latency > 1 else None
+        if port.channels > 1:
+            return size // port.channels, share(port.bytes_per_cycle, port.channels), many, latency
+        return size, width, many, latency
 
     def path(self, storage: Storage) -> tuple[Storage, ...]:
         """The storage, and what lies behind a cache."""

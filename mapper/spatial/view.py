@@ -10,6 +10,7 @@ links and for units outside of cores. What several places share as one medium ma
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,7 +79,7 @@ class _View(Sets):
                 yield from self.links(
                     f"{self.places[cache.name][0]}_to_{self.places[behind.name][0]}", "interconnects",
                     self.memories[self.places[cache.name][0]], self.memories[self.places[behind.name][0]],
-                    {(self.places[cache.name][1], self.places[behind.name][1])}, None, cache.name)
+                    {(self.places[cache.name][1], index) for _, index in self.spots(behind.name)}, None, cache.name)
 
     def touched(self, unit: "FunctionalUnit") -> Iterator[tuple[Storage, "ACADLEdge"]]:
         yield from self._edges.get(unit.name, ())
@@ -107,9 +108,9 @@ class _View(Sets):
         for unit in self.graph.functional_units:
             mine = self.core(unit)
             for storage, edge in self.touched(unit) if mine else ():
-                name, index = self.places[storage.name]
-                ends = mine[0].name, name  # type: ignore[index]
-                found.setdefault(ends, set()).add((mine[1], index))  # type: ignore[index]
+                ends = mine[0].name, self.places[storage.name][0]  # type: ignore[index]
+                found.setdefault(ends, set()).update(
+                    (mine[1], index) for _, index in self.spots(storage.name))  # type: ignore[index]
                 link = None if self.is_port(edge) else edge.link
                 widths.setdefault(ends, set()).add(link.bandwidth if link else None)
         for (core, memory), pairs in found.items():
@@ -168,8 +169,10 @@ class _View(Sets):
                               f"others of its kind {made.bandwidth}")
         for source in sources:
             for target in targets:
-                ends = self._cores_of(source, target) or (self.places[source.name], self.places[target.name])
-                made.add(index, *ends)
+                cores = self._cores_of(source, target)
+                pairs = [cores] if cores else itertools.product(self.spots(source.name), self.spots(target.name))
+                for ends in pairs:
+                    made.add(index, *ends)
 
     def _cores_of(self, source: Storage, target: Storage) -> tuple[Place, Place] | None:
         """The cores of two parts of memories that cores share: from core to core."""
@@ -189,7 +192,7 @@ class _View(Sets):
             every: Pairs = set().union(*mine.values())
             # from the side with more places, each of which then has one image
             places, images = ({pair[side] for pair in every} for side in (0, 1))
-            if (len(images), source == self.memory) > (len(places), target == self.memory):
+            if source == self.memory or (target != self.memory and len(images) > len(places)):
                 source, target, every = target, source, {(b, a) for a, b in every}
                 mine = {link: {(b, a) for a, b in pairs} for link, pairs in mine.items()}
             single = of.bandwidth is not None and all(len(pairs) == 1 for pairs in mine.values())

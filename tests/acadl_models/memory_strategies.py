@@ -1,4 +1,4 @@
-"""Random storages with state for random graphs: caches of one or two levels, banks and channels of DRAMs, links of both modes."""
+"""Random storages with state for random graphs: caches of one or two levels, DRAMs with banks or channels, links."""
 
 from __future__ import annotations
 

@@ -154,6 +154,24 @@ def test_two_streams_in_one_bank_of_a_dram() -> None:
     assert result.dram("dram").row_conflicts == 1999
 
 
+@pytest.mark.parametrize("step", [16, 24, 5])
+def test_streams_go_round_the_channels(step: int) -> None:
+    """Reads and writes go over three channels of 8 words, at steps that begin anywhere in them."""
+
+    @generate
+    def build() -> None:
+        memory = DRAM("dram", read_latency=3, write_latency=3, port_width=2, address_ranges=[(0, BYTES)],
+                      max_concurrent_requests=4, shared_port=True, channels=3, channel_words=8)
+        unit = MemoryAccessUnit("unit", to_process={"op"}, in_flight=4, interval=1)
+        after(front(), unit)
+        ACADLEdge(memory, unit, READ_DATA)
+        ACADLEdge(unit, memory, WRITE_DATA)
+        architecture("dealt", buffers={"hbm": memory})
+
+    body = loop("i", 1500, instr("op", reads=(at(i * step, 11),)), instr("op", writes=(at(i * 8 + 40000, 8),)))
+    check(create_ag(build()), stream(body), 0.6)
+
+
 @pytest.mark.parametrize("mode", ["streaming", "window"])
 def test_links_reach_a_steady_state(mode: str) -> None:
     @generate

@@ -61,7 +61,8 @@ def test_the_listings_of_wormhole_make_a_graph() -> None:
 
 
 def test_the_printed_map_to_memories_is_refused() -> None:
-    with pytest.raises(TargetError, match=r"line 12: the map of %to_dram takes \(0, 5\) of %L1 to \(4,\), but %drams"):
+    message = r"line 12, column 48: the map of %to_dram takes \(0, 5\) of %L1 to \(4,\), but %drams"
+    with pytest.raises(TargetError, match=message):
         read(listing(repaired=False))
 
 
@@ -76,7 +77,7 @@ def test_the_printing_errors_of_the_triple_ring() -> None:
         read("\n".join(RINGS))
     repaired = "\n".join(RINGS).replace("%memories", "%L1").replace("mod 8", "mod 32")
     assert Machine.of(graph_of(read(repaired, rates="operations"))) == Machine.of(triple_ring())
-    with pytest.raises(TargetError, match="line 1: %PT does 16385 operations in a cycle, which do not divide"):
+    with pytest.raises(TargetError, match="line 1, column 53: %PT does 16385 operations in a cycle, which"):
         read(repaired.replace("16384", "16385"), rates="operations")
     with pytest.raises(TargetError, match="rates must be one of cycles, operations, not 'flops'"):
         read(repaired, rates="flops")
@@ -106,6 +107,9 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
         5, 3, l1_bytes_per_cycle=48, array=2, vector_width=48, vector_cycles=5, sums=7, stats=9, clock_hz=1.5e9,
         block_cycles=0),
     "semaphores": lambda: mesh(3, 2, semaphores=4, torus=False),
+    "channels": lambda: mesh(2, 3, dram_channels=6, dram_bytes_per_cycle=100),
+    "a core and channels": lambda: mesh(1, 1, dram_channels=3),
+    "rings with semaphores": lambda: triple_ring(columns=3, semaphores=5),
     "triple ring": triple_ring,
     "square rings": lambda: triple_ring(columns=2, rows=2),
     "three rings": lambda: triple_ring(columns=5, rows=3, memories=1, sums=3),
@@ -169,7 +173,7 @@ def test_a_ring_of_cores_has_one_row() -> None:
     ("bandwidth = 267", "latency = 3", "%drams states no bandwidth"),
     ("size = 1499136", "size = 14991", "mesh: l1_bytes must be an integer from 16384"),
     ("%SFPU, [8, 1]", "[8]", "%cores has no df.vec"),
-    ("df.vec {shape = [32]", "df.vec {shape = [32, 3]", r"line 4: shape of df.vec %SFPU must be 1 ext"),
+    ("df.vec {shape = [32]", "df.vec {shape = [32, 3]", r"line 4, column 25: shape of df.vec %SFPU must be 1 ext"),
 ])
 def test_machines_that_are_not_built_name_what_is_to_blame(old: str, new: str, message: str) -> None:
     assert old in listing()
@@ -181,8 +185,6 @@ def test_shared_memories_lie_on_rings() -> None:
     text = str(described(triple_ring(columns=4)))
     with pytest.raises(TargetError, match="%small_ring_2 is no ring: it does not lead from the last of %columns on"):
         graph_of(read(text.replace("(d1 + 1) mod 4)", "(d1 + 1) - ((d1 + 1) floordiv 4))")))
-    with pytest.raises(TargetError, match="%semaphore: cores that share their L1s are built without semaphores"):
-        graph_of(read(text.replace("%stat ", "%semaphore ").replace("%stat =", "%semaphore =")))
     with pytest.raises(TargetError, match="%l1 states no bandwidth"):
         graph_of(read(text.replace("size = 1507328, bandwidth = 128", "size = 1507328")))
 
@@ -208,11 +210,37 @@ def test_shared_memories_lie_on_rings() -> None:
     ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d0 ! 2)>}", "is no number, name or operator"),
     ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d0) 3>}", "expected the end, found '3'"),
     ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d0>}", r"expected '\)', found the end"),
+    ("%l = df.mux %c, %c {map = affine_map<(d0) -> (" + 300 * "(" + "d0", r"expected affine_map<\(...\) -> "),
+    ("%l = df.mux %c, %c {map = affine_map<(d0) -> (" + 300 * "(" + "d0>}", "parentheses lie deeper than 64"),
+    ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d0 + " + 30 * "9" + ")>}", "is above 10\\^18"),
+    ("%m = df.memory {scaleout = (%y), size = " + 5000 * "9" + "}", "size must be an integer of at least 1 and below"),
+    ("%m = df.memory {scaleout = (%y), size = 2, speed = 3}", r"expected an attribute of df.memory \(scaleout, size, "),
+    ("%m = df.memory {scaleout = (%y), size = 2, size = 3}", "size of %m is stated a second time"),
+    ("%m = df.memory {scaleout = (%y), size = 2, bandwidth = 1.x}", "bandwidth must be a number above 0, not '1.x'"),
+    ("%m = df.memory {scaleout = (%y) size = 2}", "expected ',' or '}', found 'size'"),
+    ("%m = df.memory {scaleout = (%y), size = 2", "expected ',' or '}', found the end of the line"),
+    ("%m = df.memory {scaleout = (%y), size = 2} 3", "expected the end of the line, found '3'"),
+    ("%d = df.core {scaleout = (%y), scalein = (%f [1])}", r"expected ',' and a unit or '\[' and counts, found '\['"),
+    ("%d = df.core %y {scaleout = (%y)}", "df.core takes no operands"),
+    ("module {{", "expected 'module @name attributes"),
 ])
 def test_errors_name_the_line_and_what_is_wrong(line: str, message: str) -> None:
     units = "%f = df.vec {shape = [32], throughput = 3}\n"
     before = f"%y = df.spatial_dim 2 // along\n{units}%c = df.core {{scaleout = (%y)}}\n"
-    with pytest.raises(TargetError, match="df, line 4: .*" + message):
+    with pytest.raises(TargetError, match=r"df, line 4, column \d+: .*" + message):
+        read(before + line)
+
+
+@pytest.mark.parametrize(("line", "column"), [
+    ("  %x = df.thing 3", 8), ("%x = df.spatial_dim 0", 21), ("  %y = df.spatial_dim 2", 3),
+    ("%m = df.memory {scaleout = (%y, %z), size = 2}", 33), ("%m = df.memory {scaleout = (%y), size = x}", 41),
+    ("%l = df.mux %c, %d {map = affine_map<(d0) -> (d0)>}", 17),
+    ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d9)>}", 47),
+    ("%l = df.mux %c, %c {map = affine_map<(d0) -> (d0 + 1)>}", 27), ("%m = df.memory {scaleout = (%y), size = 2", 42),
+])
+def test_errors_name_the_column(line: str, column: int) -> None:
+    before = "%y = df.spatial_dim 2\n%c = df.core {scaleout = (%y)}\n"
+    with pytest.raises(TargetError, match=f"^df, line 3, column {column}: "):
         read(before + line)
 
 

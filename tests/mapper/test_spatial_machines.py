@@ -32,6 +32,7 @@ QUICK = {"launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "dram_lat
 SMALL: dict[str, Callable[[], ArchitectureGraph]] = {
     "open": lambda: mesh(3, 1, torus=False, sums=8, stats=16, l1_bytes=1 << 18, **QUICK),  # type: ignore[arg-type]
     "torus": lambda: mesh(2, 2, sums=8, stats=16, l1_bytes=1 << 18, l1_bytes_per_cycle=40, **QUICK),  # type: ignore[arg-type]
+    "channels": lambda: mesh(2, 2, sums=8, stats=16, l1_bytes=1 << 18, dram_channels=3, **QUICK),  # type: ignore[arg-type]
     "large array": lambda: mesh(2, 1, sums=8, stats=16, l1_bytes=1 << 18, array=2, **QUICK),  # type: ignore[arg-type]
     "rings": lambda: triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, **QUICK),  # type: ignore[arg-type]
     "square rings": lambda: triple_ring(columns=2, sums=8, stats=16, l1_bytes=1 << 19, **QUICK),  # type: ignore[arg-type]
@@ -74,6 +75,34 @@ def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
     result = run(stream, isa_of(graph), arguments, poison=3)["C"]
     np.testing.assert_array_equal(result, np.einsum("ikab,kjbc->ijac", a, b))
     assert simulated(stream, graph).cycles > 10
+
+
+@pytest.mark.parametrize(("a", "b"), [("row", "column"), ("wave", "none"), ("down", "none")])
+def test_semaphores_keep_the_cores_of_the_triple_ring_apart(a: str, b: str) -> None:
+    graph = triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, semaphores=99, **QUICK)  # type: ignore[arg-type]
+    check_fit(graph, isa_of(graph))
+    rows = (1, 2, 1) if a == "down" else (2, 1, 1)
+    plan = Plan((1, 1, 1), rows, (1, 3, 1), "rows", "mn", (a, "stream"), (b, "stream"))  # type: ignore[arg-type]
+    stream = emit(PRODUCT, plan, Machine.of(graph), semaphores=True)
+    arguments, expected = product()
+    np.testing.assert_array_equal(run(stream, isa_of(graph), arguments, poison=3)["C"], expected)
+    resolved = resolve(stream, isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_tiles_of_one_channel_follow_one_another() -> None:
+    """Columns of A one tile wide and four apart lie in one of four channels; five apart, in all of them."""
+    four, one = (mesh(1, 4, dram_channels=n, dram_bytes_per_cycle=32, **SLOW) for n in (4, 1))  # type: ignore[arg-type]
+    found = {(chip, k): simulated(emit(TileGemm(4, 1, k), STEPS, Machine.of(chip)), chip).cycles
+             for chip in (four, one) for k in (4, 5)}
+    assert found[four, 4] > 1.5 * found[one, 4]
+    assert found[four, 5] < 1.35 * found[one, 5]
+
+
+STEPS = Plan((1, 1, 1), (4, 1, 1), (1, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))
+SLOW = {
+    "launch_cycles": 1, "product_cycles": 1, "block_cycles": 0, "dram_latency_cycles": 1, "noc_bytes_per_cycle": 4096}
+"""All but memory is fast."""
 
 
 def test_a_machine_is_read_off_its_graph() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from acadl_models.acadl import ArchitectureGraph
 from acadl_models.mesh import mesh
+from acadl_models.mesh.graph import Chip, assembled, rings
+from acadl_models.mesh.sizes import Sizes
+from acadl_models.triple_ring import triple_ring
 from acadl_models.wormhole import wormhole
 from mapper.spatial.attention import Attention
 from mapper.spatial.batched import Product
@@ -56,19 +60,15 @@ def graph() -> ArchitectureGraph:
     return wormhole(rows=2, columns=2)
 
 
-@cache
-def rates() -> Rates:
-    return Rates.of(graph())
-
-
-def energies(work: AnyWork, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def energies(work: AnyWork, samples: int, chip: ArchitectureGraph | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Estimated and measured joules of candidates from the whole range of the estimates."""
-    kind, machine = kind_of(work), Machine.of(graph())
+    chip = chip or graph()
+    kind, machine = kind_of(work), Machine.of(chip)
     found = kind.space(work, machine, None)
-    expected = kind.joules(work, machine, rates(), found)
+    expected = kind.joules(work, machine, Rates.of(chip), found)
     chosen = np.argsort(expected, kind="stable")[np.linspace(0, len(found) - 1, samples).astype(int)]
     streams = [emitted(work, found.plan(i), machine) for i in chosen.tolist()]
-    return expected[chosen], np.array([measured_joules(s, graph(), simulated(s, graph())) for s in streams])
+    return expected[chosen], np.array([measured_joules(s, chip, simulated(s, chip)) for s in streams])
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -96,6 +96,26 @@ def test_every_workload_is_planned_by_any_objective(work: AnyWork) -> None:
     assert planned(work, graph(), top_k=2, objective="energy").joules == frugal.joules
 
 
+MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
+    "mesh": lambda: mesh(3, 2), "one core": lambda: mesh(1, 1), "rings": lambda: triple_ring(columns=2),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_energies_of_every_machine_are_near_those_that_are_measured(name: str) -> None:
+    chip = MACHINES[name]()
+    expected, real = energies(GEMM, 5, chip)
+    np.testing.assert_allclose(expected, real, rtol=0.1)
+    fast, frugal = (search(TileGemm(5, 6, 7), chip, objective=name).best for name in (seconds, "energy"))
+    assert fast.joules is not None and frugal.joules is not None
+    assert frugal.joules <= fast.joules and fast.cycles <= frugal.cycles
+
+
+def seconds(time: float, energy: float) -> float:
+    """As the objective "time", but that energies are measured, too."""
+    return time
+
+
 def test_each_objective_gets_the_least_of_its_own() -> None:
     fast, frugal, both = (search(GEMM, graph(), objective=name).best for name in ("time", "energy", "edp"))
     assert fast.joules is None and frugal.joules is not None and both.joules is not None
@@ -117,7 +137,13 @@ def test_an_unknown_objective_and_a_graph_without_energies_are_refused() -> None
     with pytest.raises(MappingError, match="'speed' is none of time, energy, edp"):
         search(GEMM, graph(), objective="speed")
     with pytest.raises(MappingError, match="graph 'mesh' states no energies"):
-        search(GEMM, mesh(x=2, y=1), objective="energy")
+        search(GEMM, without_energies(), objective="energy")
+
+
+def without_energies() -> ArchitectureGraph:
+    sizes = Sizes(200, 32, 64, 32, 0, 64, 100, 1)
+    chip = Chip("mesh", 1, 2, sizes, 128, 300, (1 << 30,), 1000, 1e9)
+    return assembled(chip, lambda *given: rings(chip, True, *given))
 
 
 def test_every_plan_is_simulated_and_heard_when_asked_for() -> None:
@@ -160,7 +186,6 @@ def test_the_command_plans_all_workloads(asked: list[str], capsys: pytest.Captur
     (["--gemm", "64x64x64", "-O", "wings=2"], "wormhole has no such option"),
     (["--gemm", "64x64x64", "-O", "sums=many"], "expected int"),
     (["--gemm", "64x64x64", "--top-k", "0"], "at least one plan"),
-    (["--gemm", "64x64x64", "-t", "mesh", "--objective", "energy"], "states no energies"),
     (["--gemm", "0x64x64"], "every extent must be at least 1"),
     (["--attention", "1x4x64"], "expected BxHxQxD, such as 64x64x64x64"),
     (["--attention", "1x4x64x32", "--kv-heads", "3"], "the heads of keys must divide those of queries"),

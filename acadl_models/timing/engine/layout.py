@@ -132,8 +132,8 @@ READS_UNTIL_FINISH, READS_UNTIL_START, READS_NEVER = range(3)
 of its beats, and the latency: cycles, or below zero
 ``-1 -`` the position of a program. ``BASE`` makes addresses of the words; ``WAY``: the caches on the way: how many,
 then for each its number and the latencies of a hit and of a miss; NONE without any. ``SPACE``: number of the memory, if
-caches, banks or channels must know its addresses, or NONE. ``LANES``: the beats of a whole access on each channel of the
-storage, from the one on in which it begins at that one's first word; NONE without channels."""
+caches, banks or channels must know its addresses, or NONE. ``LANES``: the beats of a whole access on each channel,
+from the one on in which it begins at its first word; NONE without channels."""
 
 TC_LEAST, TC_OBJECT, TC_LENGTH, TC_CODE = range(4)
 """Latency that varies along loops or with the request: a program for a stack machine, pairs (operation, operand)."""

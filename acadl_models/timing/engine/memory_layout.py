@@ -18,8 +18,8 @@ TK_SETS, TK_WAYS, TK_LINE, TK_POLICY, TK_WRITE_BACK, TK_ALLOCATE, TK_NEXT, TK_SP
 LRU, FIFO, MRU, RANDOM = range(4)
 
 TD_ROW_WORDS, TD_RCD, TD_RP, TD_RAS, TD_BANKS, TD_BANK_COUNT, TD_FIRST, TD_SPACE, TD_BITS, TD_SIZE = range(10)
-"""DRAM: ``BANKS``: list of (first word, end); ``FIRST``: number of its first bank; ``BITS`` of a word. Channels are banks
-without rows, ``ROW_WORDS`` what lies in one before the next."""
+"""DRAM: ``BANKS``: list of (first word, end); ``FIRST``: number of its first bank; ``BITS`` of a word. Channels are
+banks without rows, ``ROW_WORDS`` what lies in one before the next."""
 
 TN_BANDWIDTH, TN_LATENCY, TN_WINDOW, TN_SIZE = range(4)
 """Link."""

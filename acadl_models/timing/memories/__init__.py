@@ -1,8 +1,8 @@
-"""Memories with state, one class each: set-associative caches, banks and channels of a DRAM, links of limited bandwidth.
+"""Memories with state, one class each: set-associative caches, banks and channels of DRAMs, links.
 
 They are the plain models behind docs/timing_semantics.md ("Caches", "DRAM banks", "DRAM channels", "Links"): the
-step-by-step simulator runs on them, and the fast engine is tested against it. They know nothing of graphs, streams or instructions;
-:mod:`.serving` makes those of a graph.
+step-by-step simulator runs on them, and the fast engine is tested against it. They know nothing of graphs, streams or
+instructions; :mod:`.serving` makes those of a graph.
 """
 
 from acadl_models.timing.memories.cache import Cache, Policy, Wait
@@ -11,4 +11,6 @@ from acadl_models.timing.memories.dram import Banks
 from acadl_models.timing.memories.figures import CacheTiming, DramTiming
 from acadl_models.timing.memories.link import Channels
 
-__all__ = ["Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "InterleavedPort", "Interleaving", "Policy", "Wait"]
+__all__ = [
+    "Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "InterleavedPort", "Interleaving", "Policy", "Wait",
+]
