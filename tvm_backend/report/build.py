@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from tvm_backend.conversions import conversions
@@ -43,8 +43,9 @@ def build(
     """
     made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
+    energies: _Energies = {}
     layers = [
-        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details)
+        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details, energies)
         for region in partition.regions for step in region.steps
     ]
     shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
@@ -81,7 +82,8 @@ def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configur
 
 
 def _accelerated(
-    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool
+    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
+    energies: "_Energies",
 ) -> Layer:
     timing = plan.timing
     uses: dict[str, Any] = {} if not details else {
@@ -92,11 +94,16 @@ def _accelerated(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
-        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made), **uses,
+        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made, energies),
+        **uses,
     )
 
 
-def _energy(plan: "Plan", made: "Configuration") -> EnergyUse | None:
+_Energies: TypeAlias = dict[tuple[Any, ...], EnergyUse]
+"""Of the distinct layers of a network: by machine, workload and mapping, as timings are kept."""
+
+
+def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse | None:
     """The energy of a layer, where the graph has figures."""
     from acadl_models.timing.energy import energy
     from acadl_models.timing.machine import bind
@@ -104,7 +111,11 @@ def _energy(plan: "Plan", made: "Configuration") -> EnergyUse | None:
 
     if not made.has_energy:
         return None
-    return energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
+    workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
+    key = (made.fingerprint, workload, plan.mapping)
+    if key not in known:
+        known[key] = energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
+    return known[key]
 
 
 def _converted(op: HostOp) -> Layer:
