@@ -150,6 +150,24 @@ def _parts(
     for place, (every, some) in places:
         keys = min(some - start, depth * SIDE)
         found.append(Part(place, -(-keys // SIDE), keys, start + keys > every, over))
-    if all((p.keys, p.masked) == (found[0].keys, found[0].masked) for p in found):
-        found = [replace(found[0], zone=zone)]
-    yield from (part for part in found if part.keys > 0)
+    yield from (part for part in _alike(zone, found) if part.keys > 0)
+
+
+def _alike(zone: Zone, places: list[Part]) -> list[Part]:
+    """Places, which come row by row, together: those one after the other that do alike, of one row or of whole rows."""
+    runs: list[Part] = []
+    for part in places:
+        last = runs[-1] if runs else None
+        if last is not None and last.zone.slow == part.zone.slow and replace(last, zone=part.zone) == part:
+            runs[-1] = replace(last, zone=replace(part.zone, fast=range(last.zone.fast.start, part.zone.fast.stop)))
+        else:
+            runs.append(part)
+    found: list[Part] = []
+    for part in runs:
+        last = found[-1] if found else None
+        whole = last is not None and last.zone.fast == part.zone.fast == zone.fast
+        if last is not None and whole and replace(last, zone=part.zone) == part:
+            found[-1] = replace(last, zone=replace(part.zone, slow=range(last.zone.slow.start, part.zone.slow.stop)))
+        else:
+            found.append(part)
+    return found

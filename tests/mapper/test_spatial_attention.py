@@ -24,6 +24,7 @@ from mapper.spatial.attention_steps import turns
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS
 from mapper.spatial.timing import isa_of, simulated
+from mapper.spatial.touches import instances
 from mapper.spatial.workloads import planned
 from oracle.errors import MappingError
 from oracle.interpreter import run
@@ -135,6 +136,35 @@ def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
     data: st.DataObject, size: tuple[int, int], attention: Attention
 ) -> None:
     check_numbers(data, size, attention)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 900), st.integers(0, 70), st.integers(1, 9), st.sampled_from(((8, 8), (1, 4), (3, 2))))
+def test_cores_that_do_alike_are_one_part(queries: int, past: int, step: int, size: tuple[int, int]) -> None:
+    """Every place has the keys that its queries see, once, whatever it is grouped with."""
+    attention = Attention(1, queries, queries + past, 32, 1, past)
+    plan = AttentionPlan((1, step), (1, size[0]), (1, size[1]), ("row", "stream"))
+    for turn in turns(attention, plan):
+        for number in range(turn.first, turn.first + turn.count):
+            seen: dict[int, int] = {}
+            for run_of in turn.runs:
+                for part in run_of.parts:
+                    for place in (i * size[1] + j for i in part.zone.slow for j in part.zone.fast):
+                        seen[place] = seen.get(place, 0) + run_of.count * part.keys
+            for place, keys in seen.items():
+                own = size[0] * size[1] - 1 - place if turn.turned else place
+                row = number * size[0] * size[1] + own
+                assert keys == attention.seen(row, row)[1]
+            assert len(seen) == turn.places
+
+
+def test_a_long_causal_sequence_has_a_short_text() -> None:
+    """Written out is what differs: the step of each core in which its last keys end."""
+    attention, machine = Attention(8, 16384, 16384, 64, 1, 0), Machine.of(wormhole())
+    plan = AttentionPlan((1, 23), (1, 8), (1, 8), ("row", "stream"))
+    stream = emit_attention(attention, plan, machine)
+    assert sum(1 for _ in instances(stream.body)) < 3000
+    assert stream.count() > 200_000
 
 
 @pytest.mark.parametrize(("attention", "plan"), [
