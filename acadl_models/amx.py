@@ -101,19 +101,9 @@ def amx(
                 ACADLEdge(waiting, stage, FORWARD)
                 ACADLEdge(stage, unit, CONTAINS)
 
-        rows: UnitLatency = dict.fromkeys(PRODUCTS, f"{product_cycles}") | {"*": 1}
-        tmul = FunctionalUnit(
-            "tmul", to_process=PRODUCTS | CONFIGURATION,
-            latency={**dict.fromkeys(PRODUCTS, product_latency), "*": 1}, interval=rows,
-            in_flight=1 + product_latency // product_cycles,
-        )
-        ports = [FunctionalUnit(
-            f"vector[{i}]", to_process=FLOATS | INTEGERS, latency={**dict.fromkeys(FLOATS, 4), "*": 1}, interval=1,
-            in_flight=4) for i in range(vector_ports)]
-        loads = [MemoryAccessUnit(
-            f"load[{i}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
-            latency={**dict.fromkeys(FROM_MEMORY, 4), "*": 1},
-            interval={**dict.fromkeys(TILE_LOADS, ROWS), "*": 1}, in_flight=8) for i in range(load_ports)]
+        tmul = _matrix_unit(product_cycles, product_latency)
+        ports = [_vector_port(i) for i in range(vector_ports)]
+        loads = [_load_port(i) for i in range(load_ports)]
         store = MemoryAccessUnit(
             "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
             in_flight=8)
@@ -138,6 +128,28 @@ def amx(
         )
 
     return create_ag(build())
+
+
+def _matrix_unit(product_cycles: int, product_latency: int) -> FunctionalUnit:
+    rows: UnitLatency = dict.fromkeys(sorted(PRODUCTS), f"{product_cycles}") | {"*": 1}
+    return FunctionalUnit(
+        "tmul", to_process=PRODUCTS | CONFIGURATION,
+        latency={**dict.fromkeys(sorted(PRODUCTS), product_latency), "*": 1}, interval=rows,
+        in_flight=1 + product_latency // product_cycles,
+    )
+
+
+def _vector_port(number: int) -> FunctionalUnit:
+    return FunctionalUnit(
+        f"vector[{number}]", to_process=FLOATS | INTEGERS, latency={**dict.fromkeys(sorted(FLOATS), 4), "*": 1},
+        interval=1, in_flight=4)
+
+
+def _load_port(number: int) -> MemoryAccessUnit:
+    return MemoryAccessUnit(
+        f"load[{number}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
+        latency={**dict.fromkeys(sorted(FROM_MEMORY), 4), "*": 1},
+        interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8)
 
 
 def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> SetAssociativeCache:

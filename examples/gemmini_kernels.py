@@ -101,6 +101,74 @@ def pieces(total: int, step: int) -> Iterator[tuple[int, int, int]]:
         yield whole * step, 1, rest
 
 
+class _Exo:
+    """The loops of one of Exo's GEMMs: C int8[n, m] at ``narrow``, and as int32 at ``wide``."""
+
+    def __init__(self, n: int, m: int, k: int, dim: int, partials: bool) -> None:
+        self.n, self.m, self.k, self.dim, self.partials = n, m, k, dim, partials
+        self.panel = max(1, DMA_BYTES // dim) * dim
+        self.g = isa("gemmini", dim=dim, spad_rows=max(16 << 10, SLOTS * self.panel * (1 + self.panel // dim)),
+                     acc_rows=max(1 << 10, self.panel), dma_bytes=DMA_BYTES)
+        self.a, self.b = BASE, BASE + n * k
+        self.narrow = self.b + k * m
+        self.wide = -(-(self.narrow + n * m) // 64) * 64
+
+    def every(self, each: Any) -> None:
+        """``each`` for every tile of C."""
+        for top, number, rows in pieces(self.n, self.dim):
+            with self.g.loop(number) as i:
+                for left, count, cols in pieces(self.m, self.panel):
+                    with self.g.loop(count) as j:
+                        each(top + i * self.dim, rows, left + j * self.panel, cols)
+
+    def tile(self, row: Any, rows: int, col: Any, cols: int) -> None:
+        """A tile of C, summed over the whole reduction."""
+        self.clear(rows, cols)
+        to = self.narrow + row * self.m + col
+        for at, count, depth in pieces(self.k, self.panel):
+            with self.g.loop(count) as s:
+                slot = (at // self.panel + s) % SLOTS
+                self.block(row, rows, col, cols, at + s * self.panel, slot, depth)
+                if self.partials:
+                    self.store(to, rows, cols)
+        if not self.partials:
+            self.store(to, rows, cols)
+
+    def block(self, row: Any, rows: int, col: Any, cols: int, start: Any, slot: Any, depth: int) -> None:
+        """``depth`` steps of the reduction: A's tiles come in at once, B's a row of tiles at a time."""
+        api, dim, panel = self.g.api, self.dim, self.panel
+        spad_a = slot * panel
+        spad_b = SLOTS * panel + slot * (panel * panel // dim)
+        api.mvin2(self.a + row * self.k + start, spad_a, depth, rows)
+        for at, count, height in pieces(depth, dim):
+            with self.g.loop(count) as t:
+                step = at + t * dim
+                weights = spad_b + step * (panel // dim)
+                api.mvin3(self.b + (start + step) * self.m + col, weights, cols, height)
+                for left, tiles, width in pieces(cols, dim):
+                    with self.g.loop(tiles) as p:
+                        tile = left + p * dim
+                        api.preload(weights + tile, ACC + ADD + tile, width, height, width, rows)
+                        api.compute_preloaded(spad_a + step, self.g.NONE, height, rows, width, rows)
+
+    def clear(self, rows: int, cols: int) -> None:
+        """Zeros into the accumulator."""
+        for at, count, width in pieces(cols, self.dim):
+            with self.g.loop(count) as p:
+                self.g.api.mvin(0, ACC + at + p * self.dim, width, rows)
+
+    def store(self, to: Any, rows: int, cols: int, bits: int = 0, size: int = 1) -> None:
+        """The sums to HBM."""
+        for at, count, width in pieces(cols, self.dim):
+            with self.g.loop(count) as p:
+                self.g.api.mvout(to + (at + p * self.dim) * size, ACC + bits + at + p * self.dim, width, rows)
+
+    def widen(self, row: Any, rows: int, col: Any, cols: int) -> None:
+        """A tile of C once more, from int8 to int32."""
+        self.g.api.mvin(self.narrow + row * self.m + col, ACC, cols, rows)
+        self.store(self.wide + (row * self.m + col) * 4, rows, cols, FULL, 4)
+
+
 def exo_matmul(
     n: int, m: int, k: int, *, dim: int = 16, out: Literal["int8", "int32"] = "int32", partials: bool = False
 ) -> Kernel:
@@ -111,69 +179,14 @@ def exo_matmul(
     ``partials`` (Exo's 12544 x 64 x 256 does so), else after the last. Gemmini saturates what leaves it as int8 alone,
     so an int32 C takes a second pass over C, int8 in and int32 out.
     """
-    panel = max(1, DMA_BYTES // dim) * dim
-    g = isa("gemmini", dim=dim, spad_rows=max(16 << 10, SLOTS * panel * (1 + panel // dim)),
-            acc_rows=max(1 << 10, panel), dma_bytes=DMA_BYTES)
-    api = g.api
-    a, b = BASE, BASE + n * k
-    narrow = b + k * m
-    wide = -(-(narrow + n * m) // 64) * 64
-    c = wide if out == "int32" else narrow
-
-    def clear(rows: int, cols: int) -> None:
-        for at, count, width in pieces(cols, dim):
-            with g.loop(count) as p:
-                api.mvin(0, ACC + at + p * dim, width, rows)
-
-    def store(to: Any, rows: int, cols: int, bits: int = 0, size: int = 1) -> None:
-        for at, count, width in pieces(cols, dim):
-            with g.loop(count) as p:
-                api.mvout(to + (at + p * dim) * size, ACC + bits + at + p * dim, width, rows)
-
-    def block(row: Any, rows: int, col: Any, cols: int, start: Any, slot: Any, depth: int) -> None:
-        """``depth`` steps of the reduction: A's tiles come in at once, B's a row of tiles at a time."""
-        spad_a = slot * panel
-        spad_b = SLOTS * panel + slot * (panel * panel // dim)
-        api.mvin2(a + row * k + start, spad_a, depth, rows)
-        for at, count, height in pieces(depth, dim):
-            with g.loop(count) as t:
-                step = at + t * dim
-                weights = spad_b + step * (panel // dim)
-                api.mvin3(b + (start + step) * m + col, weights, cols, height)
-                for left, tiles, width in pieces(cols, dim):
-                    with g.loop(tiles) as p:
-                        tile = left + p * dim
-                        api.preload(weights + tile, ACC + ADD + tile, width, height, width, rows)
-                        api.compute_preloaded(spad_a + step, g.NONE, height, rows, width, rows)
-
-    def tile(row: Any, rows: int, col: Any, cols: int) -> None:
-        clear(rows, cols)
-        to = narrow + row * m + col
-        for at, count, depth in pieces(k, panel):
-            with g.loop(count) as s:
-                slot = (at // panel + s) % SLOTS
-                block(row, rows, col, cols, at + s * panel, slot, depth)
-                if partials:
-                    store(to, rows, cols)
-        if not partials:
-            store(to, rows, cols)
-
-    def widen(row: Any, rows: int, col: Any, cols: int) -> None:
-        api.mvin(narrow + row * m + col, ACC, cols, rows)
-        store(wide + (row * m + col) * 4, rows, cols, FULL, 4)
-
-    def every(each: Any) -> None:
-        for top, number, rows in pieces(n, dim):
-            with g.loop(number) as i:
-                for left, count, cols in pieces(m, panel):
-                    with g.loop(count) as j:
-                        each(top + i * dim, rows, left + j * panel, cols)
+    exo = _Exo(n, m, k, dim, partials)
+    g = exo.g
 
     @g.kernel(
         name=f"exo_{n}x{m}x{k}",
-        arg=[{"name": "A", "addr": a, "shape": (n, k), "dtype": "int8"},
-             {"name": "B", "addr": b, "shape": (k, m), "dtype": "int8"}],
-        res=[{"name": "C", "addr": c, "shape": (n, m), "dtype": out}],
+        arg=[{"name": "A", "addr": exo.a, "shape": (n, k), "dtype": "int8"},
+             {"name": "B", "addr": exo.b, "shape": (k, m), "dtype": "int8"}],
+        res=[{"name": "C", "addr": exo.wide if out == "int32" else exo.narrow, "shape": (n, m), "dtype": out}],
     )
     def matmul() -> None:
         config_st(g, m)
@@ -181,11 +194,11 @@ def exo_matmul(
         config_ld(g, 0, 0)
         config_ld(g, 1, k)
         config_ld(g, 2, m)
-        every(tile)
+        exo.every(exo.tile)
         if out == "int32":
             config_ld(g, 0, m, shrunk=1)
             config_st(g, 4 * m)
-            every(widen)
+            exo.every(exo.widen)
 
     return matmul
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-_ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda p: np.ceil(p - 0.5), "round_prefer_ceil": lambda p: np.floor(p + 0.5),
     "floor": np.floor, "ceil": np.ceil,
 }
+"""How a place becomes a pixel."""
 
 
 def resized(old: int, new: int, factor: float, attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +19,7 @@ def resized(old: int, new: int, factor: float, attributes: Mapping[str, Any]) ->
     mode = attributes.get("mode", "nearest")
     at = _places(old, new, factor, attributes.get("coordinate_transformation_mode", "half_pixel"))
     if mode == "nearest":
-        index = _ROUNDINGS[attributes.get("nearest_mode", "round_prefer_floor")](at)
+        index = ROUNDINGS[attributes.get("nearest_mode", "round_prefer_floor")](at)
         return np.clip(index, 0, old - 1).astype(np.int64)[None], np.ones((1, new))
     narrower = min(factor, 1.0) if attributes.get("antialias", 0) else 1.0
     reach = (1.0 if mode == "linear" else 2.0) / narrower

@@ -20,7 +20,6 @@ from oracle.errors import ModelError
 if TYPE_CHECKING:
     import torch
 
-SUFFIX = ".pt2"
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
 BYTE = 1

@@ -1,4 +1,8 @@
-"""Where the pixels of a resized image come from, axis by axis (kept apart from JAX)."""
+"""Where the pixels of an image come from that TVM's ``image.resize2d`` makes, axis by axis (kept apart from JAX).
+
+TVM knows extents alone, and multiplies before it divides; ONNX's ``Resize`` goes by factors
+(:mod:`tvm_backend.onnx_resizing`), which round otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvm_backend import expressions as compat
+from tvm_backend.onnx_resizing import ROUNDINGS
 
 _PLACES: Mapping[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "half_pixel": lambda i, old, new: (i + 0.5) * old / new - 0.5,
@@ -15,10 +20,7 @@ _PLACES: Mapping[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "align_corners": lambda i, old, new: i * (old - 1) / max(new - 1, 1),
     "asymmetric": lambda i, old, new: i * old / new,
 }
-_ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round": lambda p: np.floor(p + 0.5), "floor": np.floor, "ceil": np.ceil,
-    "round_prefer_floor": lambda p: np.ceil(p - 0.5), "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-}
+_ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {**ROUNDINGS, "round": ROUNDINGS["round_prefer_ceil"]}
 
 
 def known(call: Any) -> bool:
