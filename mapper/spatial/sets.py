@@ -5,6 +5,7 @@ Objects whose names differ in their indices alone are one set (``core[0][0].l1 .
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,12 @@ Storage: TypeAlias = Union["DataStorage", "RegisterFile"]
 def family(name: str) -> tuple[str, Point]:
     """A name without its indices, and those: ``core[1][2].l1`` gives ``core[][].l1`` and (1, 2)."""
     return _INDEX.sub("[]", name), tuple(int(i) for i in _INDEX.findall(name))
+
+
+def at(key: str, index: Point) -> str:
+    """The name of a family's member: ``core[][].l1`` and (1, 2) give ``core[1][2].l1``."""
+    left = iter(index)
+    return re.sub(r"\[\]", lambda _: f"[{next(left)}]", key)
 
 
 def share(rate: int, parts: int) -> int | float:
@@ -144,20 +151,23 @@ class Sets:
     def alike(self) -> None:
         """Units that compute are equal in all cores, and each core has them; TargetError names one that differs."""
         first: dict[str, FunctionalUnit] = {}
-        count: dict[str, int] = {}
+        there: dict[str, set[Point]] = {}
         for unit in self.graph.functional_units:
             key = family(unit.name)[0]
             if not self.work[key]:
                 continue
             known = first.setdefault(key, unit)
-            count[key] = count.get(key, 0) + 1
+            there.setdefault(key, set()).add(family(unit.name)[1])
             if _facts(unit) != _facts(known):
                 raise TargetError(f"graph {self.graph.name!r} has no view: {unit.name} differs from {known.name} in "
                                   f"what it processes, or in its cycles")
-        for key, found in count.items():
-            if found < math.prod(self.extents[key]):
-                raise TargetError(f"graph {self.graph.name!r} has no view: of {math.prod(self.extents[key])} units "
-                                  f"{first[key].name}, ... only {found} are there")
+        for key, found in there.items():
+            every = itertools.product(*map(range, self.extents[key]))
+            lacking = next((index for index in every if index not in found), None)
+            if lacking is not None:
+                raise TargetError(
+                    f"graph {self.graph.name!r} has no view: of {math.prod(self.extents[key])} units "
+                    f"{first[key].name}, ... only {len(found)} are there; {at(key, lacking)} is missing")
 
     @cached_property
     def cores(self) -> dict[str, Instances]:
@@ -303,6 +313,15 @@ class Sets:
         count = self.channels(name)
         return [(memory, (*index, channel)) for channel in range(count)] if count > 1 else [(memory, index)]
 
+    def object_at(self, made: Instances, point: Point) -> str:
+        """The name of the core or storage that is at a point of a set."""
+        for head, cores in self.cores.items():
+            if cores is made:
+                return at(head, point) if head else made.name
+        spots = (name for name, (memory, _) in self.places.items() if memory == made.name
+                 and (made.name, point) in self.spots(name))
+        return next(spots, made.name)
+
     @staticmethod
     def _tells(axis: int, own: Mapping[str, Point], shared: Mapping[str, str]) -> bool:
         """Whether storages that differ along ``axis`` alone have different ports."""
@@ -317,6 +336,12 @@ class Sets:
             parts.setdefault(place, []).append(storage)
         for made in self.memories.values():
             mine = [names for (name, _), names in parts.items() if name == made.name]
+            there = {spot[1] for names in mine for name in names for spot in self.spots(name)}
+            lacking = next((p for p in itertools.product(*map(range, made.extents)) if p not in there), None)
+            if lacking is not None:
+                raise TargetError(
+                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} leave {lacking} of "
+                    f"{' x '.join(map(str, made.extents))} out")
             sizes = {sum(map(self.size, names)) for names in mine}
             ports = {self.port(names[0], 1 << 62) for names in mine}
             if len(ports) > 1:

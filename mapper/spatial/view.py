@@ -218,14 +218,24 @@ class _View(Sets):
             source, target, pairs = target, source, {(b, a) for a, b in pairs}
             maps = fitted(pairs, source.extents, target.extents, source is target)
         if maps is None:
-            raise TargetError(
-                f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
-                f"follow no affine maps")
+            raise self._no_maps(source, target, pairs, blame)
         for map_ in maps:
             told = blame, kind, source.name, target.name, map_
             if told not in self.told:  # several kinds of instructions take the same way
                 self.told.add(told)
                 yield Links(self.named(base), kind, source.name, target.name, map_, bandwidth)
+
+    def _no_maps(self, source: Instances, target: Instances, pairs: Pairs, blame: str) -> TargetError:
+        """The error about ways that follow no maps; a place of the source without any is to blame, if there is one."""
+        joined = {place for place, _ in pairs}
+        cut = next((p for p in itertools.product(*map(range, source.extents)) if p not in joined), None)
+        if cut is not None:
+            return TargetError(
+                f"graph {self.graph.name!r} has no view: {self.object_at(source, cut)} has no way to {target.name}, "
+                f"which {self.object_at(source, min(joined))} has")
+        return TargetError(
+            f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
+            f"follow no affine maps")
 
     def description(self) -> Description:
         self.alike()

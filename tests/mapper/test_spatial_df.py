@@ -126,6 +126,42 @@ def test_graphs_are_described_and_built_again(name: str) -> None:
     assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
 
 
+@settings(max_examples=8, deadline=None)
+@given(st.data())
+def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None:
+    """Text to graph to text: a fixed point, for listings and for machines of any figures."""
+    draw = data.draw
+    options = {
+        "sums": draw(st.integers(1, 40)), "stats": draw(st.integers(1, 99)), "product_cycles": draw(st.integers(1, 500)),
+        "vector_width": draw(st.sampled_from([1, 32, 100])), "block_cycles": draw(st.integers(0, 99)),
+        "dram_bytes_per_cycle": draw(st.integers(1, 999)), "launch_cycles": draw(st.integers(1, 9999)),
+        "array": draw(st.integers(1, 4)), "clock_hz": draw(st.sampled_from([1e9, 1.25e9, 0.5])),
+        "semaphores": draw(st.sampled_from([0, 7])),
+    }
+    if draw(st.booleans()):
+        graph = mesh(
+            draw(st.integers(1, 4)), draw(st.integers(1, 4)), torus=draw(st.booleans()), l1_bytes=1 << 19,
+            dram_channels=draw(st.integers(1, 7)), l1_bytes_per_cycle=draw(st.integers(0, 99)),
+            noc_bytes_per_cycle=draw(st.integers(1, 99)), **options)  # type: ignore[arg-type]
+    else:
+        graph = triple_ring(columns=draw(st.integers(2, 4)), rows=draw(st.integers(2, 3)), **options)  # type: ignore[arg-type]
+    built = graph_of(described(graph))
+    text = str(described(built))
+    again = graph_of(read(text))
+    assert str(described(again)) == text and again.fingerprint == built.fingerprint
+    assert text == str(described(graph))
+
+
+@pytest.mark.parametrize("text", [
+    listing(), "\n".join(RINGS).replace("%memories", "%L1").replace("mod 8", "mod 32").replace("16384", "128").replace(
+        "throughput = 128}\n%x", "throughput = 1}\n%x")], ids=["listings 7 and 8", "listing 9"])
+def test_what_the_listings_say_is_a_fixed_point(text: str) -> None:
+    built = graph_of(read(text))
+    written = str(described(built))
+    again = graph_of(read(written))
+    assert str(described(again)) == written and again.fingerprint == built.fingerprint
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_target_has_a_view(name: str) -> None:
     accelerator = get(name).accelerator
