@@ -162,7 +162,7 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
     for label, attributes in (("latency", ("latency",)), ("latencies", ("read_latency", "write_latency")),
                               ("hit/miss", ("hit_latency", "miss_latency")), ("interval", ("interval",)),
                               ("depth", ("depth",)), ("issue buffer", ("issue_buffer_size",)),
-                              ("bytes/cycle", ("bandwidth",))):
+                              ("bytes/cycle", ("bandwidth",)), ("channels", ("channels",))):
         values = [shown[a] for a in attributes if a in shown]
         if values and not (isinstance(obj, Link) and values == [0]):
             found.append(f"{label} {' / '.join('by mnemonic' if isinstance(v, dict) else str(v) for v in values)}")

@@ -44,6 +44,7 @@ HELP: Mapping[str, tuple[str, str]] = {
     "dram_bytes_per_cycle": ("of all channels of memory together", "bytes/cycle"),
     "dram_latency_cycles": ("from request to first data", "cycles"),
     "dram_bytes": ("memory", "bytes"),
+    "dram_channels": ("over which tiles are dealt out", ""),
     "launch_cycles": ("from the host's command until the cores work", "cycles"),
 }
 """Options that meshes have, with their units."""
