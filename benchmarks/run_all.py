@@ -171,6 +171,9 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… by stores beside products, mean", lambda r: r["stores_beside_products"], *RECORDED),
         Figure("… by shallow first steps, mean", lambda r: r["shallow_first_steps"], *RECORDED),
         Figure("… first candidate over the best of five, mean", lambda r: r["top1_over_top5"], *RECORDED),
+        Figure("… plans that share loads over the chosen one, least", lambda r: r["least_share"], *RECORDED),
+        Figure("… plans with unicasts over the chosen one, least", lambda r: r["least_unicast"], *RECORDED),
+        Figure("… plans that gather results over the chosen one, least", lambda r: r["least_gather"], *RECORDED),
     ),
     "one_mapper.py": (
         Figure("one mapper for every target: cycles over each one's former own choice, worst", lambda r: r["worst"],

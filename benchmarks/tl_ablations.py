@@ -6,6 +6,11 @@
   Table 1, the paper's table of spatial reuse, is ``tl_table1.py``.
 * *Top k*, as in table 2: for each mesh the mean performance of the best of the first k simulated candidates over the
   better one of TT-1D and TT-2D, and over the best of five. Planning time grows with k as the simulations do.
+* *Network*: why no product is planned with ``share``, ``unicast`` or ``gather`` (:mod:`tl_network`): good and bad plans
+  with them over the time of the one that is chosen, of three shapes on two machines. A multicast loads the links of a
+  row as much as a core that shares what it loaded, which loads a way of its own beside; a unicast takes the network of
+  a whole row, where a forward takes the link to the next core; results that one core collects cross the row's network
+  and then leave by one way to memory, where each core has its own.
 """
 
 from __future__ import annotations
@@ -30,15 +35,20 @@ SHAPES = (
     (16384, 512, 512), (8192, 1024, 1024),
 )
 KS = range(1, 6)
+NETWORK = ((1024, 1024, 512), (4096, 2048, 64), (256, 4096, 256))
+RANKS = (0, 1, 2, 3, 5, 10, 30, 100, 300, 1000)
+"""Of the plans that are looked at, by their estimates."""
 
 
 def main() -> None:
     args = arguments(__doc__ or "")
-    reuse, tops = _reuse(), [_top(mesh) for mesh in MESHES]
+    reuse, tops, network = _reuse(), [_top(mesh) for mesh in MESHES], _network()
     finish(args, {
         **{name: geometric_mean(r[name] for r in reuse) for name in _without()},
         **{f"most_{name}": max(r[name] for r in reuse) for name in _without()},
         "top1_over_top5": geometric_mean(t["over_top5"][0] for t in tops), "reuse": reuse, "top": tops,
+        **{f"least_{name}": min(r[name] for r in network if r[name]) for name in ("share", "unicast", "gather")},
+        "network": network,
     })
 
 
@@ -102,6 +112,46 @@ def _top(mesh: tuple[int, int]) -> dict[str, Any]:
           + "; over top 5: " + " ".join(f"{100 * (r - 1):+.1f} %" for r in over) + f"; {mean:.2f} s a product",
           flush=True)
     return {"mesh": name, "over_templates": over_fixed, "over_top5": over, "seconds": mean}
+
+
+def _network() -> list[dict[str, Any]]:
+    import numpy as np
+    import tl_network
+
+    from acadl_models.mesh import mesh
+    from acadl_models.wormhole import wormhole
+    from mapper.spatial.cost import cycles
+    from mapper.spatial.emit import emit
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.plan import TileGemm
+    from mapper.spatial.search import search
+    from mapper.spatial.space import space
+    from mapper.spatial.timing import simulated
+
+    rows = []
+    names = ("share", "unicast", "gather")
+    print(f"{'time with, over that of the chosen plan without':50}" + "".join(f"{name:>10}" for name in names))
+    for graph in (wormhole(), mesh(4, 4, torus=False)):
+        machine = Machine.of(graph)
+        for shape in NETWORK:
+            gemm = TileGemm.of(*shape)
+            found = space(gemm, machine)
+            order = np.argsort(cycles(gemm, machine, found)[0], kind="stable")
+            best = search(gemm, graph).best.cycles
+            for number in RANKS:
+                plan = found.plan(int(order[min(number, len(order) - 1)]))
+                stream = emit(gemm, plan, machine)
+                gathered = tl_network.gathered(gemm, plan, machine)
+                changed = {name: tl_network.rewritten(stream, rewrite)
+                           for name, rewrite in (("share", tl_network.share), ("unicast", tl_network.unicast))}
+                row: dict[str, Any] = {"machine": graph.name, "shape": shape, "rank": number, "plan": str(plan)}
+                row |= {name: simulated(s, graph).cycles / best if s != stream else None for name, s in changed.items()}
+                row["gather"] = simulated(gathered, graph).cycles / best if gathered is not None else None
+                rows.append(row)
+                title = f"{graph.name} {'x'.join(map(str, shape))}, rank {number}"
+                ratios = (row[name] for name in names)
+                print(f"{title:50}" + "".join(f"{'-' if r is None else f'{r:.3f}':>10}" for r in ratios), flush=True)
+    return rows
 
 
 if __name__ == "__main__":

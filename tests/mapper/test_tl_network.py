@@ -1,0 +1,42 @@
+"""Products whose tiles go from core to core by instructions that no plan uses are the same products."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.spatial.capacity import check_capacity
+from mapper.spatial.emit import emit
+from mapper.spatial.machine import Machine
+from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.timing import isa_of
+from oracle.interpreter import run
+from oracle.resolve import resolve
+from tests.mapper.spatial_cases import mesh
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import tl_network
+
+
+@pytest.mark.parametrize("plan", [
+    Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream")),
+    Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("wave", "stream"), ("wave", "keep"), 2),
+], ids=str)
+def test_rewritten_programs_give_the_product(plan: Plan) -> None:
+    graph, gemm = mesh(2, 2, 9, 60), TileGemm(8, 7, 8)
+    machine, random = Machine.of(graph), np.random.default_rng(0)
+    shapes = {"A": (8, 8, 32, 32), "B": (8, 7, 32, 32)}
+    arguments = {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
+    stream = emit(gemm, plan, machine)
+    expected = run(stream, isa_of(graph), arguments)["C"]
+    gathered = tl_network.gathered(gemm, plan, machine)
+    assert gathered is not None
+    shared, unicast = (tl_network.rewritten(stream, way) for way in (tl_network.share, tl_network.unicast))
+    for found in (shared, unicast, gathered):
+        check_capacity(resolve(found, isa_of(graph)), graph)
+        np.testing.assert_array_equal(run(found, isa_of(graph), arguments, poison=3)["C"], expected)
+    used = {name for name in ("unicast", "gather_row") if any(name in repr(f.body) for f in (unicast, gathered))}
+    assert used == {"unicast", "gather_row"}
