@@ -12,7 +12,8 @@ from tvm_backend.plain.nodes import Call, Shape, ShapeType, TensorType, Tuple, T
 
 FLAT = frozenset({
     "nn.relu", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "rsqrt", "negative", "nn.gelu", "nn.gelu_tanh",
-    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil", "sin",
+    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm",
+    "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil", "sin",
     "cos", "cumsum",
 })
 """Operators whose result has the type of their first argument."""

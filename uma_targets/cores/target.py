@@ -122,13 +122,15 @@ class CoresTarget(DescribedTarget):
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
-        """Batch normalization in the convolution before it; attention as one operator where it is taken so; else, and
+        """Batch normalization in the convolution before it; norms and GELU that are written out, and attention where it
+        is taken so, as one operator; else attention, and
         what is no convolution of images by constants, as products of matrices."""
         from tvm_backend.attention import as_attention
         from tvm_backend.batch_norms import without_batch_norms
         from tvm_backend.products import as_products
+        from tvm_backend.written_out import gathered
 
-        machine, module = self._machine(options), without_batch_norms(module)
+        machine, module = self._machine(options), gathered(without_batch_norms(module))
         module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
