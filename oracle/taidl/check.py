@@ -1,4 +1,4 @@
-"""The static checks of TAIDL: names, sorts, types and windows, each complaint with its place.
+"""The static checks of TAIDL's instructions: names, sorts, types and windows, each complaint with its place.
 
 Every instruction is checked as it stands after its ``def`` blocks are put in place. Dimensions that depend on
 attributes or registers are compared as canonical expressions where that decides; what is left open is judged by the
@@ -16,132 +16,18 @@ from oracle.affine import Affine
 from oracle.errors import TaidlError, suggest, together
 from oracle.resolved import Buffer
 from oracle.taidl import ast
+from oracle.taidl.declarations import HBM
 from oracle.taidl.evaluate import COMPARISONS, names
 from oracle.taidl.inline import plain
-from oracle.taidl.opcodes import OPCODES, Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
+from oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
 from oracle.taidl.printer import print_expr, print_slice
-
-_HBM = "hbm"
+from oracle.taidl.statements import blocks, statement_expressions
 
 MAX_AXES = 64
 """As many axes as NumPy's arrays may have."""
 
 MAX_ELEMENTS = 1 << 40
 """How many elements a tensor or a buffer may have."""
-
-
-def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
-    """The faults of declarations: names that are there twice, ``def`` blocks that use what they are not given."""
-    integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
-    for group in (integers, isa.buffers, isa.definitions, isa.instructions):
-        seen: dict[str, ast.Node] = {}
-        for node in group:
-            name = _name(node)
-            if name in seen:
-                yield TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
-                                 isa.source)
-            seen[name] = node
-    for buffer in isa.buffers:
-        if buffer.name == _HBM:
-            yield TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
-    declared = {_name(n): n for n in integers}
-    parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
-    for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
-        for i, name in enumerate(given):
-            if name in given[:i]:
-                yield TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
-            if name in declared:
-                line = declared[name].position.line
-                yield TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
-                                 part.position, isa.source)
-    known = set(declared)
-    for definition in isa.definitions:
-        yield from _closed(definition.body, known | set(definition.parameters), definition, isa)
-
-
-def _closed(
-    body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef
-) -> Iterator[TaidlError]:
-    for statement in body:
-        for node in statement_names(statement):
-            if node.name not in known:
-                yield TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
-                                 node.position, isa.source)
-        if isinstance(statement, ast.Let):
-            known.add(statement.name)
-        for block in _blocks(statement):
-            inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
-            yield from _closed(block, known | inner, owner, isa)
-
-
-def _name(node: ast.Node) -> str:
-    return str(getattr(node, "name", ""))
-
-
-def _blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:
-    if isinstance(s, ast.If):
-        return (s.then, s.otherwise)
-    return (s.body,) if isinstance(s, ast.Repeat) else ()
-
-
-def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
-    """The integer names that a statement itself uses (not those of the blocks within it)."""
-    for expr in statement_expressions(s):
-        yield from names(expr)
-
-
-def statement_expressions(s: ast.Statement) -> Iterator[ast.Expr]:
-    """The integer expressions and conditions of a statement itself."""
-    match s:
-        case ast.Read(_, kind, piece) | ast.Write(_, kind, piece):
-            yield from kind.dims if kind else ()
-            for axis in piece.axes:
-                yield from _axis_expressions(axis)
-        case ast.Op():
-            yield from s.type.dims
-            yield from (o for o in s.operands if not isinstance(o, ast.Tensor))
-            for name, value in s.attributes:
-                yield from _attribute_expressions(s.opcode, name, value)
-        case ast.Assign(_, index, value):
-            yield from (index, value) if index is not None else (value,)
-        case ast.Let(_, value) | ast.Assert(value) | ast.If(value) | ast.Repeat(_, value):
-            yield value
-        case ast.Invoke():
-            yield from (a for a in s.arguments if not isinstance(a, ast.Tensor))
-
-
-def _axis_expressions(axis: ast.Axis) -> Iterator[ast.Expr]:
-    if isinstance(axis, ast.At):
-        yield axis.index
-    elif isinstance(axis, ast.Range):
-        yield from (e for e in (axis.start, axis.stop, axis.step) if e is not None)
-    else:
-        yield axis.base
-        for entry in axis.entries:
-            yield from entry
-
-
-def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iterator[ast.Expr]:
-    known = OPCODES[opcode].attributes if opcode in OPCODES else ()
-    if not any(a.name == name for a in known):
-        # that there is no such attribute, or operator, is all that is to be said
-        return
-    if isinstance(value, ast.Group):
-        yield from value.items
-    elif isinstance(value, ast.Region):
-        yield from _region_expressions(value.body)
-    elif not any(a.name == name and a.kind in ("word", "name", "function") for a in known):
-        yield value
-
-
-def _region_expressions(body: Sequence[ast.Statement]) -> Iterator[ast.Expr]:
-    for s in body:
-        yield from statement_expressions(s)
-        for block in _blocks(s):
-            yield from _region_expressions(block)
-
-
-# --- instructions -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -205,7 +91,7 @@ class BodyChecker:
                 scope.tensors[s.dst] = self.type(s.type)
             except TaidlError:
                 scope.broken.add(s.dst)
-        for block in _blocks(s):
+        for block in blocks(s):
             for inner in block:
                 self.recover(inner, scope)
 
@@ -390,7 +276,7 @@ class BodyChecker:
             choices = suggest(piece.buffer, list(self.buffers))
             raise self.error(f"unknown buffer ${piece.buffer}{choices}", piece)
         buffer = self.buffers[piece.buffer]
-        hbm = piece.buffer == _HBM
+        hbm = piece.buffer == HBM
         if len(piece.axes) > len(buffer.shape) or (hbm and not piece.axes):
             raise self.error(f"${piece.buffer} has {len(buffer.shape)} axes, {len(piece.axes)} given", piece)
         shape: list[Dim] = []

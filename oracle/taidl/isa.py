@@ -12,7 +12,8 @@ from typing import Any
 from oracle.errors import StreamError, TaidlError, TargetError, suggest, together
 from oracle.resolved import Buffer
 from oracle.taidl import ast
-from oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker, check_declarations
+from oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker
+from oracle.taidl.declarations import HBM, check_declarations
 from oracle.taidl.evaluate import evaluate, register_key
 from oracle.taidl.inline import inline
 from oracle.taidl.printer import print_isa
@@ -20,9 +21,6 @@ from oracle.taidl.slices import definite
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""
-
-HBM = "hbm"
-"""The implicit buffer: global memory, bytes."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 from oracle.errors import StreamError, TaidlError
 from oracle.taidl import ast
-from oracle.taidl.check import statement_names
 from oracle.taidl.evaluate import Frame
 from oracle.taidl.isa import Instruction, Isa
 from oracle.taidl.kernels import Array
 from oracle.taidl.regions import Violation
 from oracle.taidl.replay import Recording, Tape, address_attribute
+from oracle.taidl.statements import statement_names
 from oracle.taidl.translate import Translator
 
 _KEPT = 1 << 14

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from oracle.taidl import ast
-from oracle.taidl.check import statement_expressions
 from oracle.taidl.evaluate import names
 from oracle.taidl.inline import plain
 from oracle.taidl.isa import Isa
 from oracle.taidl.printer import print_expr, print_isa, print_slice, print_type
+from oracle.taidl.statements import statement_expressions
 from oracle.taidl.types import element_type
 
 _SECTION = re.compile(r"#\s*-{2,}\s*(.*?)\s*-{2,}\s*")

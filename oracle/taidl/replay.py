@@ -18,11 +18,12 @@ import numpy as np
 
 from oracle.affine import Affine
 from oracle.taidl import ast
-from oracle.taidl.check import canonical, statement_expressions
+from oracle.taidl.check import canonical
 from oracle.taidl.evaluate import names
 from oracle.taidl.inline import rename
 from oracle.taidl.isa import HBM, Isa
 from oracle.taidl.kernels import Array, Kernel
+from oracle.taidl.statements import statement_expressions
 
 Played: TypeAlias = Callable[[dict[str, Any], int], None]
 """A step of a tape, given the tensors and by how many bytes windows of HBM are moved."""
