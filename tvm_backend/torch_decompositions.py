@@ -30,6 +30,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.div.Scalar_mode: _divide,
         aten.div.Tensor_mode: _divide,
         aten.elu.default: _elu,
+        aten._embedding_bag.default: _embedding_bag,
+        aten._embedding_bag_forward_only.default: _embedding_bag,
         aten.floor_divide.default: _floor_divide,
         aten.index_add.default: _index_add,
         aten.index_copy.default: _index_copy,
@@ -147,6 +149,34 @@ def _floor_divide(a: "Tensor", b: Any) -> Any:
     if isinstance(b, float):
         return torch.div(a.to(torch.get_default_dtype()), b, rounding_mode="floor")
     return torch.ops.aten.floor_divide.default(a, torch.full((), b, dtype=a.dtype))
+
+
+def _embedding_bag(
+    weight: "Tensor", indices: "Tensor", offsets: "Tensor", scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: "Tensor | None" = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Sums (``mode`` 0), means (1) or maxima (2) of the rows of each bag; the other results are those of training."""
+    import torch
+
+    starts = offsets[:-1] if include_last_offset else offsets
+    places = torch.arange(indices.shape[0]).unsqueeze(1)
+    begun = (places >= starts.unsqueeze(0)).to(torch.int64).sum(1)
+    inside = begun.unsqueeze(0) == torch.arange(1, starts.shape[0] + 1).unsqueeze(1)  # [bags, indices]
+    if padding_idx >= 0:
+        inside = inside & (indices != padding_idx).unsqueeze(0)
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    number = inside.to(rows.dtype).sum(1, keepdim=True)
+    if mode == 2:
+        least = torch.full((), -math.inf, dtype=rows.dtype)
+        most = torch.where(inside.unsqueeze(2), rows.unsqueeze(0), least).amax(1)
+        result = torch.where(number > 0, most, torch.zeros_like(most))
+    else:
+        result = torch.where(inside.unsqueeze(2), rows.unsqueeze(0), torch.zeros((), dtype=rows.dtype)).sum(1)
+        result = result / number.clamp(min=1) if mode == 1 else result
+    return result, begun, number.squeeze(1).to(torch.int64), torch.zeros_like(begun)
 
 
 def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor", accumulate: bool = False) -> Any:

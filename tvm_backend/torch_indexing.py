@@ -106,10 +106,24 @@ def _arange(node: Any, importer: Any) -> Any:
     return compat.constant(np.asarray(values, str(result.dtype).removeprefix("torch.")))
 
 
+def _triangle(name: str) -> Callable[[Any, Any], Any]:
+    """``tril_indices`` and ``triu_indices``, which TVM 0.27 lacks: NumPy lists them in the same order."""
+    def convert(node: Any, importer: Any) -> Any:
+        from tvm_backend import compat
+
+        rows, columns, offset = (argument(node, importer, i, n, 0) for i, n in enumerate(("row", "col", "offset")))
+        dtype = str(node.meta["val"].dtype).removeprefix("torch.")
+        return compat.constant(np.stack(getattr(np, name)(rows, offset, columns)).astype(dtype))
+
+    return convert
+
+
 CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "select.int": _select,
     "index.Tensor": _index,
     "scatter_add.default": _scatter_add,
+    "tril_indices.default": _triangle("tril_indices"),
+    "triu_indices.default": _triangle("triu_indices"),
     "arange.default": _arange,
     "arange.start": _arange,
     "arange.start_step": _arange,
