@@ -224,3 +224,9 @@ def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
     from tvm_backend.frontends import loaded
 
     return loaded(model, load_options, target)
+
+
+if __name__ == "__main__":
+    from tvm_backend.cli import entry
+
+    entry()

@@ -23,6 +23,11 @@ def test_command_line_starts_without_compilers() -> None:
     assert run.stdout.strip() == ""
 
 
+def test_it_runs_as_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "archloom", "compil"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2 and "invalid choice: 'compil'" in run.stderr
+
+
 def test_everything_public_is_there() -> None:
     for name in archloom.__all__:
         assert hasattr(archloom, name), name

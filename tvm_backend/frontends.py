@@ -109,10 +109,10 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
     from tvm_backend.onnx_guard import malformed, refuse_faults
     from tvm_backend.onnx_integers import has_integer_products, integer_products
     from tvm_backend.onnx_qoperators import is_in_operator_form, to_qdq
-    from tvm_backend.onnx_recurrent import frame_by_frame
+    from tvm_backend.onnx_recurrent import frame_by_frame, frames_first
     from tvm_backend.onnx_repairs import repaired
 
-    proto = asked = with_static_inputs(proto, label, input_shapes)
+    proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
     refuse_faults(proto, label)
     with malformed(label):
         if is_in_operator_form(proto):

@@ -13,13 +13,25 @@ if TYPE_CHECKING:
     import onnx
 
 
+def _meant(path: Path) -> str:
+    """Which networks there are by name, for a word that could be one."""
+    if len(path.parts) != 1 or path.suffix:
+        return ""
+    import difflib
+
+    from models import catalogue
+
+    near = difflib.get_close_matches(path.name, catalogue.names(), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f", and no network by that name{hint} (archloom networks lists them)"
+
+
 def read_onnx(path: Path) -> "onnx.ModelProto":
     """Read and check an ONNX file with its external data."""
     import onnx
 
     if not path.exists():
-        named = "" if path.suffix else ", and no network by that name (archloom networks lists them)"
-        raise ModelError(f"{path}: no such file{named}")
+        raise ModelError(f"{path}: no such file{_meant(path)}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
     try:

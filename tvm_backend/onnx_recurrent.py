@@ -1,8 +1,9 @@
 """Recurrent layers of ONNX networks (``LSTM``, ``GRU``, ``RNN``), written out frame by frame: TVM 0.27 imports none.
 
 The product of the input's weights is taken for all frames at once, as ``Gemm``; that of the state's once a frame. A
-state that begins with zeros is left out of the first frame. Layers with peepholes, clipping, coupled gates, lengths of
-sequences, the batch first, unusual activations, or weights that are no constants stay as they are.
+state that begins with zeros is left out of the first frame. Where sequences have lengths of their own, states are kept
+after their ends. Layers with clipping, coupled gates, unusual activations, or weights that are no constants stay as
+they are.
 """
 
 from __future__ import annotations
@@ -21,10 +22,48 @@ ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), 
 """The recurrent operators, with their activations."""
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 WRITABLE = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
-REFUSED = ("clip", "input_forget", "layout", "activation_alpha", "activation_beta")
+REFUSED = ("clip", "input_forget", "activation_alpha", "activation_beta")
 """Attributes of which only the value 0 is taken."""
 LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 """Positions among the inputs."""
+
+
+def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with the frames first (``layout=0``) in its recurrent layers; a copy, if it has others.
+
+    onnxruntime does not run layers with the batch first either.
+    """
+    import onnx
+    from onnx import helper
+
+    def has_batch_first(node: "onnx.NodeProto") -> bool:
+        return node.op_type in ACTIVATIONS and any(a.name == "layout" and a.i for a in node.attribute)
+
+    if not any(has_batch_first(node) for node in model.graph.node):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    nodes: list[Any] = []
+    for node in copy.graph.node:
+        after: list[Any] = []
+        if has_batch_first(node):
+            kept = [a for a in node.attribute if a.name != "layout"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+            for position in (0, STATE, CELL):
+                if len(node.input) > position and (name := node.input[position]):
+                    node.input[position] = f"{node.output[0] or node.name}.in{position}"
+                    nodes.append(helper.make_node(
+                        "Transpose", [name], [node.input[position]], node.input[position], perm=(1, 0, 2)))
+            for position, name in enumerate(node.output):
+                if name:
+                    node.output[position] = f"{name}.frames_first"
+                    order = (2, 0, 1, 3) if position == 0 else (1, 0, 2)
+                    after.append(helper.make_node("Transpose", [node.output[position]], [name], name, perm=order))
+        nodes += [node, *after]
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
 
 
 def frame_by_frame(model: "onnx.ModelProto") -> "onnx.ModelProto":
@@ -58,7 +97,15 @@ class _Layer:
     activations: tuple[str, ...]
     direction: str
     after_product: bool
+    lengths: str = ""
+    peepholes: np.ndarray | None = None
     nodes: list[Any] = field(default_factory=list)
+    masks: set[str] = field(default_factory=set)
+
+    @property
+    def nodes_name(self) -> str:
+        """What the names of its nodes begin with."""
+        return str(self.node.name or self.node.output[0])
 
     @staticmethod
     def of(
@@ -70,9 +117,9 @@ class _Layer:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         inputs = [*node.input, *[""] * (8 - len(node.input))]
         shape = known_shapes(model).get(inputs[0], ())
-        if len(shape) != 3 or inputs[LENGTHS] or inputs[PEEPHOLES] or any(attributes.get(key) for key in REFUSED):
+        if len(shape) != 3 or any(attributes.get(key) for key in (*REFUSED, "layout")):
             return None
-        if any(name not in constants for name in (*inputs[1:3], *([inputs[3]] if inputs[3] else []))):
+        if any(name not in constants for name in (*inputs[1:3], *(n for n in (inputs[3], inputs[PEEPHOLES]) if n))):
             return None
         direction = attributes.get("direction", b"forward").decode()
         default = ACTIVATIONS[node.op_type] * (2 if direction == "bidirectional" else 1)
@@ -83,11 +130,12 @@ class _Layer:
         b = numpy_helper.to_array(constants[inputs[3]]) if inputs[3] else np.zeros(
             (len(w), 2 * w.shape[1]), w.dtype)
         return _Layer(node, model.graph, version, shape, (w, r, b), activations, direction,
-                      bool(attributes.get("linear_before_reset")))
+                      bool(attributes.get("linear_before_reset")), inputs[LENGTHS],
+                      numpy_helper.to_array(constants[inputs[PEEPHOLES]]) if inputs[PEEPHOLES] else None)
 
     def written_out(self) -> list[Any]:
         """The nodes that compute the layer's outputs."""
-        name = self.node.name or self.node.output[0]
+        name = self.nodes_name
         frames, batch, _ = self.shape
         hidden = self.arrays[1].shape[2]
         ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.direction]
@@ -96,7 +144,7 @@ class _Layer:
         for way, backwards in enumerate(ways):
             states = self._direction(f"{name}.{way}", way, backwards)
             ends.append(states[0 if backwards else -1])
-            every.append([h for h, *_ in states])
+            every.append([self._within(frame, h, "", f"{h}.shown") for frame, (h, *_) in enumerate(states)])
         outputs = [*self.node.output, *[""] * (3 - len(self.node.output))]
         if outputs[0]:
             rows = [self._shaped(every[way][frame], (1, 1, batch, hidden), f"{name}.{way}.{frame}.row")
@@ -128,12 +176,14 @@ class _Layer:
         count = len(self.activations) // (2 if self.direction == "bidirectional" else 1)
         self.acts = self.activations[way * count:(way + 1) * count]
         step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[kind]
+        self.peeping = () if self.peepholes is None else np.split(self.peepholes[way], 3)
         state = self._first(name, way)
         states: list[tuple[str, ...]] = []
         for frame in reversed(range(frames)) if backwards else range(frames):
             label = f"{name}.{frame}"
             place = self._constant(f"{label}.place", np.int64(frame))
-            state = step(label, self._add("Gather", [entering, place], f"{label}.entering", axis=0), state)
+            new = step(label, self._add("Gather", [entering, place], f"{label}.entering", axis=0), state)
+            state = tuple(self._within(frame, made, old, f"{made}.kept") for made, old in zip(new, state, strict=True))
             states.append(state)
         return states[::-1] if backwards else states
 
@@ -154,10 +204,33 @@ class _Layer:
         h, c = state
         sums = self._sum(f"{label}.sums", entering, self._product(f"{label}.state", h, "r"))
         i, o, f, g = self._split(sums, f"{label}.gate", 4)
-        i, o, f = (self._add(self.acts[0], [gate], f"{label}.{key}") for key, gate in (("i", i), ("o", o), ("f", f)))
+        i, f = (self._add(self.acts[0], [self._peeped(gate, place, c, f"{label}.{key}")], f"{label}.{key}")
+                for key, gate, place in (("i", i, 0), ("f", f, 2)))
         new = self._add("Mul", [i, self._add(self.acts[1], [g], f"{label}.g")], f"{label}.new")
         cell = self._sum(f"{label}.c", new, self._add("Mul", [f, c], f"{label}.kept") if c else "")
+        o = self._add(self.acts[0], [self._peeped(o, 1, cell, f"{label}.o")], f"{label}.o")
         return self._add("Mul", [o, self._add(self.acts[2], [cell], f"{label}.shown")], f"{label}.h"), cell
+
+    def _peeped(self, gate: str, place: int, cell: str, label: str) -> str:
+        """A gate with what it sees of the cell, where the layer has peepholes (input, output, forget)."""
+        if not self.peeping or not cell:
+            return gate
+        weights = self._constant(f"{label}.p", self.peeping[place])
+        return self._sum(f"{label}.peeped", gate, self._add("Mul", [cell, weights], f"{label}.seen"))
+
+    def _within(self, frame: int, new: str, old: str, label: str) -> str:
+        """``new`` where the frame belongs to the sequence, else ``old`` ("" for zeros)."""
+        if not self.lengths:
+            return new
+        inside = f"{self.nodes_name}.{frame}.inside"
+        if inside not in self.masks:
+            self.masks.add(inside)
+            place = self._constant(f"{inside}.place", np.int32(frame))
+            flat = self._add("Less", [place, self.lengths], f"{inside}.flat")
+            self._shaped(flat, (self.shape[1], 1), inside)
+        if not old:
+            old = self._constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
+        return self._add("Where", [inside, new, old], label)
 
     def _gru(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
         (h,) = state

@@ -29,7 +29,7 @@ from oracle.errors import InputError, ModelError
 from tvm_backend.onnx_convolutions import plain_convolutions
 from tvm_backend.onnx_functions import HIDING_PRODUCTS, without_functions
 from tvm_backend.onnx_products import batches_alike, constants_second, plain_gemms, products_of_matrices
-from tvm_backend.onnx_recurrent import frame_by_frame
+from tvm_backend.onnx_recurrent import frame_by_frame, frames_first
 from tvm_backend.onnx_rewrites import biased_products, known_shapes, sums_to_additions
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
             copy = onnx.ModelProto()
             copy.CopyFrom(proto)
             copy = without_functions(copy, HIDING_PRODUCTS)
-            plain = plain_convolutions(sums_to_additions(frame_by_frame(copy)))
+            plain = plain_convolutions(sums_to_additions(frame_by_frame(frames_first(copy))))
             onnx.save(batches_alike(constants_second(products_of_matrices(plain))), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
             prepared = biased_products(plain_gemms(onnx.load(path)))
@@ -386,12 +386,23 @@ def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:
     return low is not None and float(numpy_helper.to_array(low).reshape(-1)[0]) == 0.0
 
 
+WARNINGS, ERRORS = 2, 3
+"""Severities of onnxruntime, of which the first is its default."""
+
+
 class _quiet:
-    """onnxruntime's quantizer logs advice on the root logger that does not apply here."""
+    """onnxruntime's quantizer logs advice on the root logger that does not apply here, its sessions warn of theirs."""
 
     def __enter__(self) -> None:
+        self._log_from(ERRORS)
         self.level = logging.getLogger().level
         logging.getLogger().setLevel(logging.ERROR)
 
     def __exit__(self, *_: object) -> None:
         logging.getLogger().setLevel(self.level)
+        self._log_from(WARNINGS)
+
+    def _log_from(self, severity: int) -> None:
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(severity)

@@ -82,6 +82,8 @@ COMMANDS = ["compile", "check", "estimate"]
 @pytest.mark.parametrize("command", COMMANDS)
 def test_missing_file(fails: Fails, command: str) -> None:
     fails(r"nope\.onnx: no such file", command, "nope.onnx")
+    fails(r"mobilenet_v4: no such file, and no network by that name; did you mean 'mobilenet_v[23]'", command,
+          "mobilenet_v4")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

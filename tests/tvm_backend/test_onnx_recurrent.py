@@ -14,7 +14,7 @@ from reference import ReferenceExecutor
 from oracle.errors import ModelError
 from tvm_backend.frontends import load
 from tvm_backend.host import jitted
-from tvm_backend.onnx_recurrent import GATES, frame_by_frame
+from tvm_backend.onnx_recurrent import GATES, frame_by_frame, frames_first
 from tvm_backend.onnx_reference import integer_session, run
 from tvm_backend.uma import registry
 
@@ -54,6 +54,53 @@ def same(model: onnx.ModelProto) -> None:
 @pytest.mark.parametrize("kind", list(GATES))
 def test_written_out_it_computes_the_same(kind: str, direction: str, state: bool) -> None:
     same(layer(kind, direction, state=state))
+
+
+def with_more(kind: str, direction: str, lengths: bool, peepholes: bool) -> onnx.ModelProto:
+    """A layer with lengths of its sequences, with peepholes, or both."""
+    model = layer(kind, direction, state=True)
+    (node,) = model.graph.node
+    more = []
+    if lengths:
+        node.input[4] = "lengths"
+        more.append(onnx.numpy_helper.from_array(np.array([FRAMES - 2, FRAMES], np.int32), "lengths"))
+    if peepholes:
+        ways = 2 if direction == "bidirectional" else 1
+        values = np.random.default_rng(3).standard_normal((ways, 3 * HIDDEN)).astype(np.float32)
+        node.input.extend(["p"])
+        more.append(onnx.numpy_helper.from_array(values, "p"))
+    model.graph.initializer.extend(more)
+    return model
+
+
+@pytest.mark.parametrize(("kind", "lengths", "peepholes"), [
+    ("LSTM", True, True), ("LSTM", False, True), ("GRU", True, False), ("RNN", True, False)])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_lengths_and_peepholes(kind: str, direction: str, lengths: bool, peepholes: bool) -> None:
+    same(with_more(kind, direction, lengths, peepholes))
+
+
+@pytest.mark.parametrize("kind", list(GATES))
+def test_the_batch_first(kind: str) -> None:
+    """``layout=1``, which onnxruntime does not run: onnx's reference does."""
+    from onnx.reference import ReferenceEvaluator
+
+    plain = layer(kind)
+    first = layer(kind, layout=1)
+    for info, shape in ((first.graph.input[0], (BATCH, FRAMES, WIDTH)),):
+        for dim, size in zip(info.type.tensor_type.shape.dim, shape, strict=True):
+            dim.dim_value = size
+    del first.graph.value_info[:]
+    for output in first.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    (x,) = samples(plain, 1)
+    expected = ReferenceEvaluator(plain).run(None, x)
+    orders = [(2, 0, 1, 3), (1, 0, 2), (1, 0, 2)]
+    written = frame_by_frame(frames_first(first))
+    assert "Transpose" in {node.op_type for node in written.graph.node}
+    found = onnxruntime.InferenceSession(written.SerializeToString()).run(None, {"x": x["x"].transpose(1, 0, 2)})
+    for a, b, order in zip(found, expected, orders[:len(found)], strict=True):
+        np.testing.assert_allclose(a, b.transpose(order), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [11, 21])

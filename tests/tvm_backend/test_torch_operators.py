@@ -46,7 +46,8 @@ MENDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         torch.tensor([0, 5, 2, 1, 3]), x[0].reshape(-1, 8), torch.tensor([0, 2, 2]), mode="mean", padding_idx=1),
     "largest of bags": lambda x: F.embedding_bag(
         torch.tensor([0, 5, 2, 1]), x[0].reshape(-1, 8), torch.tensor([0, 3, 4]), mode="max", include_last_offset=True),
-    "places of triangles": lambda x: x[0][:, *torch.tril_indices(6, 8, -1)] + x[0][:, *torch.triu_indices(6, 5, 1)][:, :1],
+    "places of triangles": lambda x: (
+        x[0][:, *torch.tril_indices(6, 8, -1)] + x[0][:, *torch.triu_indices(6, 5, 1)][:, :1]),
     "histogram": lambda x: x + torch.histc(x, 5, -1, 1.5).sum() + torch.histc(x, 4, -1, 1)[2],
     "largest in any order": lambda x: torch.topk(x, 3, sorted=False)[0].sum(-1),
     "cumsum of floats as integers": lambda x: torch.cumsum((4 * x).round(), 1, dtype=torch.int32),
