@@ -9,9 +9,10 @@ Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict
   channel, where listing 7's map would bind a core to one: a tensor would have to lie in the channels of its readers.
 * **Matrix unit**: ``throughput = 98`` of a unit for 32 x 32 x 32 products has no unit. Taken: a core makes such a
   product in 98 cycles, its eight parts together: 42.8 TFLOP/s for 64 cores, where the best of table 1 is 42.47.
-* **L1**: 60 (bytes a cycle for a port), not the 24.5 TB/s of the introduction. Its bandwidth never limits: both networks
-  together bring 56 bytes a cycle, and the 98 cycles of a product were measured with operands in L1. A port in the graph
-  would hold each transfer up a second time (0.1 to 0.9 % of large products, docs/wormhole.md), so there is none.
+* **L1**: 60 (bytes a cycle for a port), not the 24.5 TB/s of the introduction. Its bandwidth never limits: both
+  networks together bring 56 bytes a cycle, and the 98 cycles of a product were measured with operands in L1. A port in
+  the graph would hold each transfer up a second time (0.1 to 0.9 % of large products, docs/wormhole.md), so there is
+  none.
 * **Networks**: 28 bytes a cycle for each link; the modulo in the maps makes each row and each column a ring.
 
 Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, ``SUMS`` and ``BLOCK_CYCLES``

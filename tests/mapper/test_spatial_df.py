@@ -132,7 +132,8 @@ def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None
     """Text to graph to text: a fixed point, for listings and for machines of any figures."""
     draw = data.draw
     options = {
-        "sums": draw(st.integers(1, 40)), "stats": draw(st.integers(1, 99)), "product_cycles": draw(st.integers(1, 500)),
+        "sums": draw(st.integers(1, 40)), "stats": draw(st.integers(1, 99)),
+        "product_cycles": draw(st.integers(1, 500)),
         "vector_width": draw(st.sampled_from([1, 32, 100])), "block_cycles": draw(st.integers(0, 99)),
         "dram_bytes_per_cycle": draw(st.integers(1, 999)), "launch_cycles": draw(st.integers(1, 9999)),
         "array": draw(st.integers(1, 4)), "clock_hz": draw(st.sampled_from([1e9, 1.25e9, 0.5])),
