@@ -64,7 +64,28 @@ def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
             schema = defs.get_schema(node.op_type, version)
             node.attribute.extend(a.default_value for name, a in schema.attributes.items()
                                   if name not in given and a.default_value.type)
+    _state_masks(copy)
     return copy
+
+
+def _state_masks(model: "onnx.ModelProto") -> None:
+    """Give ``Attention`` that leaves out its mask before keys and values of the past, which definitions cannot be
+    written out with, one that masks nothing; in place."""
+    import onnx
+    from onnx import numpy_helper
+
+    without = [node for node in model.graph.node if node.op_type == "Attention" and not node.domain
+               and len(node.input) > 4 and node.input[4] and not node.input[3]]
+    shapes = known_shapes(onnx.shape_inference.infer_shapes(model)) if without else {}
+    for node in without:
+        query, key, past = (shapes.get(node.input[i], ()) for i in (0, 1, 4))
+        if not (query and key and past):
+            continue
+        seen = np.ones((query[-2], past[-2] + key[-2]), np.bool_)
+        node.input[3] = f"{node.output[0]}.mask"
+        model.graph.initializer.append(numpy_helper.from_array(seen, node.input[3]))
+        model.graph.value_info.append(
+            onnx.helper.make_tensor_value_info(node.input[3], onnx.TensorProto.BOOL, seen.shape))
 
 
 def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":

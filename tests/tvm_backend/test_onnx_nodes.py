@@ -22,6 +22,7 @@ from oracle.errors import ArchloomError
 from tvm_backend.frontends import load
 
 MENDED: dict[str, tuple[str, ...]] = {
+    "attention": ("attention_4d_causal_with_past_and_present",),
     "center_crop_pad": ("center_crop_pad_crop_and_pad",),
     "convtranspose": ("convtranspose_output_shape",),
     "cumsum": ("cumsum_1d_exclusive", "cumsum_1d_reverse_exclusive"),
@@ -29,6 +30,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "isinf": ("isinf_negative", "isinf_positive"),
     "layernormalization": ("layer_normalization_3d_axis1_epsilon",),
     "lpnormalization": ("l1normalization_axis_1", "l2normalization_axis_0"),
+    "lstm": ("lstm_batchwise", "lstm_with_peepholes"),
     "pow": ("pow_types_float32_int64", "pow_types_int64_float32"),
     "resize": (
         "resize_downsample_scales_cubic_A_n0p5_exclude_outside", "resize_downsample_scales_cubic_align_corners",
