@@ -87,7 +87,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Hardware:
-    """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds.
+    """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds;
+    ``fetched_per_cycle``: as many instructions as come to it.
 
     :meth:`described` is the whole of it as ``df`` text: cores, which memory each of them reaches, links, what units
     compute. What the other attributes say is what the costs of single cores are made from.
@@ -98,6 +99,7 @@ class Hardware:
     memories: tuple[Memory, ...]
     units: tuple[Unit, ...]
     issue_entries: int
+    fetched_per_cycle: float
     fingerprint: str
     _graph: "ArchitectureGraph"
 
@@ -106,7 +108,7 @@ class Hardware:
         """Derive the view."""
         return Hardware(
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
-            sum(s.issue_buffer_size for s in graph.fetch_stages), graph.fingerprint, graph,
+            sum(s.issue_buffer_size for s in graph.fetch_stages), _fetched_per_cycle(graph), graph.fingerprint, graph,
         )
 
     def described(self, isa: "Isa | None" = None) -> "Description":
@@ -185,6 +187,19 @@ class Hardware:
         lines = [f"{self.name}: {array}at {self.clock_hz / 1e6:g} MHz"]
         lines += [f"  {m}" for m in self.memories] + [f"  {u}" for u in self.units]
         return "\n".join([*lines, f"  {self.issue_entries} instructions wait for issue"])
+
+
+def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:
+    """Instructions of a fetch over the cycles that it takes, of fetches that may overlap more."""
+    found = 0.0
+    for stage in graph.fetch_stages:
+        unit, memory = graph.instruction_memory(stage)
+        words = memory.port_width
+        names = {"words": words, "bytes": words * memory.data_width // 8, **graph.parameters}
+        latency = unit.latency_of("*").evaluate(names)
+        cycles = latency + memory.latencies()["read_latency"].evaluate(names)
+        found += words * min(graph.semantics.fetches_in_flight, max(1, cycles)) / max(1, cycles)
+    return found
 
 
 def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:

@@ -6,13 +6,22 @@ takes as long as the unit that has most to do, or as its inner loops one after t
 iteration waits for what is before it, and keeps what follows waiting:
 
     T(loop) = times * (max(sum of T(inner loops), busy cycles of each unit, of memory) + latencies of what is alone)
+
+Instructions are issued in order, so what the rest of an iteration needs ``first`` comes early only as far as the
+instructions before it wait elsewhere: those of ``ahead`` iterations fit into the window of the fetch stage and the
+queues. What ``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. Neither may take
+longer than
+
+    T(iteration) >= (latency of first + T(inner) * (1 - fraction of ahead)) / (1 + whole ahead)
+    T(iteration) >= (latency of first + T(inner) + latency of last) / slots
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, Union
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 
@@ -21,6 +30,13 @@ if TYPE_CHECKING:
 
 Number: TypeAlias = "int | float | np.ndarray"
 """One figure for all candidates, or a column."""
+
+MOST_PLACES = 16
+"""More than the loads that can be under way have no use."""
+
+CLOSE = 0.01
+"""How much of what is no bound of an iteration is added to its cycles: of plans that are equal but for it, the one that
+is further from the bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +61,33 @@ class Issue:
 @dataclass(frozen=True, eq=False)
 class Loop:
     """``times`` iterations of ``body``; ``alone``: instructions of an iteration that nothing else overlaps; ``waits``:
-    cycles of an iteration in which nothing happens."""
+    cycles of an iteration in which nothing happens; ``first``: what the body waits for; ``last``: what frees the place
+    of that, of which there are ``slots``, each taken for the share ``held`` of the body. ``whole``: the share of
+    what comes first with which the body begins; it takes the rest of it up as it arrives."""
 
     times: Number
     body: "tuple[Union[Loop, Issue], ...]"
     alone: tuple[Issue, ...] = ()
     waits: Number = 0
+    first: tuple[Issue, ...] = ()
+    last: tuple[Issue, ...] = ()
+    slots: Number = 1 << 30
+    held: Number = 1
+    whole: Number = 0
 
 
 @dataclass(frozen=True, eq=False)
 class _Cost:
-    """Cycles of a nest, and of each unit and of memory in it."""
+    """Cycles of a nest, and of each unit and of memory in it; how many instructions that are, by unit; ``tail``: from
+    when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
+    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them."""
 
     time: Number
     busy: Mapping[str, Number]
+    issued: Mapping[str, Number]
+    tail: Number
+    waits: Any
+    fill: Number
 
 
 class Rates:
@@ -66,6 +95,8 @@ class Rates:
 
     def __init__(self, hardware: "Hardware", nest: Loop) -> None:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
+        self.known: dict[Loop, _Cost] = {}
+        self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
         self.streams = 1 if self.hbm.shared_port else self.hbm.slots
         self.bursts: dict[str, Number] = {}
         """The longest request of the nest at each memory whose port all share: others wait behind it."""
@@ -82,31 +113,80 @@ class Rates:
         moved = self._transfer(issue, port)
         return own + np.where(moved > 0, self.hbm.read_latency_cycles + more + moved, 0)
 
-    def busy(self, issue: Issue) -> Iterator[tuple[str, Number]]:
+    def busy(self, issue: Issue) -> tuple[tuple[str, Number], ...]:
         """The unit, the link and the memories that the instructions keep busy, each with its cycles."""
+        if issue not in self.spent:
+            self.spent[issue] = tuple(self._busy(issue))
+        return self.spent[issue]
+
+    def _busy(self, issue: Issue) -> Iterator[tuple[str, Number]]:
         unit = self.hardware.unit(issue.mnemonic)
         interval = self.hardware.interval_columns(issue.mnemonic, issue.values)
         link, port, more = self.hardware.way(issue.mnemonic)
-        moving = issue.times * self._transfer(issue, port)
-        units = np.where(np.asarray(issue.units) > 0, issue.units, sum(
-            issue.mnemonic in u.mnemonics for u in self.hardware.units))
+        units = self._units(issue)
         latency = self.latency(issue) + sum(self.bursts.get(name, 0) for name in issue.words)
-        yield unit.name, issue.times * np.maximum(interval, latency / np.minimum(issue.ahead, unit.in_flight)) / units
-        if link:  # one request after the other; else each has a stream of memory's of its own
-            yield link, moving / units
-        yield "hbm", moving / self.streams
-        under_way = np.where(moving > 0, self.hbm.read_latency_cycles + more, 0) * issue.times + moving
-        yield "requests to hbm", under_way / self.hbm.slots
+        ahead = np.minimum(issue.ahead, unit.in_flight)
+        yield unit.name, issue.times * (np.maximum(interval, latency / ahead) / units)
+        if isinstance(issue.moves, np.ndarray) or issue.moves:
+            transfer = self._transfer(issue, port)
+            moving = issue.times * transfer
+            if link:  # one request after the other; else each has a stream of memory's of its own
+                yield link, moving / units
+            yield "hbm", moving / self.streams
+            pause = np.where(transfer > 0, self.hbm.read_latency_cycles + more, 0)
+            yield "requests to hbm", (pause * issue.times + moving) / self.hbm.slots
         for name, words in issue.words.items():
             memory = self.hardware.memory(name)
             ports = memory.words_per_cycle * (1 if memory.shared_port else memory.slots)
             yield name, issue.times * words / (ports * np.minimum(units, memory.banks))
+
+    def _units(self, issue: Issue) -> Number:
+        """How many units share the instructions."""
+        every = sum(issue.mnemonic in unit.mnemonics for unit in self.hardware.units)
+        if isinstance(issue.units, np.ndarray):
+            return np.where(issue.units > 0, issue.units, every)
+        return issue.units if issue.units > 0 else every
 
     def alone(self, issue: Issue) -> np.ndarray:
         """Cycles from the start of the first to the end of the last, each as early as the unit takes it."""
         times = np.asarray(issue.times)
         most = np.max(np.broadcast_arrays(*(spent for _, spent in self.busy(issue))), axis=0)
         return np.where(times > 0, self.latency(issue) + most * np.maximum(times - 1, 0) / np.maximum(times, 1), 0)
+
+    def wait(self, issues: tuple[Issue, ...], whole: Number = 0, followed: Any = False) -> Number:
+        """Cycles for which what follows ``issues`` waits for them: until all have ended, but where nothing like them is
+        ``followed`` those of the last of them that may still wait or be under way and do not belong to the share that
+        is needed as a ``whole``."""
+        latency: Number = 0
+        before: Number = 0
+        for issue in reversed(issues):
+            times = np.asarray(issue.times)
+            latency = np.maximum(latency, np.where(times > 0, self.latency(issue), 0))
+            most = reduce(np.maximum, [spent for _, spent in self.busy(issue)])
+            unit = self.hardware.unit(issue.mnemonic)
+            waiting = np.minimum(self.hardware.issue_entries + unit.queue + unit.in_flight, (1 - whole) * times)
+            ended = np.where(followed, times, np.maximum(times - 1 - waiting, 0))
+            before = before + most * ended / np.maximum(times, 1)
+            followed = (times > 0) | followed
+        return latency + before
+
+    def ahead(self, loop: Loop, body: Mapping[str, Number]) -> Number:
+        """How many iterations' instructions of the ``body`` may wait while what comes first of the next one starts.
+
+        They wait in the fetch stage, less what comes first as far as it finds no place in its own queue, and in the
+        queue of the unit that has most of them.
+        """
+        room: Number = self.hardware.issue_entries
+        others = (*loop.first, *loop.last)
+        for unit in {self.hardware.unit(issue.mnemonic) for issue in others}:
+            count = sum(issue.times for issue in others if issue.mnemonic in unit.mnemonics)
+            room = room - np.maximum(count - unit.queue, 0)
+        queues = {unit.name: unit.queue for unit in self.hardware.units}
+        total = sum(body.values())
+        queued: Number = 0
+        for name, count in body.items():
+            queued = np.maximum(queued, np.minimum(queues[name], count))
+        return np.maximum(room + queued, 2) / np.maximum(total, 1e-9)
 
     @staticmethod
     def _transfer(issue: Issue, port: float) -> np.ndarray:
@@ -116,28 +196,89 @@ class Rates:
 
 def cycles(nest: Loop, hardware: "Hardware") -> np.ndarray:
     """Estimated cycles of every candidate."""
-    return np.asarray(_cost(nest, Rates(hardware, nest)).time, float)
+    found = _cost(nest, Rates(hardware, nest))
+    return np.asarray(found.time + found.fill, float)
+
+
+def places(latency: Number, work: np.ndarray) -> np.ndarray:
+    """How many places what is loaded for so many cycles of ``work`` needs to hide a load's ``latency``: two at least,
+    a power of two. With more nothing is faster."""
+    found: np.ndarray = np.clip(2 ** np.ceil(np.log2(1 + latency / work)).astype(np.int64), 2, MOST_PLACES)
+    return found
 
 
 def _issues(loop: Loop) -> Iterator[Issue]:
-    for part in loop.body:
+    for part in (*loop.body, *loop.first, *loop.last):
         yield from _issues(part) if isinstance(part, Loop) else (part,)
 
 
 def _cost(loop: Loop, rates: Rates) -> _Cost:
+    """The cost of a loop; one that stands in several places is looked at once."""
+    if loop not in rates.known:
+        rates.known[loop] = _found(loop, rates)
+    return rates.known[loop]
+
+
+def _found(loop: Loop, rates: Rates) -> _Cost:
     busy: dict[str, Number] = {}
+    issued: dict[str, Number] = {}
     inner: Number = 0
+    tail: Number = 0
+    fill: Number = 0
+    waits: Any = False
     for part in loop.body:
         if isinstance(part, Loop):
             found = _cost(part, rates)
-            inner = inner + found.time
-            parts: Iterator[tuple[str, Number]] = iter(found.busy.items())
+            inner, tail = inner + found.time, found.tail
+            there = np.asarray(part.times) > 0
+            fill, waits = np.maximum(fill, np.where(there, found.fill, 0)), waits | (found.waits & there)
+            _add(busy, found.busy.items())
+            _add(issued, found.issued.items())
         else:
-            parts = rates.busy(part)
-        for name, spent in parts:
-            busy[name] = busy.get(name, 0) + spent
-    time = inner
-    for spent in busy.values():
-        time = np.maximum(time, spent)
-    waits = sum(rates.alone(issue) for issue in loop.alone)
-    return _Cost(loop.times * (time + waits + loop.waits), {name: loop.times * spent for name, spent in busy.items()})
+            tail = rates.latency(part)
+            _count(busy, issued, part, rates)
+    rest = time = _most(inner, busy, issued, rates)
+    if loop.first or loop.last:
+        body = dict(issued)
+        for issue in (*loop.first, *loop.last):
+            _count(busy, issued, issue, rates)
+        first, last = rates.wait(loop.first, loop.whole, waits), rates.wait(loop.last)
+        most = _most(rest, busy, issued, rates)
+        ahead = rates.ahead(loop, body)
+        ordered = _in_order(first, rest, ahead)
+        # what the body waits for by itself stands in the same queue, behind what comes first
+        held = np.where(waits, 1, loop.held)
+        taken = np.where(first + last > 0, first + rest * held + tail + last, 0) / loop.slots
+        time = np.maximum(most, np.maximum(ordered, taken)) + CLOSE * (ordered + taken)
+        fill, waits = fill + np.maximum(first + rest - time, 0), waits | (first > 0)
+    alone = sum(rates.alone(issue) for issue in loop.alone)
+    time = time + alone + loop.waits
+    if isinstance(loop.times, int) and loop.times == 1:
+        return _Cost(time, busy, issued, tail, waits, fill)
+    return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
+                 {name: loop.times * count for name, count in issued.items()}, tail, waits, fill)
+
+
+def _in_order(first: Number, rest: Number, ahead: Number) -> Number:
+    """Cycles of an iteration whose ``first`` cycles may lie in those of the ``rest`` of as many ``ahead``."""
+    ahead = np.where(np.asarray(first) > 0, ahead, 1 << 20)
+    whole = np.floor(ahead)
+    return (first + rest * (1 - (ahead - whole))) / (1 + whole)
+
+
+def _count(busy: dict[str, Number], issued: dict[str, Number], issue: Issue, rates: Rates) -> None:
+    """Add what instructions keep busy, and how many they are."""
+    _add(busy, rates.busy(issue))
+    _add(issued, [(rates.hardware.unit(issue.mnemonic).name, issue.times)])
+
+
+def _most(inner: Number, busy: Mapping[str, Number], issued: Mapping[str, Number], rates: Rates) -> Number:
+    """Cycles of the inner loops, of the busiest unit or memory, or of the fetches: whichever are most."""
+    fetches = sum(issued.values()) / rates.hardware.fetched_per_cycle
+    most: Number = reduce(np.maximum, [*busy.values(), fetches], inner)
+    return most
+
+
+def _add(total: dict[str, Number], more: Iterable[tuple[str, Number]]) -> None:
+    for name, number in more:
+        total[name] = total.get(name, 0) + number

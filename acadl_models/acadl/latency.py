@@ -74,7 +74,8 @@ class Expression:
         return _integer(self.root, values)
 
     def evaluate_columns(self, values: Mapping[str, "int | np.ndarray"]) -> "int | np.ndarray":
-        """The value for each entry of arrays; KeyError for a missing name. Both branches of a choice are evaluated."""
+        """The value for each entry of arrays; KeyError for a missing name. Of a choice that all entries make alike one
+        branch is evaluated, of others both."""
         return _column(self.root, values)
 
     def __str__(self) -> str:
@@ -288,6 +289,9 @@ def _column(node: Node, values: Mapping[str, "int | np.ndarray"]) -> Any:
     if isinstance(node, Name):
         return values[node.name]
     if isinstance(node, IfElse):
-        return np.where(*(_column(n, values) for n in (node.condition, node.then, node.otherwise)))
+        condition = np.asarray(_column(node.condition, values))
+        if not condition.ndim:
+            return _column(node.then if condition else node.otherwise, values)
+        return np.where(condition, _column(node.then, values), _column(node.otherwise, values))
     found = _COLUMN[node.op](*(_column(a, values) for a in node.arguments))
     return np.asarray(found, np.int64) if node.op in _TRUTHS else found

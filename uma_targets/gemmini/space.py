@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from mapper.cost import ConvShape, GemmShape, Rates, conv_cycles, gemm_cycles
 from mapper.hardware import Hardware
 from mapper.mapping import LEVELS, Mapping
+from mapper.pipeline import cycles, places
 from mapper.reuse import ceil_div, conv_residency, gemm_residency
 from mapper.space import (
     HOIST,
@@ -31,90 +30,51 @@ from oracle.stream import HbmTensor
 from uma_targets.gemmini.conv_axes import Axis, Run, runs
 from uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
-from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+from uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
 
-MAX_SLOTS = 16
-"""Most slots of a streamed operand: more than the loads that can be in flight have no use."""
-
-
 @dataclass(frozen=True)
 class Bounds:
-    """Rows of the two local memories."""
+    """Rows of the two local memories, rows and columns of the array, and cycles until a load has arrived."""
 
     spad_rows: int
     acc_rows: int
+    dim: int
+    load_latency: int
 
 
 def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any]) -> Space:
     """All candidates that fit; MappingError if none does."""
-    bounds = Bounds(hardware.memory("spad").rows, hardware.memory("acc").rows)
+    bounds = Bounds(
+        hardware.memory("spad").rows, hardware.memory("acc").rows, hardware.dim,
+        hardware.memory("hbm").read_latency_cycles + hardware.latency_cycles("mvin", {"rows": hardware.dim}))
     builder = SpaceBuilder(
         workload.name, {SPAD: bounds.spad_rows, ACC: bounds.acc_rows},
         "a larger scratchpad or accumulator (scratchpad_kib, accumulator_kib) or a smaller dim")
     flows = ("ws", "os") if options["dataflow"] == "auto" else (options["dataflow"],)
-    rates = gemmini_rates(hardware)
     if workload.kind == "add":
-        _add_additions(builder, workload, rates)
+        _add_additions(builder, workload, hardware)
     elif workload.kind == "gemm" or is_pointwise(workload):
         for flow in flows:
-            _add_gemms(builder, workload, rates, bounds, flow, single=len(flows) == 1)
+            _add_gemms(builder, workload, hardware, bounds, flow, single=len(flows) == 1)
     else:
         for flow in flows:
-            _add_convs(builder, workload, rates, bounds, flow, single=len(flows) == 1)
+            _add_convs(builder, workload, hardware, bounds, flow, single=len(flows) == 1)
     return builder.build()
-
-
-@lru_cache(maxsize=256)
-def _rates(hardware: Hardware) -> Rates:
-    dim = hardware.dim
-    hbm, execute = hardware.memory("hbm"), hardware.unit("preload")
-    load = hardware.unit("mvin")
-
-    def pair(dataflow: int, fresh: int, rows: int) -> int:
-        registers = {
-            "ex_dataflow": dataflow, "ex_a_transpose": 0, "ex_b_transpose": 0, "pre_addr": 0 if fresh else NONE,
-            "a": 0, "bd": NONE if dataflow == WEIGHT_STATIONARY else 0, "a_rows": rows, "bd_rows": rows,
-            "a_cols": dim, "bd_cols": dim,
-        }
-        name = "compute_preloaded" if fresh else "compute_accumulated"
-        return hardware.interval_cycles("preload", {}) + hardware.interval_cycles(name, registers)
-
-    moves = {"rows": dim, "cols": dim, "st_pool_stride": 0}
-    stream, fresh = (
-        np.array([0, *(pair(WEIGHT_STATIONARY, new, r) for r in range(1, dim + 1))], np.int64) for new in (0, 1)
-    )
-    return Rates(
-        dim, stream, fresh, pair(OUTPUT_STATIONARY, 0, dim), hbm.words_per_cycle,
-        hbm.read_latency_cycles + hardware.latency_cycles("mvin", moves) + 2,
-        hbm.write_latency_cycles + hardware.latency_cycles("mvout", moves) + 2 * dim,
-        hardware.issue_entries + execute.queue, load.queue, load.in_flight,
-    )
-
-
-def gemmini_rates(hardware: Hardware) -> Rates:
-    """Times of Gemmini's parts, read off its graph."""
-    return _rates(hardware)
 
 
 # additions
 
 
-def _add_additions(builder: SpaceBuilder, workload: Workload, rates: Rates) -> None:
-    rows = int(ceil_div(workload.extent("i"), rates.dim))
-    tiles = [t * rates.dim for t in (1, 2, 4, 8, 16) if t * rates.dim <= max(rates.dim, rows)]
+def _add_additions(builder: SpaceBuilder, workload: Workload, hardware: Hardware) -> None:
+    dim, out_bytes = hardware.dim, 4 if workload.epilogue.out_dtype == "int32" else 1
+    rows = int(ceil_div(workload.extent("i"), dim))
+    tiles = [t * dim for t in (1, 2, 4, 8, 16) if t * dim <= max(dim, rows)]
     columns = product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
-    out_bytes = 4 if workload.epilogue.out_dtype == "int32" else 1
 
     def estimate(c: Columns) -> np.ndarray:
-        """Bytes of three tensors over the bus; tiles that cannot overlap pay the latencies."""
-        tile_beats = c["rows"] * rates.dim * (2 + out_bytes) / rates.bus_bytes
-        # B adds to A, so its loads start when those of A have ended
-        loads = 2 * c["rows"] + np.maximum(0, rates.load_latency - c["rows"])
-        cycle = 2 * rates.load_latency + rates.store_latency + tile_beats + 2 * rates.dim
-        time = np.maximum(np.maximum(tile_beats, loads), cycle / c["slots_c"])
-        return ceil_div(rows, c["rows"]) * time + cycle
+        return cycles(add_loops(rows, out_bytes, c, dim), hardware)
 
     def mapping(c: Columns, i: int) -> Mapping:
         return Mapping("add", "ws", (("rows", int(c["rows"][i])),), buffers=(("C", int(c["slots_c"][i])),))
@@ -126,13 +86,13 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, rates: Rates) -> N
 
 
 def _add_gemms(
-    builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str, *, single: bool
+    builder: SpaceBuilder, workload: Workload, hardware: Hardware, bounds: Bounds, flow: str, *, single: bool
 ) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where there are several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in (*workload.inputs, workload.output)}
     p = gemm_problem(workload, nowhere)
     shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
-    dim, os = rates.dim, flow == "os"
+    dim, os = bounds.dim, flow == "os"
     most = bounds.acc_rows // dim
     tiles = product({
         "mb": divisions(p.m, dim, most), "nb": divisions(p.n, dim, most),
@@ -142,7 +102,6 @@ def _add_gemms(
     tiles = select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
     choices = product({
         "m_outer": [0, 1], "level_a": [STREAM, HOIST, INTERLEAVE], "level_b": [STREAM, HOIST, INTERLEAVE],
-        "slots_c": [1, 2, 4], "interleave": [0, 1],
     })
     # the operand that the outer loop does not index stays for all of it, or is streamed
     inner = np.where(choices["m_outer"], choices["level_b"], choices["level_a"])
@@ -150,25 +109,27 @@ def _add_gemms(
     columns = crossed(tiles, choices)
     columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
                 for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
-    columns["os"] = np.full(len(columns["tm"]), int(os))
+    # more places for sums are never slower; where stores stand is tried with the best
+    columns["slots_c"] = _most_fitting((4, 2), columns["mb"] * columns["nb"] * dim, bounds.acc_rows)
+    columns["interleave"] = np.zeros(len(columns["tm"]), np.int64)
     r = gemm_residency(p.m, p.n, p.k, columns["tm"], columns["tn"], columns["tk"], columns["m_outer"],
                        columns["level_a"] == STREAM, columns["level_b"] == STREAM, dim)
-    _gemm_slots(columns, rates, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), bounds)
+    _gemm_slots(columns, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), bounds)
     spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
-        lambda c: gemm_cycles(shape, rates, c), lambda c, i: _gemm_mapping(c, i, flow),
+        lambda c: cycles(gemm_loops(shape, c, flow, dim), hardware), lambda c, i: _gemm_mapping(c, i, flow),
+        alike=("mb", "nb", "kb"),
     ))
 
 
 def _gemm_slots(
-    columns: dict[str, np.ndarray], rates: Rates, shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray,
-    bounds: Bounds,
+    columns: dict[str, np.ndarray], shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray, bounds: Bounds
 ) -> None:
     """Slots of A and B: streamed ones as many as hide the latency, hoisted ones two where a next tile follows."""
-    dim = rates.dim
+    dim = bounds.dim
     chunk = (columns["tm"] // dim) * (columns["tn"] // dim) * (columns["tk"] // dim) * dim
-    wanted = np.clip(2 ** np.ceil(np.log2(1 + rates.load_latency / chunk)).astype(np.int64), 2, MAX_SLOTS)
+    wanted = places(bounds.load_latency, chunk)
     for name, mine, rows, other in (("a", columns["m_outer"] == 1, a_rows, b_rows),
                                     ("b", columns["m_outer"] == 0, b_rows, a_rows)):
         extent, tile = (shape.m, columns["tm"]) if name == "a" else (shape.n, columns["tn"])
@@ -178,6 +139,11 @@ def _gemm_slots(
         while (over := slots > room).any() and (slots[over] > 1).any():
             slots = np.where(over & (slots > 1), slots // 2, slots)
         columns[f"slots_{name}"] = slots
+
+
+def _most_fitting(counts: tuple[int, ...], rows: np.ndarray, room: int) -> np.ndarray:
+    """The first of ``counts`` places of so many ``rows`` for which there is room, or one."""
+    return np.select([count * rows <= room for count in counts], counts, 1)
 
 
 def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
@@ -196,11 +162,11 @@ def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
 
 
 def _add_convs(
-    builder: SpaceBuilder, workload: Workload, rates: Rates, bounds: Bounds, flow: str, *, single: bool
+    builder: SpaceBuilder, workload: Workload, hardware: Hardware, bounds: Bounds, flow: str, *, single: bool
 ) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where a chunk has several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
-    picture = image(workload, nowhere, rates.dim)
+    picture = image(workload, nowhere, bounds.dim)
     schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
     packed = KernelRow(picture)
     if picture.packs_kernel_rows and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
@@ -208,22 +174,22 @@ def _add_convs(
     for packing, scheme in schemes:
         if flow == "os" and not single and scheme.steps == 1:
             continue
-        columns = _conv_columns(workload, scheme, rates, bounds, flow)
+        columns = _conv_columns(workload, scheme, bounds)
         if not len(columns["o"]):
             continue
-        builder.add(_conv_table(workload, scheme, packing, rates, columns, flow))
+        builder.add(_conv_table(workload, scheme, packing, hardware, bounds, columns, flow))
 
 
 def _conv_columns(
-    workload: Workload, scheme: Scheme, rates: Rates, bounds: Bounds, flow: str
+    workload: Workload, scheme: Scheme, bounds: Bounds
 ) -> dict[str, np.ndarray]:
     """Tiles that the accumulator may hold, with all ways to load and keep them."""
-    picture, dim = scheme.image, rates.dim
+    picture, dim = scheme.image, bounds.dim
     pooled = workload.epilogue.pool is not None
     heights = divisions(picture.rows.outputs, 1, limit=16)
     widths = divisions(picture.cols.outputs, 1, limit=8)
-    stats_h = [_axis_stats(picture.rows, int(t), rates, scheme) for t in heights]
-    stats_w = [_axis_stats(picture.cols, int(t), rates, scheme) for t in widths]
+    stats_h = [_axis_stats(picture.rows, int(t), dim, scheme) for t in heights]
+    stats_w = [_axis_stats(picture.cols, int(t), dim, scheme) for t in widths]
     blocks = divisions(picture.o, dim, bounds.acc_rows)
     tiles = product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
     sums = np.array([s["most"] for s in stats_h])[tiles["h"]] * np.array([s["most"] for s in stats_w])[tiles["w"]]
@@ -235,29 +201,29 @@ def _conv_columns(
         fits &= (extents[0] <= 255) & (extents[1] <= 255)
     tiles = select(tiles, fits)
     choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
-                       "slots_x": [1, 2], "slots_c": [1, 2]})
+                       "slots_x": [1, 2]})
     choices = select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
     columns = crossed(tiles, choices)
     columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
-    columns["os"] = np.full(len(columns["o"]), int(flow == "os"))
-    columns |= _tile_stats(stats_h, stats_w, columns, scheme, rates)
+    columns |= _tile_stats(stats_h, stats_w, columns, scheme)
+    # more places for sums are never slower
+    columns["slots_c"] = _most_fitting((2,), columns["most_h"] * columns["most_w"] * columns["ob"], bounds.acc_rows)
     return columns
 
 
-def _axis_stats(axis: Axis, tile: int, rates: Rates, scheme: Scheme) -> dict[str, int]:
+def _axis_stats(axis: Axis, tile: int, dim: int, scheme: Scheme) -> dict[str, int]:
     """Sums over all tiles along one axis."""
     all_runs = runs(axis, tile)
     packed = isinstance(scheme, KernelRow)
-    total = {"tiles": 0, "sums": 0, "cycles": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0, "stall": 0}
+    total = {"tiles": 0, "sums": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0, "edges": 0}
     for run in all_runs:
-        whole, rest = divmod(run.sums, rates.dim)
         edges = _edge_sums(run) if packed and axis is scheme.image.cols else 0
         inside = run.sums if packed else run.inside
         per_tile = {
-            "tiles": 1, "sums": run.sums, "cycles": whole * int(rates.stream[rates.dim]) + int(rates.stream[rest]),
-            "stretches": whole + bool(rest), "inside": inside, "loads": int(ceil_div(inside, rates.dim)) + edges,
-            "outputs": run.outputs, "stall": max(0, rates.load_latency - run.sums) if edges and run.before else 0,
+            "tiles": 1, "sums": run.sums, "stretches": int(ceil_div(run.sums, dim)), "inside": inside,
+            "loads": int(ceil_div(inside, dim)) + edges, "outputs": run.outputs,
+            "edges": int(edges > 0 and run.before > 0),
         }
         total = {name: total[name] + run.count * value for name, value in per_tile.items()}
     total["most"] = axis.tile_sums(tile)
@@ -273,39 +239,36 @@ def _edge_sums(run: Run) -> int:
 
 
 def _tile_stats(
-    stats_h: list[dict[str, int]], stats_w: list[dict[str, int]], columns: Columns, scheme: Scheme, rates: Rates
+    stats_h: list[dict[str, int]], stats_w: list[dict[str, int]], columns: Columns, scheme: Scheme
 ) -> dict[str, np.ndarray]:
-    """What :func:`mapper.cost.conv_cycles` wants to know about all tiles of an image."""
+    """What :func:`uma_targets.gemmini.loops.conv_loops` wants to know about all tiles of an image."""
     def of(stats: list[dict[str, int]], name: str, axis: str) -> np.ndarray:
         return np.array([s[name] for s in stats])[columns[axis]]
 
     h = {name: of(stats_h, name, "h") for name in stats_h[0]}
     w = {name: of(stats_w, name, "w") for name in stats_w[0]}
     tiles = h["tiles"] * w["tiles"]
-    first = np.minimum(w["most"], rates.dim)
     pool = scheme.image.rows.pool_size * scheme.image.cols.pool_size
     pooled = scheme.image.rows.pool_size > 1
     stretches = h["sums"] * w["stretches"]
     return {
-        "tiles": tiles, "sums": h["sums"] * w["sums"], "sum_cycles": h["sums"] * w["cycles"],
-        "first_extra": tiles * (rates.fresh[first] - rates.stream[first]), "stretches": stretches,
+        "tiles": tiles, "sums": h["sums"] * w["sums"], "stretches": stretches,
         "chunks": np.full(len(tiles), scheme.chunks), "steps": np.full(len(tiles), scheme.steps),
-        "load_rows": h["inside"] * w["inside"], "loads": h["inside"] * w["loads"],
-        "stalls": h["sums"] * w["stall"],
-        "store_cycles": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
+        "load_rows": h["inside"] * w["inside"], "loads": h["inside"] * w["loads"], "edges": h["sums"] * w["edges"],
+        "store_rows": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
         "most_h": h["most"], "most_w": w["most"], "code": h["runs"] * w["runs"],
     }
 
 
 def _conv_table(
-    workload: Workload, scheme: Scheme, packing: str, rates: Rates, columns: dict[str, np.ndarray], flow: str
+    workload: Workload, scheme: Scheme, packing: str, hardware: Hardware, bounds: Bounds,
+    columns: dict[str, np.ndarray], flow: str,
 ) -> Table:
     picture, epilogue, out = scheme.image, workload.epilogue, workload.output.shape
     shape = ConvShape(_phases(scheme), workload.extent("n"), picture.c, picture.o, epilogue.bias,
                       4 if epilogue.out_dtype == "int32" else 1, out[1] * out[2])
-    o_blocks, o_tiles = ceil_div(columns["o"], rates.dim), ceil_div(picture.o, columns["o"])
-    step = columns["sum_cycles"] / columns["tiles"] * o_blocks
-    slots = np.clip(2 ** np.ceil(np.log2(1 + rates.load_latency / step)).astype(np.int64), 2, MAX_SLOTS)
+    dim, o_blocks, o_tiles = bounds.dim, ceil_div(columns["o"], bounds.dim), ceil_div(picture.o, columns["o"])
+    slots = places(bounds.load_latency, columns["sums"] / columns["tiles"] * o_blocks)
     columns["slots_w"] = np.where(columns["level_w"] == STREAM, slots, np.where(
         (columns["o_outer"] == 1) & (o_tiles > 1), 2, 1))
     heights, of_height = np.unique(columns["most_h"], return_inverse=True)
@@ -313,15 +276,19 @@ def _conv_table(
     rows = np.array([[scheme.input_rows(h, w) for w in widths.tolist()] for h in heights.tolist()])
     x_chunk = rows[of_height, of_width]
     r = conv_residency(
-        x_chunk, rates.dim, columns["most_h"] * columns["most_w"], scheme.chunks, scheme.steps, o_tiles, o_blocks,
-        columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, columns["os"] == 1,
+        x_chunk, dim, columns["most_h"] * columns["most_w"], scheme.chunks, scheme.steps, o_tiles, o_blocks,
+        columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, flow == "os",
     )
+
+    def estimate(c: Columns) -> np.ndarray:
+        # long streams are slow to compile, so they must be worth it
+        return picture.groups * cycles(conv_loops(shape, c, flow, dim), hardware) * (1 + 3e-3 * (c["code"] - 1))
+
     return Table(
         columns, {
             SPAD: np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
             ACC: np.asarray(r.c_rows * columns["slots_c"]),
-        }, lambda c: picture.groups * conv_cycles(shape, rates, c),
-        lambda c, i: _conv_mapping(c, i, flow, packing, rates.dim),
+        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), alike=("oh", "ow", "ob"),
     )
 
 

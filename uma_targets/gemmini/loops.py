@@ -1,0 +1,182 @@
+"""What Gemmini's emission issues, as nests of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mapper.pipeline import Issue, Loop, Number
+from mapper.reuse import ceil_div
+from mapper.space import HOIST, INTERLEAVE, STREAM, Columns
+from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """C[batch, m, n] = A[batch, m, k] · B[k, n], of B one matrix or one for each of the batch."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    bias: bool
+    out_bytes: int
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """A convolution of ``images``; ``phases``: how many chunks of the input there are with how many parts each."""
+
+    phases: tuple[tuple[int, int], ...]
+    images: int
+    c: int
+    o: int
+    bias: bool
+    out_bytes: int
+    out_pixels: int
+
+
+def load(times: Number, rows: Number, row_bytes: Number, **more: Any) -> Issue:
+    """Loads of ``rows`` rows, each of them a piece of memory."""
+    return Issue("mvin", times, row_bytes, rows, values={"rows": rows}, **more)
+
+
+def load_bias(times: Number, rows: Number, row_bytes: Number) -> Issue:
+    """Loads of one piece of memory into each of ``rows`` rows."""
+    return Issue("mvin", times, row_bytes, values={"rows": rows})
+
+
+def save(times: Number, rows: Number, row_bytes: Number, dim: int) -> Issue:
+    """Stores of ``rows`` rows, without pooling."""
+    return Issue("mvout", times, row_bytes, rows, values={"rows": rows, "cols": dim, "st_pool_stride": 0})
+
+
+def pairs(flow: str, weights: Number, many: Number, first: Number, rows: Number, dim: int) -> tuple[Issue, ...]:
+    """Preloads and products: for each of ``weights`` blocks ``many`` products of ``rows`` rows in all, ``first`` of
+    which are in the first one. With the sums in place each product is as long as the array is wide.
+    """
+    common = {"ex_a_transpose": 0, "ex_b_transpose": 0, "a": 0}
+    more = weights * np.maximum(many - 1, 0)
+    left = (rows - first) / np.maximum(many - 1, 1e-9)
+    if flow == "os":
+        values = {**common, "ex_dataflow": OUTPUT_STATIONARY, "pre_addr": NONE, "bd": 0, "a_rows": dim, "bd_rows": dim}
+        return Issue("preload", weights + more), Issue("compute_accumulated", weights + more, values=values)
+    values = {**common, "ex_dataflow": WEIGHT_STATIONARY, "bd": NONE}
+    return (
+        Issue("preload", weights + more),
+        Issue("compute_preloaded", weights, values={**values, "pre_addr": 0, "a_rows": first, "bd_rows": 1}),
+        Issue("compute_accumulated", more, values={**values, "pre_addr": NONE, "a_rows": left, "bd_rows": 1}),
+    )
+
+
+def gemm_loops(shape: GemmShape, c: Columns, flow: str, dim: int) -> Loop:
+    """Tiles of C in the order of the mapping; chunks of the reduction; products of blocks.
+
+    Columns: tm, tn, tk (elements of a tile), m_outer, level_a, level_b, slots_a, slots_b, slots_c, interleave. Sizes
+    are those of a mean tile and a mean block: the last ones are smaller.
+    """
+    mt, nt, kt = (ceil_div(e, c[t]) for e, t in ((shape.m, "tm"), (shape.n, "tn"), (shape.k, "tk")))
+    all_m, all_n, all_k = (int(ceil_div(e, dim)) for e in (shape.m, shape.n, shape.k))
+    mb, nb, kb = all_m / mt, all_n / nt, all_k / kt
+    rows, wide, deep = shape.m / all_m, shape.n / all_n, shape.k / all_k
+    # the rows of a mean tile; new weights take as long as the array is high, however few the rows of the last one
+    rest = shape.m % c["tm"]
+    high = (shape.m - rest + np.where(rest > 0, np.maximum(rest, dim), 0)) / mt
+    products = pairs(flow, kb * nb, mb, dim, high, dim)
+    a, b = load(mb * kb, rows, deep), load(nb * kb, deep, wide)
+    stream_a, stream_b = c["level_a"] == STREAM, c["level_b"] == STREAM
+    first_a, first_b = c["level_a"] == INTERLEAVE, c["level_b"] == INTERLEAVE
+    places = np.minimum(np.where(stream_a, c["slots_a"], 99), np.where(stream_b, c["slots_b"], 99))
+    m_outer = c["m_outer"] == 1
+    outer, inner = np.where(m_outer, mt, nt), np.where(m_outer, nt, mt)
+
+    # where sums stay, the first of them needs the last of the reduction
+    share = (1 - 1 / kb) * (1 - 1 / (mb * nb)) if flow == "os" else 0
+
+    def chunks(times: Number, *loads: Issue) -> Loop:
+        return Loop(times * kt, products, first=loads, slots=places, whole=share)
+
+    # the first iteration of an interleaved operand streams it, too
+    some = np.where(first_a | first_b, 1 / inner, 0)
+    steps = (
+        chunks(1 - some, _where(a, stream_a), _where(b, stream_b)),
+        chunks(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
+    )
+    blocks, last = mb * nb, c["interleave"] == 1
+    bias, out = load_bias(blocks * shape.bias, rows, 4 * wide), save(blocks, rows, wide * shape.out_bytes, dim)
+    # sums wait for the end of their tile, or for what is left of the reduction
+    held = np.where(last, 1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), 1)
+    tile = Loop(inner, (replace(out, times=np.where(last, blocks - 1, 0)), *steps), first=(bias,), last=(
+        replace(out, times=np.where(last, 1, blocks)),), slots=c["slots_c"], held=held)
+    # one operand is loaded for each tile of the outer loop, the other one for all of them, where they are not streamed
+    high_mine, high_whole = np.where(m_outer, rows, deep), np.where(m_outer, deep, rows)
+    mine = load(np.where(m_outer, mb, nb) * all_k, high_mine, np.where(m_outer, deep, wide))
+    whole = load(np.where(m_outer, all_n, all_m) * all_k, high_whole, np.where(m_outer, wide, deep))
+    level_mine = np.where(m_outer, c["level_a"], c["level_b"])
+    level_whole = np.where(m_outer, c["level_b"], c["level_a"])
+    rows_of_tiles = Loop(outer, (tile,), first=(_where(mine, level_mine == HOIST),),
+                         slots=np.where(m_outer, c["slots_a"], c["slots_b"]))
+    one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
+               slots=np.where(m_outer, c["slots_b"], c["slots_a"]))
+    return Loop(1, (one,), alone=(*pairs(flow, 1, 1, dim, dim, dim), replace(out, times=1)))
+
+
+def conv_loops(shape: ConvShape, c: Columns, flow: str, dim: int) -> Loop:
+    """Images; tiles of pixels and of output channels; chunks of the input; steps of a chunk; products of blocks.
+
+    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, chunks, steps (of a chunk);
+    and, of all tiles of an image together: tiles, sums, stretches (products for one weight tile), load_rows and loads
+    (rows and instructions that a part of a chunk takes), edges (loads that wait for one another), store_rows.
+    """
+    o_tiles, tiles, all_o = ceil_div(shape.o, c["o"]), c["tiles"], int(ceil_div(shape.o, dim))
+    blocks, wide, many = all_o / o_tiles, shape.o / all_o, c["stretches"] / tiles
+    rows = c["sums"] / c["stretches"]
+    products = pairs(flow, blocks, many, np.minimum(c["most_w"], dim), c["sums"] / tiles, dim)
+    weights = load(blocks, dim, wide)
+    streamed = c["level_w"] == STREAM
+    os, steps = flow == "os", c["steps"]
+    # where sums stay, weights come for all steps of a chunk, and the first of the sums needs the last of them
+    if os:
+        whole = (1 - 1 / steps) * (1 - 1 / (blocks * many))
+        every = _where(replace(weights, times=blocks * steps), streamed)
+        chunk = Loop(1, (Loop(steps, products),), first=(every,), slots=c["slots_w"], whole=whole)
+    else:
+        chunk = Loop(steps, products, first=(_where(weights, streamed),), slots=c["slots_w"])
+    x = load(c["loads"] / tiles, c["load_rows"] / c["loads"], min(dim, shape.c))
+    edges = load(c["edges"] / tiles, 1, min(dim, shape.c), ahead=1)
+    stream_x, kept = c["level_x"] == STREAM, c["level_x"] == HOIST
+    # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
+    slots = np.where(stream_x, c["slots_x"], c["chunks"] * np.minimum(c["slots_x"], 2))
+    loading = np.where(stream_x, 1, np.where(kept, 0, 1 / o_tiles))
+
+    def parts(times: int) -> tuple[Issue, ...]:
+        # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
+        turns = replace(x, times=x.times * times, ahead=x.times if times > 1 else 1 << 30)
+        return turns, replace(edges, times=edges.times * times)
+
+    chunks = tuple(Loop(count * loading, (chunk,), first=parts(times), slots=slots) for count, times in shape.phases)
+    again = Loop(c["chunks"] * (1 - loading), (chunk,))
+    bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
+    out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim)
+    tile = Loop(o_tiles, (*chunks, again), first=(bias,), last=(out,), slots=c["slots_c"])
+    everything = sum(count * times for count, times in shape.phases)
+    pixels = Loop(tiles, (tile,), first=(_where(replace(x, times=x.times * everything), kept),), slots=c["slots_x"])
+    resident = replace(weights, times=np.where(streamed, 0, all_o * c["chunks"] * c["steps"]))
+    image = Loop(shape.images, (pixels,), alone=(resident,))
+    return Loop(1, (image,), alone=(*pairs(flow, 1, 1, dim, dim, dim), replace(out, times=1)))
+
+
+def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:
+    """Tiles of ``rows`` rows, of ``count`` in all: what is added is loaded when what it is added to has arrived."""
+    first = load(c["rows"] / dim, dim, dim)
+    out = save(c["rows"] / dim, dim, dim * out_bytes, dim)
+    tile = Loop(ceil_div(count, c["rows"]), (replace(first, mnemonic="mvin2"),), first=(first,), last=(out,),
+                slots=c["slots_c"])
+    return Loop(1, (tile,), alone=(out,))
+
+
+def _where(issue: Issue, there: np.ndarray) -> Issue:
+    """The instructions where they are issued."""
+    return replace(issue, times=np.where(there, issue.times, 0))
