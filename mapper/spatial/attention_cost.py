@@ -23,9 +23,10 @@ from mapper.spatial.space import Columns
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Of a core, over all waves of queries of a problem: tiles of keys that its blocks see, its steps, tiles of keys in
-    masked steps, tiles of keys that are loaded for it; and the tiles of keys of the wave that sees most."""
+    """Of a core, over all waves of queries of a problem: its blocks, tiles of keys that they see, its steps, tiles of
+    keys in masked steps, tiles of keys that are loaded for it; and the tiles of keys of the wave that sees most."""
 
+    blocks: np.ndarray
     seen: np.ndarray
     steps: np.ndarray
     masked: np.ndarray
@@ -43,28 +44,61 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     waves_p, waves_q = -(-attention.problems // spread), -(-queries // (bq * places))
     work = _causal(attention, c, bk, waves_q) if attention.past is not None else _uniform(keys, bk, waves_q)
 
-    unit = machine.vector_cycles
-    product = machine.product(bq, bk, np.full_like(bk, d))
-    matrix = 2 * (product * (work.seen / bk) + machine.block_cycles * work.steps)
-    scores = SOFTMAX["soften"] + BINARY["add"] * attention.bias
-    vector = unit * bq * (
-        scores * work.seen + SOFTMAX["rescale"] * d * work.steps + SOFTMAX["mask"] * work.masked)
-    compute = np.maximum(matrix, vector)
+    last = np.minimum(bq, queries - (waves_q - 1) * bq * places)
+    tall = bq - (bq - last) / waves_q  # of a mean block of the core that has most
+    core = _Core.of(attention, machine, c, (bk, last, tall), work)
+    load, way = _load(attention, machine, c, bk, waves_p, waves_q)
+    loaded = np.where(c["keep"] == 1, work.first, work.loaded) / bk  # a last step may have fewer tiles
+    # queries come to all cores of a block, results leave one of them
+    rows = -(-queries // places) if attention.past is None else tall * waves_q
+    queried = d * -(-TILE_BYTES // machine.dram_bytes) * machine.cores * attention.problems / (waves_p * spread)
+    moved = queried * rows * (1 + 1 / (c["rk"] * c["ck"]))
+    added = attention.bias * tall * work.seen * TILE_BYTES
+    keys = np.maximum(load, way) * loaded
+    loads = np.maximum(load * loaded + added * machine.cores / machine.dram_bytes + moved,
+                       way * loaded + added / machine.core_bytes)
+    # kept keys are loaded by the first wave of a problem, while the others need none
+    first = np.where(c["keep"] == 1, work.first / work.seen, 1)
+    busy = np.maximum(first * core.busy, keys) + (1 - first) * core.busy
+    begin, end = np.maximum(load, way) / 2 + queried * bq, core.score + queried * bq / (c["rk"] * c["ck"])
+    worked = np.maximum(waves_p * busy + np.where(keys > first * core.busy, 0, begin), waves_p * loads)
+    return np.asarray(machine.launch_cycles + 3 * machine.dram_latency + worked + end, np.float64)
 
-    load = _load(attention, machine, c, bk, waves_p, waves_q)
-    first = work.first / work.seen
-    kept = c["keep"] == 1
-    loads = load * np.where(kept, work.first, work.loaded) / bk  # a last step may have fewer tiles
-    added = attention.bias * bq * work.seen * TILE_BYTES
-    added = np.maximum(added * machine.cores / machine.dram_bytes, added / machine.core_bytes)
-    loads = loads + np.where(kept, added * work.first / work.seen, added)
-    compute = np.maximum(compute, added)
-    busy = np.where(kept, np.maximum(first * compute, loads) + (1 - first) * compute, np.maximum(compute, loads))
-    ends = unit * (SOFTMAX["begin"] + SOFTMAX["finish"]) * bq * d
-    ends = ends + product + machine.block_cycles + machine.dram_latency + _merging(machine, c, d)
-    queried = -(-bq * d * TILE_BYTES // machine.dram_bytes) * machine.cores
-    wave = busy + waves_q * ends + np.maximum(0, 2 * queried * waves_q - compute)
-    return machine.launch_cycles + waves_p * wave + 3 * machine.dram_latency + load + 2 * queried + product
+
+@dataclass(frozen=True, eq=False)
+class _Core:
+    """Cycles in which a core works on a problem, and those of its first scores.
+
+    In a step scores of the next keys, and weighted values, follow each other in the matrix unit, weights and the
+    rescaling of what is there in the vector unit; values are rescaled after those of the step before were added. From a
+    block of queries to the next the units wait for each other: after the last values come the first two steps' scores,
+    beside the ends of both blocks and the first weights.
+    """
+
+    busy: np.ndarray
+    score: np.ndarray
+
+    @staticmethod
+    def of(
+        attention: Attention, machine: Machine, c: Columns, block: tuple[np.ndarray, np.ndarray, np.ndarray],
+        work: _Work,
+    ) -> "_Core":
+        """``block``: tiles of keys, and of queries in the last block and in a mean one."""
+        (bk, last, tall), d, unit = block, attention.tiles[2], machine.vector_cycles
+        width = np.full_like(bk, d)
+        product = machine.product(c["bq"], bk, width)
+        product = product - (product - machine.product(last, bk, width)) / work.blocks
+        product = product * (work.seen / bk) + machine.block_cycles * work.steps
+        soften = unit * tall * (
+            (SOFTMAX["soften"] + BINARY["add"] * attention.bias) * work.seen + SOFTMAX["mask"] * work.masked)
+        rescale = unit * tall * SOFTMAX["rescale"] * d * work.steps
+        ends = unit * tall * (SOFTMAX["begin"] + SOFTMAX["finish"]) * d + _merging(machine, c, d)
+        one, weights = product / work.steps, (soften + rescale) / work.steps
+        scores = one * np.minimum(2, work.steps / work.blocks)
+        gap = work.blocks * np.maximum(scores, np.maximum(one, ends) + weights)
+        matrix = 2 * product + gap - work.blocks * scores
+        steady = (1 - work.blocks / work.steps) * (np.maximum(product, soften) + rescale)
+        return _Core(np.maximum(matrix, steady + work.blocks * one + gap), one)
 
 
 def _merging(machine: Machine, c: Columns, d: int) -> np.ndarray:
@@ -77,8 +111,8 @@ def _merging(machine: Machine, c: Columns, d: int) -> np.ndarray:
 
 def _load(
     attention: Attention, machine: Machine, c: Columns, bk: np.ndarray, waves_p: np.ndarray, waves_q: np.ndarray
-) -> np.ndarray:
-    """Cycles in which keys and values of a step reach all cores."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles in which keys and values of a step are read for all cores, and in which their ways are busy."""
     d = attention.tiles[2]
     rp, rq, cp, cq, way = (c[name] for name in ("rp", "rq", "cp", "cq", "way"))
     size = 2 * bk * d * TILE_BYTES
@@ -90,17 +124,22 @@ def _load(
     copies = copies * (attention.problems / (waves_p * rp * cp))
     blocks = -(-attention.tiles[0] // c["bq"])
     copies = copies * np.where(way == 0, blocks / (waves_q * rq * cq), 1)
-    sent = np.where(row, cp, np.where(column, rp, 1)) * size
-    transfer = np.where(way == 0, size / machine.core_bytes, sent / machine.ring_bytes)
+    # keys and values by themselves; who sends waits for memory, with so many transfers under way
+    one = size / 2 / np.where(way == 0, machine.core_bytes, machine.ring_bytes)
+    one = np.maximum(one, (machine.dram_latency + one) / machine.in_flight)
+    # on a ring those of all problems that there are, dealt out along the rows first
+    along, down = np.minimum(cp, attention.problems), np.minimum(rp, -(-attention.problems // cp))
+    sends = np.where(row, along * c["ck"], np.where(column, down * c["rk"], 1))
+    transfer = 2 * sends * one
     if machine.port_bytes:
         transfer = np.maximum(transfer, size * machine.port_cores / machine.port_bytes)
-    return np.maximum(beats * copies, transfer)
+    return beats * copies, transfer
 
 
 def _uniform(keys: np.ndarray, bk: np.ndarray, waves: np.ndarray) -> _Work:
     """All blocks see all keys that their cores have."""
     steps = -(-keys // bk)
-    return _Work(keys * waves, steps * waves, np.zeros_like(bk), keys * waves, keys)
+    return _Work(waves, keys * waves, steps * waves, np.zeros_like(bk), keys * waves, keys)
 
 
 def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray) -> _Work:
@@ -120,7 +159,7 @@ def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray)
     unmasked = unmasked_tiles(attention, first)
     masked = np.where(there, longest - np.minimum(unmasked // depth * depth, longest), 0)
     most = np.where(there, longest, 0).max(axis=1)
-    return _Work(seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), sent.sum(axis=1), most)
+    return _Work(waves, seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), sent.sum(axis=1), most)
 
 
 def seen_tiles(attention: Attention, last: np.ndarray) -> np.ndarray:
