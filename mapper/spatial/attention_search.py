@@ -41,7 +41,8 @@ def _nothing_fits(attention: Attention, machine: Machine) -> str:
 
 
 ATTENTION: Kind[Attention, AttentionPlan] = Kind(
-    AttentionPlan, _space, attention_cycles, attention_joules, emit_attention, _nothing_fits)
+    AttentionPlan, _space, attention_cycles, attention_joules, emit_attention, _nothing_fits,
+    alike=lambda plan: plan.block)
 """How attention is planned."""
 
 
