@@ -12,212 +12,256 @@ that share a ring, a way or memory time-share it; others run at the same time. A
 waits for its own store; with two it has another wave to do meanwhile. Cores whose first tiles come
 early are done early and store early, so that of the first loads of all cores and their last stores only the longer ones
 count.
+
+Cores that share no tiles do not stay in step (:meth:`_Estimate.in_step`): what each of them loads when it needs more
+than usual does not meet what the others load, as long as memory has time to spare. Where it has none, all that it moves
+is what counts, phase by phase: an operand that the inner loop indexes and that is kept comes in the first iteration of
+the outer loop alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS, TileGemm
+from mapper.spatial.plan import TileGemm
 from mapper.spatial.space import Column, Space
+from mapper.spatial.traffic import ACROSS, ALONE, COLUMN, DOWN, NONE, ROW, WAVE, Around, Traffic, Waves, beats_of
 
-_NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
-
-
-@dataclass(frozen=True, eq=False)
-class Waves:
-    """Waves over a loop: how many; of a whole block, what the largest block of a mean wave has; of all whole blocks of
-    the cores, what they have, and what they have in the first wave."""
-
-    count: Column
-    largest: np.ndarray
-    filled: np.ndarray
-    first: np.ndarray
-
-    @staticmethod
-    def of(extent: int, block: Column, cores: Column) -> "Waves":
-        count = -(-extent // (block * cores))
-        last = np.minimum(extent - (count - 1) * block * cores, block)
-        filled = extent / (block * cores)
-        return Waves(count, (count - 1 + last / block) / count, filled / count, np.minimum(1, filled))
-
-    def of_loads(self, keep: Column) -> np.ndarray:
-        """What the cores have when they load tiles that these waves share: kept ones in the first wave."""
-        return np.where(keep == 1, self.first, self.filled)
-
-
-@dataclass(frozen=True)
-class Around:
-    """What there is beside a product on the part of a mesh that ``machine`` describes.
-
-    ``problems``: products one after the other, ``filled``: the share of the parts that have one in a mean wave.
-    ``crowd``: parts along a column and along a row of the mesh, which share its rings and the memory.
-    ``finishing``: cycles of the vector unit for a tile of C, ``added``: tiles that are loaded for one.
-    """
-
-    problems: int = 1
-    filled: float = 1
-    crowd: tuple[int, int] = (1, 1)
-    finishing: float = 0
-    added: float = 0
-    share: np.ndarray | float = 1
-    """Of the tiles of A, for each candidate: what has to be loaded, where tiles overlap."""
-
-
-ALONE = Around()
+__all__ = ["ALONE", "Around", "cycles"]
 
 
 def cycles(
     gemm: TileGemm, machine: Machine, found: Space, around: Around = ALONE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimated cycles of every candidate, and those for which it keeps the memory busy."""
-    c = found.columns
-    spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
-    s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
-    depth = gemm.k // (s["rk"] * s["ck"])
-    bk = np.minimum(c["bk"], depth)
-    m = Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
-    n = Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
-    steps, block = depth / bk, c["bm"] * c["bn"]
-    part = m.largest * n.largest
-    overhead = machine.block_cycles * np.ceil(steps) / steps
-    compute = machine.product(c["bm"], c["bn"], bk) * part + overhead
-
-    size_a, size_b = c["bm"] * bk * TILE_BYTES, c["bn"] * bk * TILE_BYTES
-    beats_a, beats_b = _beats(machine, c["bm"], bk, gemm.k) * around.share, _beats(machine, bk, c["bn"], gemm.n)
-    a = _Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"], m,
-                 n.of_loads(c["keep_a"]))
-    b = _Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"], n, m.of_loads(c["keep_b"]))
-    streams_a, streams_b = c["keep_a"] == 0, c["keep_b"] == 0
-    chain = machine.dram_latency + compute
-    loads = a.beside(b)
-    with_both = np.maximum(loads, np.where(
-        streams_a | streams_b, (chain + np.maximum(a.way * streams_a, b.way * streams_b)) / c["slots"], 0))
-    alone_a = np.maximum(a.alone(), np.where(streams_a, (chain + a.way) / c["slots"], 0))
-    alone_b = np.maximum(b.alone(), np.where(streams_b, (chain + b.way) / c["slots"], 0))
-    # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
-    times_a, times_b = np.where(c["keep_a"] == 1, 1, n.count), np.where(c["keep_b"] == 1, 1, m.count)
-    waits = times_a * times_b * _above(with_both, compute)
-    waits = waits + (m.count - times_b) * times_a * _above(alone_a, compute)
-    waits = around.problems * steps * (waits + (n.count - times_a) * times_b * _above(alone_b, compute))
-    waits = _above(waits, _above(with_both, compute))  # the first loads are counted by themselves
-
-    parts = around.crowd[0] * around.crowd[1]
-    waves, storing = around.problems * m.count * n.count, parts * machine.cores // (s["rk"] * s["ck"])
-    own = _beats(machine, c["bm"], c["bn"], gemm.n)
-    store = np.maximum(own, block * TILE_BYTES / machine.core_bytes) * part + 2 * machine.dram_latency
-    store = store + around.finishing * block * part + np.where(around.added > 0, machine.dram_latency, 0)
-    rounds = np.ceil(np.log2(s["ck"])) + np.ceil(np.log2(s["rk"]))
-    # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
-    late = np.maximum(waves - 2, 0) * _above(store, steps * compute) / 2
-    # all cores store at a time, and what they load meanwhile comes after that: it must be there when they have computed
-    # what they hold
-    loaded = np.where(c["keep_a"] == 1, np.where(c["keep_b"] == 1, 0, b.alone()), a.alone())
-    loaded = np.where(c["keep_a"] + c["keep_b"] == 0, loads, loaded)
-    burst = storing * own * m.filled * n.filled
-    ahead = (c["slots"] - 1) * compute
-    behind = _above(waves, np.maximum(1, c["slots"] / steps))
-    late = np.maximum(late, behind * (_above(burst + loaded, ahead) - _above(loaded, ahead)))
-    adding = waves * rounds * block * part * (2 * TILE_BYTES / machine.sum_bytes)
-    between = np.where(c["outputs"] > 1, late, (waves - 1) * store) + adding
-    # loads of a wave's first steps come while the sums of the wave before are added up and stored
-    waits = waits - np.minimum(between, waits * np.minimum(1, c["slots"] / steps))
-
-    moved = around.problems * steps * (times_b * n.count * b.memory + times_a * m.count * a.memory)
-    moved = moved + waves * storing * own * m.filled * n.filled * (1 + around.added)
-    moved = moved * around.filled
-    alone = (c["way_a"] == _NONE) & (c["way_b"] == _NONE)
-    one = np.maximum(size_a * around.share, size_b) / np.where(alone, machine.core_bytes, machine.ring_bytes)
-    led = (c["lead"] > 0) & (c["lead"] < bk)
-    first = loads * np.where(led, c["lead"] / bk, 1)
-    ends = 2 * machine.dram_latency + one + np.maximum(a.hops, b.hops) + np.maximum(first, storing * own)
-    ends = ends + around.finishing * block * part
-    overheads, rises = _rise(machine, c["lead"], bk, steps, compute - overhead, with_both)
-    ends = ends + rises + overheads * np.where(c["keep_a"] == 1, n.count, 1)
-    # a strip that is kept lies where the one before lay: its first tiles come when that is used for the last time
-    anew = np.where(c["nm"] == 1, c["keep_b"] * (n.count - 1), c["keep_a"] * (m.count - 1)) * around.problems
-    inner = np.where(c["nm"] == 1, c["keep_a"], c["keep_b"]) == 1
-    again = np.where(inner, np.where(c["nm"] == 1, b.alone(), a.alone()), loads)
-    late = _above(2 * machine.dram_latency + again, (np.ceil(steps) - 1) * compute + between / waves)
-    late = anew * np.minimum(late, compute)
-    busy = np.maximum(waves * steps * compute + waits + between + late, moved - a.memory - b.memory)
-    return machine.launch_cycles + ends + busy, moved
+    estimate = _Estimate(gemm, machine, found, around)
+    return estimate.cycles, estimate.moved
 
 
-def _rise(
-    machine: Machine, lead: Column, bk: Column, steps: np.ndarray, product: np.ndarray, load: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """What shallow first steps cost in cycles: overheads of blocks, and waits for deeper loads than what is computed.
+class _Estimate:
+    """What candidates take, in cycles; a step is one of the whole depth of a block."""
 
-    ``product`` and ``load``: cycles of a step of ``bk`` tiles.
-    """
-    overheads, waits = np.zeros_like(load), np.zeros_like(load)
-    depth = lead.copy()
-    below = (depth > 0) & (depth < bk) & (depth < bk * steps)
-    while below.any():
-        done, following = depth / bk, np.minimum(2 * depth, bk) / bk
-        overheads += np.where(below, machine.block_cycles * (1 - done), 0)
-        waits += np.where(below, _above(following * load, done * product + machine.block_cycles), 0)
-        depth = 2 * depth
-        below &= (depth < bk) & (depth < bk * steps)
-    return overheads, waits
+    def __init__(self, gemm: TileGemm, machine: Machine, found: Space, around: Around) -> None:
+        self.machine, self.around = machine, around
+        c = self.c = found.columns
+        spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
+        s = self.s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
+        depth = gemm.k // (s["rk"] * s["ck"])
+        self.bk = np.minimum(c["bk"], depth)
+        self.m = Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
+        self.n = Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
+        self.steps, self.block = depth / self.bk, c["bm"] * c["bn"]
+        self.part = self.m.largest * self.n.largest
+        self.product = machine.product(c["bm"], c["bn"], self.bk) * self.part
+        self.compute = self.product + machine.block_cycles * np.ceil(self.steps) / self.steps
+        self.waves = around.problems * self.m.count * self.n.count
+        self.computed = self.waves * self.steps * self.compute
+        self.stored = beats_of(machine, c["bm"], c["bn"], gemm.n)
+        self.storing = around.crowd[0] * around.crowd[1] * machine.cores // (s["rk"] * s["ck"])
+        self.streams_a, self.streams_b = c["keep_a"] == 0, c["keep_b"] == 0
+        # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
+        self.times_a = np.where(c["keep_a"] == 1, 1, self.n.count)
+        self.times_b = np.where(c["keep_b"] == 1, 1, self.m.count)
+        size_a, size_b = (c[name] * self.bk * TILE_BYTES for name in ("bm", "bn"))
+        beats_a = beats_of(machine, c["bm"], self.bk, gemm.k) * around.share
+        beats_b = beats_of(machine, self.bk, c["bn"], gemm.n)
+        self.a = Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"],
+                         self.m, self.n, self.n.of_loads(c["keep_a"]))
+        self.b = Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"],
+                         self.n, self.m, self.m.of_loads(c["keep_b"]))
+        self.hops = np.maximum(self.a.hops, self.b.hops)
+
+    @cached_property
+    def cycles(self) -> np.ndarray:
+        between, waits = self.between, self.waits
+        # loads of a wave's first steps come while the sums of the wave before are added up and stored
+        waits = waits - np.minimum(between, waits * np.minimum(1, self.c["slots"] / self.steps))
+        computing = self.computed + waits + np.maximum(between, self.flooded) + self.anew
+        last = 2 * self.machine.dram_latency + self.own_store
+        apart, spread = self.ends
+        ends = last + apart + spread + self.rises
+        found: np.ndarray = self.machine.launch_cycles + np.maximum(
+            ends + computing, last + self.memory + _above(apart, spread))
+        return found
+
+    # --- memory --------------------------------------------------------------------------------------------------
+    @cached_property
+    def loads(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps in which A is loaded, and those in which B is."""
+        problems, steps = self.around.problems, self.steps
+        return problems * steps * self.times_a * self.m.count, problems * steps * self.times_b * self.n.count
+
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """For so long memory is busy, or what all loads or all stores share on their way."""
+        machine, added, (each_a, each_b) = self.machine, self.around.added, self.loads
+        stores = self.waves * self.storing * self.m.filled * self.n.filled
+        found = each_a * self.a.memory + each_b * self.b.memory + stores * self.stored * (1 + added)
+        if machine.in_bytes:
+            beside = stores * self.block * (TILE_BYTES / machine.in_bytes) * added
+            found = np.maximum(found, each_a * self.a.inward + each_b * self.b.inward + beside)
+        if machine.out_bytes:
+            found = np.maximum(found, stores * self.block * (TILE_BYTES / machine.out_bytes))
+        return found * self.around.filled
+
+    @cached_property
+    def inner_kept(self) -> np.ndarray:
+        """Whether the operand that the inner loop indexes is kept: it comes in the first iteration of the outer one."""
+        return np.where(self.c["nm"] == 1, self.c["keep_a"], self.c["keep_b"]) == 1
+
+    @cached_property
+    def outer_count(self) -> Column:
+        return np.where(self.c["nm"] == 1, self.n.count, self.m.count)
+
+    @cached_property
+    def memory(self) -> np.ndarray:
+        """Cycles if memory limits: the first iteration of the outer loop may be limited by it, and the others by what
+        is computed."""
+        each_a, each_b = self.loads
+        early = np.where(self.c["nm"] == 1, each_a * self.a.memory, each_b * self.b.memory) * self.around.filled
+        outer = self.outer_count
+        once = np.maximum(self.computed / outer, early + (self.moved - early) / outer)
+        rest = np.maximum(self.computed, self.moved - early) * (1 - 1 / outer)
+        return np.where(self.inner_kept, once + rest, self.moved)
+
+    @cached_property
+    def in_step(self) -> np.ndarray:
+        """The share of the cores that need memory at the same time.
+
+        Those do that get the same tiles, or add up each other's sums. Others begin one after the other, as memory
+        serves them, and stay apart, the more so the more time memory has to spare.
+        """
+        found = self.s["rk"] * self.s["ck"]
+        for way, rows, columns in (("way_a", "rn", "cn"), ("way_b", "rm", "cm")):
+            number = self.c[way]
+            every = (number == DOWN) | (number == ACROSS) | (number == WAVE)
+            found = found * np.where(every | (number == ROW), self.s[columns], 1)
+            found = found * np.where(every | (number == COLUMN), self.s[rows], 1)
+        share = found / self.machine.cores
+        return share + (1 - share) * np.minimum(1, self.moved / self.computed)
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+    def chained(self, way: np.ndarray) -> np.ndarray:
+        """Cycles of a step if nothing limits but that its loads take the place of the step ``slots`` before: they wait
+        for its product, for memory and for their ``way``. Where the last step of a wave is shallower and always takes
+        the same place, the other places have whole steps alone."""
+        latency, block, slots = self.machine.dram_latency, self.machine.block_cycles, self.c["slots"]
+        whole, count = latency + self.product + block + way, np.ceil(self.steps)
+        mean = whole - (count - self.steps) / count * (whole - latency - block)
+        apart = (count % slots == 0) & (slots > 1)
+        return np.where(apart, whole, mean) * count / (slots * self.steps)
+
+    @cached_property
+    def both(self) -> np.ndarray:
+        """Cycles of the loads of a step that loads both operands."""
+        return self.a.beside(self.b, self.in_step)
+
+    @cached_property
+    def with_both(self) -> np.ndarray:
+        """Cycles of a step that loads both operands."""
+        chain = self.chained(np.maximum(self.a.way * self.streams_a, self.b.way * self.streams_b))
+        return np.maximum(self.both, np.where(self.streams_a | self.streams_b, chain, 0))
+
+    @cached_property
+    def waits(self) -> np.ndarray:
+        """For loads of all steps but the first."""
+        alone_a = np.maximum(self.a.alone(self.in_step), np.where(self.streams_a, self.chained(self.a.way), 0))
+        alone_b = np.maximum(self.b.alone(self.in_step), np.where(self.streams_b, self.chained(self.b.way), 0))
+        found = self.times_a * self.times_b * _above(self.with_both, self.compute)
+        found = found + (self.m.count - self.times_b) * self.times_a * _above(alone_a, self.compute)
+        found = found + (self.n.count - self.times_a) * self.times_b * _above(alone_b, self.compute)
+        return _above(self.around.problems * self.steps * found, _above(self.with_both, self.compute))
+
+    @cached_property
+    def flooded(self) -> np.ndarray:
+        """Waits of tiles that are streamed to several cores behind those of an operand that each core keeps and loads
+        as fast as it can: so many of its transfers are before them in memory."""
+        kept_a, (each_a, each_b) = self.c["keep_a"] == 1, self.loads
+        streamed, kept = (np.where(kept_a, self.c[x], self.c[y]) for x, y in (("way_b", "way_a"), ("way_a", "way_b")))
+        strip = np.where(kept_a, each_a * self.a.memory, each_b * self.b.memory) * self.around.filled
+        strip = strip / np.where(self.inner_kept, 1, self.outer_count)
+        before = self.machine.in_flight * np.where(kept_a, self.a.memory, self.b.memory)
+        usual = np.maximum(self.compute, self.with_both)
+        slowly = np.maximum(usual, self.chained(np.where(kept_a, self.b.way, self.a.way) + before))
+        there = (self.streams_a != self.streams_b) & (streamed != NONE) & (kept == NONE)
+        return np.where(there, strip * (1 - usual / slowly), 0)
+
+    @cached_property
+    def anew(self) -> np.ndarray:
+        """Waits for strips that are kept where the ones before lay: their first tiles come when those are used for the
+        last time."""
+        c, machine = self.c, self.machine
+        times = np.where(c["nm"] == 1, c["keep_b"] * (self.n.count - 1), c["keep_a"] * (self.m.count - 1))
+        strip = np.where(c["nm"] == 1, self.b.alone(self.in_step), self.a.alone(self.in_step))
+        loads = machine.dram_latency + np.where(self.inner_kept, strip, self.both)
+        rest = (self.steps - 1) * self.product + (np.ceil(self.steps) - 1) * machine.block_cycles
+        late = _above(loads, rest + self.between / self.waves)
+        return times * self.around.problems * _above(late, _above(self.with_both, self.compute))
+
+    # --- waves ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def own_store(self) -> np.ndarray:
+        """Cycles of a core's store."""
+        return np.maximum(self.stored, self.block * TILE_BYTES / self.machine.core_bytes) * self.part
+
+    @cached_property
+    def between(self) -> np.ndarray:
+        """Cycles between waves, for sums that are added up and stored."""
+        around, machine, waves, s = self.around, self.machine, self.waves, self.s
+        store = self.own_store + 2 * machine.dram_latency + around.finishing * self.block * self.part
+        store = store + np.where(around.added > 0, machine.dram_latency, 0)
+        # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
+        late = np.maximum(waves - 2, 0) * _above(store, self.steps * self.compute) / 2
+        late = np.maximum(late, self._behind_stores())
+        rounds = np.ceil(np.log2(s["ck"])) / machine.sum_bytes + np.ceil(np.log2(s["rk"])) / machine.column_sum_bytes
+        adding = waves * rounds * self.block * self.part * (2 * TILE_BYTES)
+        return np.where(self.c["outputs"] > 1, np.maximum(late, adding), (waves - 1) * store + adding)
+
+    def _behind_stores(self) -> np.ndarray:
+        """Cores in step store at a time, and what they load meanwhile comes after that: it must be there when they have
+        computed what they hold. Cores to which tiles are passed on store one after the other."""
+        alone = np.where(self.streams_a, self.a.alone(self.in_step), self.b.alone(self.in_step) * self.streams_b)
+        loaded = np.where(self.streams_a & self.streams_b, self.both, alone)
+        burst = self.storing * self.stored * self.m.filled * self.n.filled
+        queued = self.in_step * (burst + self.a.memory * self.streams_a + self.b.memory * self.streams_b) - self.hops
+        ahead = (self.c["slots"] - 1) * self.compute
+        loading = np.where(
+            self.streams_a | self.streams_b, self.waves, self.around.problems * (self.m.count + self.n.count - 1))
+        behind = _above(loading, np.maximum(1, self.c["slots"] / self.steps))
+        return behind * (_above(np.maximum(loaded, queued), ahead) - _above(loaded, ahead))
+
+    # --- beginning and end ---------------------------------------------------------------------------------------
+    @cached_property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """A core's first load and what it does with its last sums; by how much the first loads, or the last stores, of
+        all cores lie apart: memory serves all of them at the same time, and cores without work in the last wave may
+        begin late."""
+        m, n, block = self.m, self.n, self.block
+        led = np.where((self.c["lead"] > 0) & (self.c["lead"] < self.bk), self.c["lead"] / self.bk, 1)
+        way = self.a.on_the_way(self.b)
+        queued = _above(self.a.queue(self.b), way)
+        queued = queued * np.where(m.count > 1, m.tail, 1) * np.where(n.count > 1, n.tail, 1)
+        first = np.maximum(queued, self.a.sent(self.b) - way) * led
+        spread = np.maximum(first, _above(self.storing * m.tail * n.tail * self.stored, self.own_store))
+        return way * led + self.hops + self.around.finishing * block * self.part, spread
+
+    @cached_property
+    def rises(self) -> np.ndarray:
+        """What shallow first steps cost: overheads of blocks, and waits for deeper loads than what is computed."""
+        overheads, waits = np.zeros_like(self.compute), np.zeros_like(self.compute)
+        depth, bk, whole, overhead = self.c["lead"].copy(), self.bk, self.bk * self.steps, self.machine.block_cycles
+        below = (depth > 0) & (depth < bk) & (depth < whole)
+        while below.any():
+            done, following = depth / bk, np.minimum(2 * depth, bk) / bk
+            overheads += np.where(below, overhead * (1 - done), 0)
+            waits += np.where(below, _above(following * self.with_both, done * self.product + overhead), 0)
+            depth = 2 * depth
+            below &= (depth < bk) & (depth < whole)
+        return waits + overheads * np.where(self.c["keep_a"] == 1, self.n.count, 1)
 
 
 def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     return np.maximum(0, time - hidden)
-
-
-class _Traffic:
-    """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
-
-    def __init__(
-        self, machine: Machine, around: Around, way: Column, beats: np.ndarray, sizes: tuple[np.ndarray, np.ndarray],
-        rows: Column, columns: Column, mine: Waves, filled: np.ndarray,
-    ) -> None:
-        """``sizes``: bytes that a core gets, and those that are loaded. ``rows`` and ``columns``: cores along each
-        dimension of the mesh that share the operand's tiles; ``mine``: waves over the loop that indexes it; ``filled``:
-        of the cores that share it, those that have work."""
-        got, size = (each * mine.largest for each in sizes)
-        ring = size / machine.ring_bytes
-        tree = (way == _DOWN) | (way == _ACROSS)
-        on_row, on_column = way == _ROW, way == _COLUMN
-        wave, sharing = way == _WAVE, rows * columns
-        copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
-        copies = np.where(wave, machine.cores // sharing, copies)
-        # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
-        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == _NONE, filled, 1)
-        high, wide = around.crowd
-        self.memory = self.memory * (high * wide)
-        hop = size / machine.hop_bytes
-        # cores that share a port take what is sent to all of them once
-        written = got * np.where(on_column | tree, 1, machine.port_cores)
-        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(ring)
-        own = np.where(way == _NONE, size / machine.core_bytes, np.where(wave, np.maximum(hop, ring), ring))
-        # a transfer, from its first byte on a network until the last is in L1
-        self.way = own + self.port
-        # who sends waits for memory, with so many transfers under way
-        sending = np.maximum(own, (machine.dram_latency + self.way) / machine.in_flight)
-        self.row = np.where(on_row, wide * machine.columns // columns * sending, np.where(tree, sending, 0))
-        self.column = np.where(on_column, high * machine.rows // rows * sending, np.where(tree, sending, 0))
-        self.core = np.where((way == _NONE) | wave, sending, 0)
-        self.hops = np.where(wave, (sharing - 1) * (hop + 1), 0)
-
-    def alone(self) -> np.ndarray:
-        return np.maximum.reduce([self.memory, self.row, self.column, self.core, self.port])
-
-    def beside(self, other: "_Traffic") -> np.ndarray:
-        """Cycles when the loads of another operand come at the same time."""
-        return np.maximum.reduce([
-            self.memory + other.memory, self.row + other.row, self.column + other.column, self.core + other.core,
-            self.port + other.port,
-        ])
-
-
-def _beats(machine: Machine, rows: Column, columns: Column, width: int) -> np.ndarray:
-    """Beats of memory for rows x columns tiles of a tensor ``width`` tiles wide."""
-    alone = rows * -(-columns * TILE_BYTES // machine.dram_bytes)
-    return np.where(columns == width, -(-rows * columns * TILE_BYTES // machine.dram_bytes), alone)
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
@@ -33,7 +35,10 @@ class Machine:
     column of the network, ``core_bytes`` a core's own way, ``hop_bytes`` the link from a core to the next,
     ``sum_bytes`` a core's way for sums of others, ``port_bytes`` the port through which ``port_cores`` cores of a
     column have their L1 written (0: as much as comes), ``dram_bytes`` memory and what all transfers from it share;
-    ``dram_latency`` cycles late.
+    ``dram_latency`` cycles late. Of those: ``memory_bytes`` memory itself, loads and stores together, ``in_bytes`` and
+    ``out_bytes`` what all loads and what all stores share on their way (0: nothing). ``tree_bytes``: the branches of a
+    tree, which take a block when its trunk has carried it (0: it has none). ``column_sum_bytes``: as ``sum_bytes``, for
+    sums of a core of the same column.
     ``launch_cycles``: until the cores begin.
     ``vector_cycles``: of a pass of the vector unit over a tile. ``in_flight``: transfers that who loads or sends has
     under way. ``semaphores``: counters in a core.
@@ -60,6 +65,11 @@ class Machine:
     vector_cycles: int
     in_flight: int
     semaphores: int = 0
+    memory_bytes: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    tree_bytes: int = 0
+    column_sum_bytes: int = 0
 
     @property
     def cores(self) -> int:
@@ -121,7 +131,8 @@ class _Reader:
         array = self.array()
         one, two = (self.cycles("matmul", m=m, n=1, k=1) for m in (1, array + 1))
         ways = [graph.link(memory, unit, READ_DATA) for unit in self.of("load")]
-        shared = [ways[0]] if ways[0] is not None and len(ways) > 1 and ways[0] is ways[-1] else []
+        outs = [graph.link(memory, unit, WRITE_DATA) for unit in self.of("store")]
+        into, out = self.shared(ways), self.shared(outs)
         reader = self.of("load")[0]
         port = graph.link(_storage(graph, graph.buffers["l1"][0].storage), reader, WRITE_DATA)
         sharers = [u for u in self.of("load") if port is not None and port in self.links(u, WRITE_DATA)]
@@ -131,10 +142,34 @@ class _Reader:
             self.bandwidth("multicast_row", READ_DATA), self.bandwidth("load", READ_DATA),
             self.bandwidth("forward", WRITE_DATA), self.bandwidth("reduce", READ_DATA),
             port.bandwidth if port is not None else 0, max(1, len(sharers)),
-            min([Port.of(memory).bytes_per_cycle, *(way.bandwidth for way in shared)]), self.latency(),
+            min(Port.of(memory).bytes_per_cycle, into or sys.maxsize), self.latency(),
             self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1), reader.in_flight,
-            graph.parameters.get("semaphores", 0),
+            graph.parameters.get("semaphores", 0), Port.of(memory).bytes_per_cycle, into, out, self.branches(port),
+            self.column_sums(),
         )
+
+    @staticmethod
+    def shared(ways: Sequence["Link | None"]) -> int:
+        """What the link carries on which all ``ways`` go; 0: they do not go on one."""
+        first = ways[0]
+        return first.bandwidth if first is not None and len(ways) > 1 and first is ways[-1] else 0
+
+    def column_sums(self) -> int:
+        """What comes in a cycle from the core below the first, or from the one to its right if there is none."""
+        from acadl_models.acadl import READ_DATA
+
+        places, columns = self.graph.buffers["acc"], self.graph.dims["columns"]
+        below = places[min(columns, len(places) - 1)] if len(places) > 1 else places[0]
+        link = self.graph.link(_storage(self.graph, below.storage), self.of("reduce")[0], READ_DATA)
+        return link.bandwidth if link is not None else self.bandwidth("reduce", READ_DATA)
+
+    def branches(self, port: "Link | None") -> int:
+        """What a branch of a tree carries: a link through which the cores' L1 is written, other than their port."""
+        from acadl_models.acadl import WRITE_DATA
+
+        ports = {id(link) for unit in self.of("load") for link in self.links(unit, WRITE_DATA)} if port else set()
+        found = [link for link in self.links(self.of("multicast_down")[0], WRITE_DATA) if id(link) not in ports]
+        return found[0].bandwidth if found else 0
 
     def of(self, mnemonic: str) -> list["FunctionalUnit"]:
         if mnemonic not in self.units:

@@ -1,0 +1,140 @@
+"""What loads and stores of plans take of memory, of networks and of cores' ways, over columns of candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.plan import PATTERNS
+from mapper.spatial.space import Column
+
+NONE, ROW, COLUMN, DOWN, ACROSS, WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Waves over a loop: how many; of a whole block, what the largest block of a mean wave has; of all whole blocks of
+    the cores, what they have, what they have in the first wave and, as ``tail``, in the last; ``busy``: cores with a
+    whole block in the last wave."""
+
+    count: Column
+    largest: np.ndarray
+    filled: np.ndarray
+    first: np.ndarray
+    busy: Column
+    tail: np.ndarray
+
+    @staticmethod
+    def of(extent: int, block: Column, cores: Column) -> "Waves":
+        count = -(-extent // (block * cores))
+        last = np.minimum(extent - (count - 1) * block * cores, block)
+        filled = extent / (block * cores)
+        tail = extent / (block * cores) - (count - 1)
+        busy = np.maximum(1, (extent - (count - 1) * block * cores) // block)
+        return Waves(count, (count - 1 + last / block) / count, filled / count, np.minimum(1, filled), busy, tail)
+
+    def of_loads(self, keep: Column) -> np.ndarray:
+        """What the cores have when they load tiles that these waves share: kept ones in the first wave."""
+        return np.where(keep == 1, self.first, self.filled)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What there is beside a product on the part of a mesh that ``machine`` describes.
+
+    ``problems``: products one after the other, ``filled``: the share of the parts that have one in a mean wave.
+    ``crowd``: parts along a column and along a row of the mesh, which share its rings and the memory.
+    ``finishing``: cycles of the vector unit for a tile of C, ``added``: tiles that are loaded for one.
+    """
+
+    problems: int = 1
+    filled: float = 1
+    crowd: tuple[int, int] = (1, 1)
+    finishing: float = 0
+    added: float = 0
+    share: np.ndarray | float = 1
+    """Of the tiles of A, for each candidate: what has to be loaded, where tiles overlap."""
+
+
+ALONE = Around()
+
+
+class Traffic:
+    """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
+
+    def __init__(
+        self, machine: Machine, around: Around, way: Column, beats: np.ndarray, sizes: tuple[np.ndarray, np.ndarray],
+        rows: Column, columns: Column, mine: Waves, theirs: Waves, filled: np.ndarray,
+    ) -> None:
+        """``sizes``: bytes that a core gets, and those that are loaded. ``rows`` and ``columns``: cores along each
+        dimension of the mesh that share the operand's tiles; ``mine``: waves over the loop that indexes it; ``filled``:
+        of the cores that share it, those that have work."""
+        got, size = (each * mine.largest for each in sizes)
+        ring = size / machine.ring_bytes
+        tree = (way == DOWN) | (way == ACROSS)
+        on_row, on_column = way == ROW, way == COLUMN
+        wave, sharing = way == WAVE, rows * columns
+        copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
+        copies = np.where(wave, machine.cores // sharing, copies)
+        # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
+        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == NONE, filled, 1)
+        high, wide = around.crowd
+        self.memory = self.memory * (high * wide)
+        self.inward = np.zeros_like(self.memory)
+        if machine.in_bytes:
+            loads = np.where(tree, 1, copies) * mine.filled * np.where(way == NONE, filled, 1) * (high * wide)
+            self.inward = sizes[1] / machine.in_bytes * loads
+        hop = size / machine.hop_bytes
+        # cores that share a port take what is sent to all of them once
+        written = got * np.where(on_column | tree, 1, machine.port_cores)
+        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(ring)
+        own = np.where((way == NONE) | wave, size / machine.core_bytes, ring)
+        # a transfer, from its first byte on a network until the last is in L1
+        branch = size / machine.tree_bytes if machine.tree_bytes else np.zeros_like(ring)
+        self.way = own + np.where(tree, np.maximum(branch, self.port), self.port)
+        # who sends waits for memory, with so many transfers under way
+        sending = np.maximum(own, (machine.dram_latency + self.way) / machine.in_flight)
+        # of those that send on a row or a column, the ones that have work
+        at_work = mine.filled / mine.largest
+        on_rows = np.maximum(1, wide * machine.columns // columns * at_work) * sending
+        on_columns = np.maximum(1, high * machine.rows // rows * at_work) * sending
+        self.row = np.where(on_row, on_rows, np.where(tree, sending, 0))
+        self.column = np.where(on_column, on_columns, np.where(tree, sending, 0))
+        self.core = np.where((way == NONE) | wave, sending, 0)
+        self.passing = np.where(wave, hop, 0)
+        self.hops = np.where(wave, (np.minimum(sharing, theirs.busy) - 1) * (hop + 1), 0)
+
+    def alone(self, together: np.ndarray) -> np.ndarray:
+        """Cycles until all tiles of a step have come; ``together``: share of the cores that go in step."""
+        central = together * np.maximum(self.memory, self.inward)
+        return np.maximum.reduce([central, self.row, self.column, self.core, self.passing, self.port])
+
+    def queue(self, other: "Traffic") -> np.ndarray:
+        """Cycles until memory has sent the first tiles of both operands to all cores."""
+        found: np.ndarray = np.maximum(self.memory + other.memory, self.inward + other.inward)
+        return found
+
+    def on_the_way(self, other: "Traffic") -> np.ndarray:
+        """Cycles on the networks of tiles of both operands that come at the same time."""
+        return np.maximum.reduce([self.core + other.core, self.way, other.way])
+
+    def sent(self, other: "Traffic") -> np.ndarray:
+        """Cycles of the senders of rows and columns for tiles of both operands."""
+        found: np.ndarray = np.maximum(self.row + other.row, self.column + other.column)
+        return found
+
+    def beside(self, other: "Traffic", together: np.ndarray) -> np.ndarray:
+        """Cycles when the loads of another operand come at the same time."""
+        return np.maximum.reduce([
+            together * self.queue(other), self.row + other.row, self.column + other.column,
+            self.core + other.core, self.port + other.port, self.passing, other.passing,
+        ])
+
+
+def beats_of(machine: Machine, rows: Column, columns: Column, width: int) -> np.ndarray:
+    """Beats of memory for rows x columns tiles of a tensor ``width`` tiles wide."""
+    alone = rows * -(-columns * TILE_BYTES // machine.memory_bytes)
+    return np.where(columns == width, -(-rows * columns * TILE_BYTES // machine.memory_bytes), alone)
+
