@@ -5,6 +5,9 @@ own rules), of figures 5 and 6, of ``mapper.py``, and others of odd sizes on mes
 at even distances of the ranking, up to eight times the best estimate; those of more than 40,000 products of blocks are
 left out, as they take long to simulate (and are bad).
 
+The same for products on other machines: small meshes, rows and columns of cores, small memories, narrow ports, no
+torus, and the triple ring (``OTHERS``).
+
 Small products on few cores: every plan is simulated, and the plan that the search chooses with five simulations and its
 variants is compared with the best of all, with and without the cycles of the launch, which all plans share.
 """
@@ -22,6 +25,7 @@ from common import arguments, finish
 from tl_common import spearman
 
 if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
     from mapper.spatial.space import Rules
 
 Mesh = tuple[int, int]
@@ -56,6 +60,22 @@ SMALL: tuple[tuple[Mesh, tuple[int, int, int]], ...] = (
 )
 """Extents in tiles."""
 
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mesh 2x2": ("mesh", {"x": 2, "y": 2}), "mesh 4x1": ("mesh", {"x": 1, "y": 4}),
+    "mesh 1x8": ("mesh", {"x": 8, "y": 1}),
+    "mesh 4x4": ("mesh", {"x": 4, "y": 4}),
+    "mesh 4x4, small L1": ("mesh", {"x": 4, "y": 4, "sums": 12, "stats": 32, "l1_bytes": 1 << 17}),
+    "mesh 4x4, narrow ports": ("mesh", {"x": 4, "y": 4, "l1_bytes_per_cycle": 40}),
+    "mesh 4x4, narrow memory": ("mesh", {"x": 4, "y": 4, "dram_bytes_per_cycle": 32}),
+    "mesh 3x4, no torus": ("mesh", {"x": 4, "y": 3, "torus": False}), "mesh 8x8": ("mesh", {"x": 8, "y": 8}),
+    "triple ring": ("triple_ring", {}), "triple ring of 8": ("triple_ring", {"columns": 8}),
+    "triple ring of 16 x 4": ("triple_ring", {"columns": 16, "rows": 4, "memories": 1}),
+}
+"""Machines other than Wormhole: the graph and its options."""
+
+OTHER_SHAPES: tuple[Shape, ...] = (
+    (512, 512, 512), (1024, 256, 2048), (200, 700, 300), (2048, 64, 512), (4096, 1024, 256))
+
 MOST_PRODUCTS = 40_000
 
 
@@ -63,11 +83,13 @@ def main() -> None:
     args = arguments(__doc__ or "", _options)
     with ProcessPoolExecutor(args.jobs) as pool:
         correlations = dict(_correlations(args.samples, pool))
+        others = dict(_on_others(args.samples, pool))
         chosen = [] if args.ranks_only else list(_told(pool.map(_against_all, *zip(*SMALL))))
     by_group = {group: min(v for name, v in correlations.items() if name.startswith(group)) for group in RANKED}
     finish(args, {
-        "least_correlation": min(correlations.values()), **{f"least of {g}": v for g, v in by_group.items()},
-        **_quality(chosen), "correlations": correlations, "exhaustive": chosen,
+        "least_correlation": min(correlations.values()), "least_on_others": min(others.values()),
+        **{f"least of {g}": v for g, v in by_group.items()},
+        **_quality(chosen), "correlations": correlations, "others": others, "exhaustive": chosen,
     })
 
 
@@ -105,6 +127,30 @@ def _correlations(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str
 
 def _correlation(group: str, mesh: Mesh, shape: Shape, samples: int) -> tuple[float, float]:
     from acadl_models.wormhole import wormhole
+
+    return _ranked(wormhole(rows=mesh[0], columns=mesh[1]), shape, _rules(group), samples)
+
+
+def _on_others(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, float]]:
+    cases = [(machine, shape, samples) for machine in OTHERS for shape in OTHER_SHAPES]
+    for (machine, shape, _), (found, error) in zip(cases, pool.map(_on_other, *zip(*cases))):
+        name = f"{machine}: {'x'.join(map(str, shape))}"
+        print(f"rank correlation, {name}: {found:.4f} (mean error of the model {100 * error:.1f} %)", flush=True)
+        yield name, found
+
+
+def _on_other(machine: str, shape: Shape, samples: int) -> tuple[float, float]:
+    from acadl_models.mesh import mesh
+    from acadl_models.triple_ring import triple_ring
+    from mapper.spatial.space import EVERYTHING
+
+    kind, options = OTHERS[machine]
+    graph = mesh(**options) if kind == "mesh" else triple_ring(**options)
+    return _ranked(graph, shape, EVERYTHING, samples)
+
+
+def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: int) -> tuple[float, float]:
+    """Rank correlation, and mean error of the estimates."""
     from mapper.spatial.cost import cycles
     from mapper.spatial.emit import emit
     from mapper.spatial.machine import Machine
@@ -112,9 +158,8 @@ def _correlation(group: str, mesh: Mesh, shape: Shape, samples: int) -> tuple[fl
     from mapper.spatial.space import space
     from mapper.spatial.timing import simulated
 
-    graph = wormhole(rows=mesh[0], columns=mesh[1])
     machine, gemm = Machine.of(graph), TileGemm.of(*shape)
-    candidates = space(gemm, machine, _rules(group))
+    candidates = space(gemm, machine, rules)
     c = candidates.columns
     products = -(-gemm.m // c["bm"]) * -(-gemm.n // c["bn"]) * -(-gemm.k // c["bk"])
     estimated, _ = cycles(gemm, machine, candidates)

@@ -27,7 +27,7 @@ import numpy as np
 
 from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import TileGemm
-from mapper.spatial.space import Column, Space
+from mapper.spatial.space import Space
 from mapper.spatial.traffic import ACROSS, ALONE, COLUMN, DOWN, NONE, ROW, WAVE, Around, Traffic, Waves, beats_of
 
 __all__ = ["ALONE", "Around", "cycles"]
@@ -54,12 +54,16 @@ class _Estimate:
         self.m = Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
         self.n = Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
         self.steps, self.block = depth / self.bk, c["bm"] * c["bn"]
+        self.count = np.ceil(self.steps)
         self.part = self.m.largest * self.n.largest
         self.product = machine.product(c["bm"], c["bn"], self.bk) * self.part
-        self.compute = self.product + machine.block_cycles * np.ceil(self.steps) / self.steps
+        self.compute = self.product + machine.block_cycles * self.count / self.steps
         self.waves = around.problems * self.m.count * self.n.count
         self.computed = self.waves * self.steps * self.compute
         self.stored = beats_of(machine, c["bm"], c["bn"], gemm.n)
+        along_row, along_column = np.ceil(np.log2(spread[:, 5])), np.ceil(np.log2(spread[:, 2]))
+        # sums of others that a core adds to its own, one after the other, in cycles for each byte
+        self.rounds = (along_row / machine.sum_bytes + along_column / machine.column_sum_bytes)[c["spread"]]
         self.storing = around.crowd[0] * around.crowd[1] * machine.cores // (s["rk"] * s["ck"])
         self.streams_a, self.streams_b = c["keep_a"] == 0, c["keep_b"] == 0
         # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
@@ -113,7 +117,7 @@ class _Estimate:
         return np.where(self.c["nm"] == 1, self.c["keep_a"], self.c["keep_b"]) == 1
 
     @cached_property
-    def outer_count(self) -> Column:
+    def outer_count(self) -> np.ndarray:
         return np.where(self.c["nm"] == 1, self.n.count, self.m.count)
 
     @cached_property
@@ -149,7 +153,7 @@ class _Estimate:
         for its product, for memory and for their ``way``. Where the last step of a wave is shallower and always takes
         the same place, the other places have whole steps alone."""
         latency, block, slots = self.machine.dram_latency, self.machine.block_cycles, self.c["slots"]
-        whole, count = latency + self.product + block + way, np.ceil(self.steps)
+        whole, count = latency + self.product + block + way, self.count
         mean = whole - (count - self.steps) / count * (whole - latency - block)
         apart = (count % slots == 0) & (slots > 1)
         return np.where(apart, whole, mean) * count / (slots * self.steps)
@@ -197,7 +201,7 @@ class _Estimate:
         times = np.where(c["nm"] == 1, c["keep_b"] * (self.n.count - 1), c["keep_a"] * (self.m.count - 1))
         strip = np.where(c["nm"] == 1, self.b.alone(self.in_step), self.a.alone(self.in_step))
         loads = machine.dram_latency + np.where(self.inner_kept, strip, self.both)
-        rest = (self.steps - 1) * self.product + (np.ceil(self.steps) - 1) * machine.block_cycles
+        rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
         late = _above(loads, rest + self.between / self.waves)
         return times * self.around.problems * _above(late, _above(self.with_both, self.compute))
 
@@ -210,14 +214,13 @@ class _Estimate:
     @cached_property
     def between(self) -> np.ndarray:
         """Cycles between waves, for sums that are added up and stored."""
-        around, machine, waves, s = self.around, self.machine, self.waves, self.s
+        around, machine, waves = self.around, self.machine, self.waves
         store = self.own_store + 2 * machine.dram_latency + around.finishing * self.block * self.part
         store = store + np.where(around.added > 0, machine.dram_latency, 0)
         # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
         late = np.maximum(waves - 2, 0) * _above(store, self.steps * self.compute) / 2
         late = np.maximum(late, self._behind_stores())
-        rounds = np.ceil(np.log2(s["ck"])) / machine.sum_bytes + np.ceil(np.log2(s["rk"])) / machine.column_sum_bytes
-        adding = waves * rounds * self.block * self.part * (2 * TILE_BYTES)
+        adding = waves * self.rounds * self.block * self.part * (2 * TILE_BYTES)
         return np.where(self.c["outputs"] > 1, np.maximum(late, adding), (waves - 1) * store + adding)
 
     def _behind_stores(self) -> np.ndarray:

@@ -19,21 +19,22 @@ class Waves:
     the cores, what they have, what they have in the first wave and, as ``tail``, in the last; ``busy``: cores with a
     whole block in the last wave."""
 
-    count: Column
+    count: np.ndarray
     largest: np.ndarray
     filled: np.ndarray
     first: np.ndarray
-    busy: Column
+    busy: np.ndarray
     tail: np.ndarray
 
     @staticmethod
     def of(extent: int, block: Column, cores: Column) -> "Waves":
-        count = -(-extent // (block * cores))
-        last = np.minimum(extent - (count - 1) * block * cores, block)
-        filled = extent / (block * cores)
-        tail = extent / (block * cores) - (count - 1)
-        busy = np.maximum(1, (extent - (count - 1) * block * cores) // block)
-        return Waves(count, (count - 1 + last / block) / count, filled / count, np.minimum(1, filled), busy, tail)
+        whole = (block * cores).astype(np.float64)
+        filled = extent / whole
+        count = np.ceil(filled)
+        left = extent - (count - 1) * whole
+        last, busy = np.minimum(left, block), np.maximum(1, np.floor(left / block))
+        largest = (count - 1 + last / block) / count
+        return Waves(count, largest, filled / count, np.minimum(1, filled), busy, left / whole)
 
     def of_loads(self, keep: Column) -> np.ndarray:
         """What the cores have when they load tiles that these waves share: kept ones in the first wave."""
@@ -76,30 +77,27 @@ class Traffic:
         tree = (way == DOWN) | (way == ACROSS)
         on_row, on_column = way == ROW, way == COLUMN
         wave, sharing = way == WAVE, rows * columns
-        copies = np.where(on_row, machine.cores // columns, np.where(on_column, machine.cores // rows, machine.cores))
-        copies = np.where(wave, machine.cores // sharing, copies)
+        copies = np.where(on_row, machine.cores / columns, np.where(on_column, machine.cores / rows, machine.cores))
+        copies = np.where(wave, machine.cores / sharing, copies)
         # a core without work in a wave loads nothing; tiles for several cores are sent to all that may share them
-        self.memory = beats * np.where(tree, 1, copies) * mine.filled * np.where(way == NONE, filled, 1)
         high, wide = around.crowd
-        self.memory = self.memory * (high * wide)
-        self.inward = np.zeros_like(self.memory)
-        if machine.in_bytes:
-            loads = np.where(tree, 1, copies) * mine.filled * np.where(way == NONE, filled, 1) * (high * wide)
-            self.inward = sizes[1] / machine.in_bytes * loads
+        loads = np.where(tree, high * wide, high * wide * copies) * mine.filled * np.where(way == NONE, filled, 1)
+        self.memory = beats * loads
+        self.inward = sizes[1] / machine.in_bytes * loads if machine.in_bytes else np.zeros(1)
         hop = size / machine.hop_bytes
         # cores that share a port take what is sent to all of them once
         written = got * np.where(on_column | tree, 1, machine.port_cores)
-        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros_like(ring)
+        self.port = written / machine.port_bytes if machine.port_bytes else np.zeros(1)
         own = np.where((way == NONE) | wave, size / machine.core_bytes, ring)
         # a transfer, from its first byte on a network until the last is in L1
-        branch = size / machine.tree_bytes if machine.tree_bytes else np.zeros_like(ring)
+        branch = size / machine.tree_bytes if machine.tree_bytes else np.zeros(1)
         self.way = own + np.where(tree, np.maximum(branch, self.port), self.port)
         # who sends waits for memory, with so many transfers under way
         sending = np.maximum(own, (machine.dram_latency + self.way) / machine.in_flight)
         # of those that send on a row or a column, the ones that have work
         at_work = mine.filled / mine.largest
-        on_rows = np.maximum(1, wide * machine.columns // columns * at_work) * sending
-        on_columns = np.maximum(1, high * machine.rows // rows * at_work) * sending
+        on_rows = np.maximum(1, wide * machine.columns / columns * at_work) * sending
+        on_columns = np.maximum(1, high * machine.rows / rows * at_work) * sending
         self.row = np.where(on_row, on_rows, np.where(tree, sending, 0))
         self.column = np.where(on_column, on_columns, np.where(tree, sending, 0))
         self.core = np.where((way == NONE) | wave, sending, 0)
@@ -109,7 +107,7 @@ class Traffic:
     def alone(self, together: np.ndarray) -> np.ndarray:
         """Cycles until all tiles of a step have come; ``together``: share of the cores that go in step."""
         central = together * np.maximum(self.memory, self.inward)
-        return np.maximum.reduce([central, self.row, self.column, self.core, self.passing, self.port])
+        return _most(central, self.row, self.column, self.core, self.passing, self.port)
 
     def queue(self, other: "Traffic") -> np.ndarray:
         """Cycles until memory has sent the first tiles of both operands to all cores."""
@@ -118,7 +116,7 @@ class Traffic:
 
     def on_the_way(self, other: "Traffic") -> np.ndarray:
         """Cycles on the networks of tiles of both operands that come at the same time."""
-        return np.maximum.reduce([self.core + other.core, self.way, other.way])
+        return _most(self.core + other.core, self.way, other.way)
 
     def sent(self, other: "Traffic") -> np.ndarray:
         """Cycles of the senders of rows and columns for tiles of both operands."""
@@ -127,10 +125,15 @@ class Traffic:
 
     def beside(self, other: "Traffic", together: np.ndarray) -> np.ndarray:
         """Cycles when the loads of another operand come at the same time."""
-        return np.maximum.reduce([
+        return _most(
             together * self.queue(other), self.row + other.row, self.column + other.column,
-            self.core + other.core, self.port + other.port, self.passing, other.passing,
-        ])
+            self.core + other.core, self.port + other.port, self.passing, other.passing)
+
+
+def _most(first: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    for other in others:
+        first = np.maximum(first, other)
+    return first
 
 
 def beats_of(machine: Machine, rows: Column, columns: Column, width: int) -> np.ndarray:
