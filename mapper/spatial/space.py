@@ -3,13 +3,16 @@
 Every way to spread m, n and k over the dimensions of the mesh (also each dimension over several loops, and in both
 orders where a loop takes part of both), every useful block, both orders of the waves, whether an operand is kept for
 the waves that do not index it, every pattern by which tiles that cores share can reach them. Dominated and useless rows
-are left out, never a shape of plan:
+are left out, never a shape of plan (but for trees to part of the mesh, which are missing: operands that a
+rectangle of cores shares go to each of its rows or columns by a multicast of its own):
 
 * of the blocks with which a loop takes the same number of waves only the smallest: it does the same work in less room;
 * no spread that leaves cores without any work, unless all do;
 * a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load;
 * an operand is kept only where another wave uses it, and the waves' order is free only where something is kept;
 * of two plans that a square mesh makes equal by exchanging its dimensions only one;
+* no level between *stream* and *keep*: tiles that are loaded for one wave alone and used by no other are as many as
+  when they are streamed, and need the room of all their steps instead of that of ``slots``;
 * a core holds two blocks of sums wherever they fit and there is another wave: it costs nothing;
 * how deep the first steps are changes little: :func:`risen` lists it for the candidates that are worth it.
 """
