@@ -169,9 +169,9 @@ def _reference(model: "Model") -> Reference:
     """onnxruntime where the network came from ONNX; else the imported network itself, all of it on the host."""
     if model.onnx is not None:
         return _onnx_reference(model.onnx)
-    from tvm_backend.host import jitted
+    from tvm_backend.host import whole
 
-    run = jitted(model.module["main"])
+    run = whole(model.module["main"])
     return lambda batch: [np.asarray(y) for y in run(list(batch.values()))]
 
 

@@ -162,7 +162,7 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
     """By the imported network itself, on the host."""
     from tvm_backend import compat
     from tvm_backend.float_form import plain_floats
-    from tvm_backend.host import jitted
+    from tvm_backend.host import whole
 
     main = model.module["main"]
     bound = {b.var.name: b for b in compat.bindings(main)}
@@ -173,8 +173,8 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
     variables = [bound[name].var for name in names]
     plain = compat.rebuild(main, compat.bindings(main), variables)
     inputs = list(batch.values())
-    values = dict(zip(names, (np.asarray(v) for v in jitted(plain)(inputs)), strict=True))
-    real = dict(zip(names, (np.asarray(v) for v in jitted(plain_floats(main, names))(inputs)), strict=True))
+    values = dict(zip(names, (np.asarray(v) for v in whole(plain)(inputs)), strict=True))
+    real = dict(zip(names, (np.asarray(v) for v in whole(plain_floats(main, names))(inputs)), strict=True))
     found = {}
     for step, name in steps.items():
         scale, zero, value = 1.0, 0, values[name]

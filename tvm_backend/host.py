@@ -165,6 +165,23 @@ def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
     return compat.keep_functions(module, lambda f: compat.codegen_of(f) is None), pieces
 
 
+def whole(function: Any) -> Piece:
+    """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
+    from tvm_backend import compat
+    from tvm_backend.host_ops import OPS
+
+    names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
+    if names <= OPS.keys():
+        return jitted(function)
+    run = compat.compile_vm(compat.build(compat.normalize(compat.module_of(function))), {})
+
+    def piece(inputs: Sequence[Any]) -> Sequence[Any]:
+        result = run(*[compat.to_tvm(np.asarray(x)) for x in inputs])
+        return [np.array(y.numpy()) for y in ([result] if hasattr(result, "dtype") else list(result))]
+
+    return piece
+
+
 def jitted(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, with 64-bit integers and floats as they are in the network."""
     import jax

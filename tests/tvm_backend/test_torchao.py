@@ -88,6 +88,15 @@ def test_dynamic_int8_keeps_its_integers(form: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(result(model)(x), module(x).detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
+def test_a_check_runs_what_only_tvm_can() -> None:
+    """The reference of a network with operators that the host does not run on XLA (``full_like``)."""
+    torch.manual_seed(0)
+    module, x = mlp().eval(), torch.randn(4, 48)
+    torchao.quantize_(module, DYNAMIC())
+    found = archloom.check(archloom.load(module, x), target="gemmini")
+    assert found.outputs[0].cosine > 0.999 and all(layer.bit_exact for layer in found.layers)
+
+
 def test_weights_alone_are_bytes_for_targets_of_floats(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module, x = mlp().eval(), torch.randn(20, 48)
