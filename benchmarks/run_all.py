@@ -132,6 +132,8 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… share of the time in which a core's busiest unit works", lambda r: r["busy"], *RECORDED),
         Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
         Figure("… time with a causal mask over the time with all keys", lambda r: r["causal_time"], *RECORDED),
+        Figure("… steps of decoding with keys dealt out to cores over those with whole keys", lambda r: r["decoding"],
+               *RECORDED),
         Figure("… oracle's largest difference from float32", lambda r: r["max_abs_error"], *at_most(2e-3)),
     ),
     "tl_chain.py": (

@@ -97,8 +97,8 @@ def _rows(recorded: Any, quick: bool) -> Any:
 
     graph = wormhole()
     machine = Machine.of(graph)
-    again = AttentionRules(frozenset({"none"}), frozenset({"stream"}))
-    narrow = AttentionRules(again.patterns, again.levels, 1)
+    again = AttentionRules(frozenset({"none"}), frozenset({"stream"}), most_parts=1)
+    narrow = AttentionRules(again.patterns, again.levels, 1, 1)
     print(f"{'heads':>5} {'length':>6} {'TFLOP/s':>8} {'busy':>5} {'of 32':>6} {'library':>8} {'reload':>7}  plan")
     for heads, length, attention in _workloads(recorded, quick):
         best = search_attention(attention, graph).best
