@@ -22,8 +22,8 @@ from tvm_backend.uma.regions import HostFunction, Positions, form_regions
 from tvm_backend.uma.sweeps import SWEPT
 from tvm_backend.views import sink_reshapes
 
-EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"}) | SWEPT
-"""Operators of a match to which a refusal is noted."""
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
+"""Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
 
 
 NEEDED: dict[Numbers, str] = {
@@ -104,8 +104,9 @@ def _check(
             return True
         if pattern.quiet:
             return False
+        explained = EXPLAINED | SWEPT if target.backend.numbers == "float16" else EXPLAINED
         variables = [var.name for var, value in context.matched_bindings.items()
-                     if compat.op_name(value) in EXPLAINED]
+                     if compat.op_name(value) in explained]
         refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
         return False
 
