@@ -62,7 +62,7 @@ def test_describe_prints_and_reads_df(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "mine.df").write_text(text.replace("throughput = 64", "throughput = none"))
     assert cli.main(["describe", str(tmp_path / "mine.df")]) == 2
     error = capsys.readouterr().err
-    assert "mine.df: df, line 5: throughput must be an integer of at least 1, not 'none'" in error
+    assert "mine.df: df, line 5, column 56: throughput must be an integer of at least 1, not 'none'" in error
     assert cli.main(["describe", str(tmp_path / "mine.df"), "-O", "rows=2"]) == 2
     assert "has no option rows (there is: rates)" in capsys.readouterr().err
     assert cli.main(["describe", str(tmp_path / "none.df")]) == 2
