@@ -40,6 +40,15 @@ def load_module(
     return load_program(export(module, example_inputs, name), name, input_names)
 
 
+def evaluated(module: "torch.nn.Module") -> "torch.nn.Module":
+    """A module in evaluation mode. Those that pt2e quantized are in the mode in which they were exported for good, and
+    refuse to be asked."""
+    try:
+        return module.eval()
+    except NotImplementedError:
+        return module
+
+
 def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
     """``torch.export`` of a module in evaluation mode, with its static shapes."""
     import torch
@@ -48,7 +57,7 @@ def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.export.export(module.eval(), inputs)
+            return torch.export.export(evaluated(module), inputs)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
 
@@ -128,7 +137,7 @@ def to_onnx(
         with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
-                module.eval(), inputs, dynamo=True, verbose=False, input_names=input_names)
+                evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error

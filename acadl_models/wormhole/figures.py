@@ -5,8 +5,9 @@ Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict
 
 * **DRAM**: listing 7 gives 12 GiB and 267 to each of four memories, the text 12 GB and 288 GB/s to a socket. Taken:
   the listing's four memories are the channels, and both its figures stand for all of them together (267 is then what
-  micro-benchmarks leave of 288). Tiles are dealt out over the channels one by one, and every core reaches every
-  channel, where listing 7's map would bind a core to one: a tensor would have to lie in the channels of its readers.
+  micro-benchmarks leave of 288). Tiles are dealt out over the channels one by one (``dram_channels=4``), and every core
+  reaches every channel, where listing 7's map would bind a core to one: a tensor would have to lie in the channels of
+  its readers. By default all channels are one: what that changes is below a thousandth (docs/wormhole.md).
 * **Matrix unit**: ``throughput = 98`` of a unit for 32 x 32 x 32 products has no unit. Taken: a core makes such a
   product in 98 cycles, its eight parts together: 42.8 TFLOP/s for 64 cores, where the best of table 1 is 42.47.
 * **L1**: 60 (bytes a cycle for a port), not the 24.5 TB/s of the introduction. Its bandwidth never limits: both
@@ -30,8 +31,6 @@ L1_BYTES = 1_499_136
 
 DRAM_BYTES = 12 << 30
 DRAM_BYTES_PER_CYCLE = 267
-DRAM_CHANNELS = 4
-"""The memories of listing 7."""
 NOC_BYTES_PER_CYCLE = 28
 
 PRODUCT_CYCLES = 98

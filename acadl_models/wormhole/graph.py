@@ -26,7 +26,7 @@ def wormhole(
     dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
     dram_bytes: int = figures.DRAM_BYTES,
-    dram_channels: int = figures.DRAM_CHANNELS,
+    dram_channels: int = 1,
     launch_cycles: int = figures.LAUNCH_CYCLES,
     semaphores: int = 0,
     clock_hz: float = figures.CLOCK_HZ,
@@ -35,6 +35,7 @@ def wormhole(
 
     ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
     operands. ``semaphores``: counters of each core for programs with ``signal`` and ``wait``, beside ``l1_bytes``.
+    ``dram_channels``: 1 (all channels are one with the bandwidth of all) or, as in listing 7, 4.
     Raises TargetError that lists every option out of range.
     """
     check_options(locals())
