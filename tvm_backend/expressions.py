@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from tvm_backend.plain import access, matcher
 from tvm_backend.plain.nodes import PLAIN, Unsupported, is_plain
 
@@ -33,6 +35,19 @@ def scalar_of(value: Any) -> Any:
     if value is None or isinstance(value, NO_TENSOR) or is_plain(value):
         return value
     return _relax().scalar_of(value)
+
+
+def number_of(expr: Any) -> float | None:
+    """The number of a constant that has one, None for anything else."""
+    if expr is None or isinstance(expr, NO_TENSOR) or not _of(expr).is_constant(expr):
+        return None
+    array = np.asarray(_of(expr).const_value(expr))
+    return float(array.reshape(())) if array.size == 1 else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two expressions are one and the same; Relax gives a new handle of it each time that it is asked."""
+    return one is other or bool(hasattr(one, "same_as") and one.same_as(other))
 
 
 def fuse_by_pattern(module: Any, patterns: "Sequence[tuple[str, Any, Callable[[Any], bool]]]") -> Any:

@@ -41,11 +41,15 @@ def load_module(
 
 
 def evaluated(module: "torch.nn.Module") -> "torch.nn.Module":
-    """A module in evaluation mode. Those that pt2e quantized are in the mode in which they were exported for good, and
-    refuse to be asked."""
+    """A module in evaluation mode. The graphs that pt2e quantized are in the mode in which they were exported for good,
+    and refuse to be asked."""
+    import torch
+
     try:
         return module.eval()
     except NotImplementedError:
+        if not isinstance(module, torch.fx.GraphModule):
+            raise
         return module
 
 

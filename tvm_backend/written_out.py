@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tvm_backend import expressions as compat
 
 
@@ -51,7 +49,7 @@ class _Reading:
     def _rms_norm(self, call: Any) -> _Made | None:
         for inner, gamma in self._with_vector(call, "multiply"):
             scaled = self._over_root(inner)
-            if scaled is not None and _is(*scaled[:2]):
+            if scaled is not None and compat.same(*scaled[:2]):
                 return "nn.rms_norm", [scaled[0], gamma], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
@@ -59,11 +57,11 @@ class _Reading:
         for product, beta in self._with_vector(call, "add"):
             for inner, gamma in self._with_vector(product, "multiply"):
                 scaled = self._over_root(inner)
-                if scaled is None or not _is(*scaled[:2]):
+                if scaled is None or not compat.same(*scaled[:2]):
                     continue
                 apart = self._call(scaled[0], "subtract")
                 mean = None if apart is None else self._call(apart.args[1], "mean")
-                if mean is not None and _is(mean.args[0], apart.args[0]) and _is_of_rows(mean):
+                if mean is not None and compat.same(mean.args[0], apart.args[0]) and _is_of_rows(mean):
                     return "nn.layer_norm", [mean.args[0], gamma, beta], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
@@ -76,7 +74,7 @@ class _Reading:
             below = self._call(root, "rsqrt" if name == "multiply" else "sqrt")
             added = None if below is None else self._call(below.args[0], "add")
             for mean, shift in [] if added is None else self._sides(added):
-                epsilon, rows = _number(shift), self._call(mean, "mean")
+                epsilon, rows = compat.number_of(shift), self._call(mean, "mean")
                 square = None if rows is None or not _is_of_rows(rows) else self._squared(rows.args[0])
                 if epsilon is not None and square is not None:
                     return x, square, epsilon
@@ -92,7 +90,9 @@ class _Reading:
             for one, cubic in [] if added is None else self._sides(added):
                 third = self._times(cubic, 0.044715)
                 power = None if third is None else self._call(third, "power")
-                if _is(one, x) and power is not None and _is(power.args[0], x) and _number(power.args[1]) == 3.0:
+                if power is None or compat.number_of(power.args[1]) != 3.0:
+                    continue
+                if compat.same(one, x) and compat.same(power.args[0], x):
                     return "nn.gelu_tanh", [x], {}
         return None
 
@@ -118,9 +118,9 @@ class _Reading:
 
     def _squared(self, expr: Any) -> Any:
         power, product = self._call(expr, "power"), self._call(expr, "multiply")
-        if power is not None and _number(power.args[1]) == 2.0:
+        if power is not None and compat.number_of(power.args[1]) == 2.0:
             return power.args[0]
-        return product.args[0] if product is not None and _is(*product.args) else None
+        return product.args[0] if product is not None and compat.same(*product.args) else None
 
     def _times(self, expr: Any, factor: float) -> Any:
         return self._with_number(expr, "multiply", factor)
@@ -131,7 +131,7 @@ class _Reading:
     def _with_number(self, expr: Any, name: str, number: float) -> Any:
         call = self._call(expr, name)
         for inner, constant in [] if call is None else self._sides(call):
-            given = _number(constant)
+            given = compat.number_of(constant)
             if given is not None and math.isclose(given, number, rel_tol=1e-5):
                 return inner
         return None
@@ -141,14 +141,3 @@ def _is_of_rows(call: Any) -> bool:
     """Whether a mean is one of the last axis, which stays."""
     axes, rank = call.attrs.axis, len(compat.shape_of(call.args[0]))
     return bool(call.attrs.keepdims) and axes is not None and [int(a) % rank for a in axes] == [rank - 1]
-
-
-def _number(expr: Any) -> float | None:
-    if not compat.is_constant(expr):
-        return None
-    array = np.asarray(compat.const_value(expr))
-    return float(array.reshape(())) if array.size == 1 else None
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other or bool(hasattr(one, "same_as") and one.same_as(other))

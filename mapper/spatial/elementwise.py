@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from acadl_models.mesh.vector import BINARY, UNARY
 from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from mapper.spatial.epilogue import ACTIVATIONS
 from mapper.spatial.machine import SIDE
 from mapper.spatial.space import Column
 from mapper.spatial.sweep import Numbers, Pair, Sweep
 from oracle.errors import MappingError
 
 FUNCTIONS: Mapping[str, str] = {
-    "relu": "relu", "gelu": "gelu", "silu": "silu", "sigmoid": "sigmoid", "tanh": "hyperbolic", "exp": "exponential",
-    "sqrt": "root", "reciprocal": "reciprocal", "negate": "negate", "abs": "absolute", "square": "square",
+    **ACTIVATIONS, "sqrt": "root", "reciprocal": "reciprocal", "negate": "negate", "abs": "absolute",
+    "square": "square",
 }
 """The vector unit's instruction for each function of a number."""
 

@@ -69,12 +69,8 @@ def read_sweep(root: Any, inside: Mapping[Any, Any]) -> Swept:
     through: Any = None
     for call in reversed(calls):
         reading.apply(call, through)
-        through = next((v for v in variables if inside[v] is call or _same(inside[v], call)), None)
+        through = next((v for v in variables if compat.same(inside[v], call)), None)
     return Swept(ELEMENTWISE, {"operations": tuple(reading.operations)}, tuple(reading.operands), tuple(variables))
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one.same_as(other)) if hasattr(one, "same_as") else one is other
 
 
 def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
@@ -120,7 +116,7 @@ class _Reading:
         self.operands.append(expr)
 
     def _power(self, call: Any) -> None:
-        exponent = _number(call.args[1])
+        exponent = compat.number_of(call.args[1])
         if exponent == 3.0 and not self.operations:
             self.operations += [Applied("square"), Applied("multiply", self._operand(call.args[0]))]
         elif exponent is not None and exponent in POWERS:
@@ -134,7 +130,7 @@ class _Reading:
             swapped = compat.is_constant(first) or compat.shape_of(first) != self.shape
             self._begin(second if swapped else first)
         else:
-            swapped = not (compat.is_var(first) and _is(first, through))
+            swapped = not (compat.is_var(first) and compat.same(first, through))
         other = first if swapped else second
         if swapped and name == "subtract":
             self.operations.append(Applied("linear", None, -1.0))
@@ -142,7 +138,7 @@ class _Reading:
         elif swapped and name == "divide":
             self.operations.append(Applied("reciprocal"))
             name = "multiply"
-        number = _number(other)
+        number = compat.number_of(other)
         if number is None:
             self.operations.append(Applied(name, self._operand(other)))
         elif name in ("maximum", "minimum"):
@@ -167,18 +163,6 @@ class _Reading:
             raise Unread("a result on the way is an operand, too")
         self.operands.append(expr)
         return len(self.operands) - 1
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other or bool(hasattr(one, "same_as") and one.same_as(other))
-
-
-def _number(expr: Any) -> float | None:
-    """The number that a constant has everywhere, None for others and for one of which the numbers are not known."""
-    if not compat.is_constant(expr):
-        return None
-    array = compat.const_value(expr)
-    return float(array.reshape(())) if array.size == 1 else None
 
 
 def _rows(name: str, call: Any) -> Swept:

@@ -16,7 +16,7 @@ from tvm_backend.compiled import Layout
 from tvm_backend.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
 from tvm_backend.uma.backend import Lowered
 from tvm_backend.uma.match import ACTIVATIONS, QuantizedOp
-from uma_targets.cores.sweeps import ABOUT_ZERO
+from uma_targets.cores.sweeps import keeps_zero
 from uma_targets.kit.rules import has_relu
 from uma_targets.kit.strategies import label
 
@@ -99,7 +99,8 @@ def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
 
 def _edges(op: QuantizedOp) -> dict[str, Any]:
     """Beyond which edges of a product's result there may be other numbers than zeros: a bias is added to all rows."""
-    beyond = ("rows", "columns") if _activation(op) in ABOUT_ZERO else ("rows",)
+    activation = _activation(op)
+    beyond = ("rows", "columns") if activation and not keeps_zero(activation) else ("rows",)
     return {"beyond": beyond, "carried": ("residual",)}
 
 

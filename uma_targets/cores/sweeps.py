@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 ROW: Layout = "tile-row"
 LARGEST = float(np.finfo(np.float16).max)
-ABOUT_ZERO: Mapping[str, float] = {"sigmoid": 0.5, "exp": 1.0}
-"""What functions make of zero, where that is another number; a reciprocal makes none."""
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
          "each channel)")
 
@@ -201,6 +199,14 @@ AT: Mapping[str, Callable[[float], float]] = {
     "maximum": lambda x: max(x, 0.0), "minimum": lambda x: min(x, 0.0),
 }
 """About what each operation makes of a number, with an operand that is zero."""
+
+
+def keeps_zero(kind: str) -> bool:
+    """Whether a function makes zero of zero."""
+    try:
+        return AT[kind](0.0) == 0.0
+    except ZeroDivisionError:
+        return False
 
 
 def _at_zero(operations: tuple[Operation, ...]) -> float | None:
