@@ -15,10 +15,11 @@ from functools import cached_property
 
 from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
 from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from mapper.spatial.emit import ISA, Nodes, repeat
+from mapper.spatial.emit import ISA, Nodes, instructions, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
+from oracle.resolve import MAX_INSTRUCTIONS
 from oracle.stream import HbmTensor, Instr, Stream
 
 _ALIGNMENT = 64
@@ -28,7 +29,11 @@ def emit_attention(
     attention: Attention, plan: AttentionPlan, machine: Machine, *, name: str = "attention"
 ) -> Stream:
     """The stream; Q, K, V, a bias B and the result O lie in tiles, problem by problem. MappingError if the plan does
-    not fit."""
+    not fit.
+
+    Under a causal mask blocks of queries that end at different keys are written out. Where that is more than is
+    resolved, blocks end together by twos, fours, ..., which costs them some masked steps.
+    """
     check(attention, plan, machine)
     queries, keys, width = attention.tiles
     address, tensors = _ALIGNMENT, dict[str, HbmTensor]()
@@ -39,9 +44,20 @@ def emit_attention(
         tensors[label] = HbmTensor(label, address, (attention.problems, rows, columns, SIDE, SIDE), "float16")
         address += attention.problems * rows * columns * TILE_BYTES
     places = {label: tensor.address for label, tensor in tensors.items()}
-    body = _Emitter(attention, plan, machine, places).nodes()
+    body = _short(attention, plan, machine, places)
     out = tensors.pop("O")
     return Stream(ISA, machine.isa_parameters, tuple(tensors.values()), (out,), address, tuple(body), name)
+
+
+def _short(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
+    """The program in which as few blocks end together as the number of instructions that are resolved allows."""
+    grain, blocks = 1, -(-attention.tiles[0] // plan.block[0])
+    while True:
+        body = _Emitter(attention, plan, machine, places, grain).nodes()
+        over = -(-instructions(body) // MAX_INSTRUCTIONS)
+        if over == 1 or grain >= blocks:
+            return body
+        grain <<= (over - 1).bit_length()
 
 
 Cores = Callable[["_Core"], Nodes]
@@ -86,6 +102,8 @@ class _Emitter:
     plan: AttentionPlan
     machine: Machine
     places: Mapping[str, int]
+    grain: int
+    """Blocks one after the other that end at the same key under a causal mask."""
 
     @cached_property
     def tiles(self) -> tuple[int, int, int]:
@@ -108,7 +126,7 @@ class _Emitter:
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
-        return turns(self.attention, self.plan)
+        return turns(self.attention, self.plan, self.grain)
 
     def nodes(self) -> Nodes:
         found: Nodes = [Instr.make("launch")]

@@ -3,6 +3,9 @@
 A block's loop over keys ends with the last key that any of its queries sees, and only steps in which some query does
 not see all keys are masked. The blocks of a wave may end at different keys; in every second wave they are dealt out the
 other way round, so that a core that had the shortest block then has the longest.
+
+What ends at another key is written out. Where that makes too long a program, ``grain`` blocks one after the other, of
+one wave or of several, go as far as the one of them that sees most: what they do beyond their own end is masked.
 """
 
 from __future__ import annotations
@@ -69,23 +72,25 @@ class Turn:
         return _places(self.zones)
 
 
-def turns(attention: Attention, plan: AttentionPlan) -> tuple[Turn, ...]:
-    """All waves of queries, in order."""
+def turns(attention: Attention, plan: AttentionPlan, grain: int = 1) -> tuple[Turn, ...]:
+    """All waves of queries, in order; under a causal mask ``grain`` blocks one after the other end at the same key."""
     found: list[Turn] = []
-    rows = attention.tiles[0]
+    rows, together = attention.tiles[0], max(1, grain // plan.spread(1))
     for wave in waves(rows, plan.block[0], plan.rows[1], plan.columns[1]):
         if attention.past is None:
-            runs = tuple(_runs(attention, plan, wave, 0, False))
+            runs = tuple(_runs(attention, plan, wave, range(1), False, 1))
             found.append(Turn(wave.first, wave.count, wave.zones, runs, _steps(found)))
             continue
-        for number in range(wave.first, wave.first + wave.count):
-            turned = number % 2 == 1 and _places(wave.zones) == plan.spread(1) > 1 and wave.whole
-            runs = tuple(_runs(attention, plan, wave, number, turned))
+        every = range(wave.first, wave.first + wave.count)
+        for first in range(0, wave.count, together):
+            these = every[first:first + together]
+            turned = first // together % 2 == 1 and _places(wave.zones) == plan.spread(1) > 1 and wave.whole
+            runs = tuple(_runs(attention, plan, wave, these, turned, grain))
             last = found[-1] if found else None
             if last and (last.zones, last.runs, last.turned) == (wave.zones, runs, turned):
-                found[-1] = replace(last, count=last.count + 1)
+                found[-1] = replace(last, count=last.count + len(these))
             else:
-                found.append(Turn(number, 1, wave.zones, runs, _steps(found), turned))
+                found.append(Turn(these.start, len(these), wave.zones, runs, _steps(found), turned))
     return tuple(found)
 
 
@@ -97,10 +102,12 @@ def _steps(found: list[Turn]) -> int:
     return found[-1].before + found[-1].count * found[-1].steps if found else 0
 
 
-def _runs(attention: Attention, plan: AttentionPlan, wave: Wave, number: int, turned: bool) -> Iterator[Run]:
-    """Steps of a wave, those one after the other that are alike as one run."""
+def _runs(
+    attention: Attention, plan: AttentionPlan, wave: Wave, numbers: range, turned: bool, grain: int
+) -> Iterator[Run]:
+    """Steps of each of the waves ``numbers``, those one after the other that are alike as one run."""
     depth = min(plan.block[1], share(attention, plan))
-    ends = [(zone, over, list(_ends(attention, plan, zone, over, number, turned)))
+    ends = [(zone, over, _together(list(_ends(attention, plan, zone, over, numbers, turned)), grain))
             for zone in wave.zones for over in shares(attention, plan)]
     most = max(any_of for _, _, places in ends for _, (_, any_of) in places)
     first, count, before = 0, 0, None
@@ -128,18 +135,28 @@ def shares(attention: Attention, plan: AttentionPlan) -> tuple[Zone, ...]:
 
 
 def _ends(
-    attention: Attention, plan: AttentionPlan, zone: Zone, over: Zone, number: int, turned: bool
+    attention: Attention, plan: AttentionPlan, zone: Zone, over: Zone, numbers: range, turned: bool
 ) -> Iterator[tuple[Zone, tuple[int, int]]]:
-    """Of each place of a zone how many keys all, and any, of its queries see."""
+    """Of each place of a zone how many keys all, and any, of its queries see in the waves ``numbers``."""
     bq, cores, fast = plan.block[0], plan.spread(1), plan.columns[1]
     for i in zone.slow:
         for j in zone.fast:
-            place = i * fast + j
-            block = number * cores + (cores - 1 - place if turned else place)
+            place = cores - 1 - (i * fast + j) if turned else i * fast + j
+            first, last = ((number * cores + place) * bq for number in (numbers[0], numbers[-1]))
             seen = over.size, over.size
             if attention.past is not None:
-                seen = attention.seen(block * bq, block * bq + zone.size - 1)
+                seen = attention.seen(first, first)[0], attention.seen(last, last + zone.size - 1)[1]
             yield Zone(range(i, i + 1), range(j, j + 1), zone.size), seen
+
+
+def _together(places: list[tuple[Zone, tuple[int, int]]], grain: int) -> list[tuple[Zone, tuple[int, int]]]:
+    """Places of which ``grain`` one after the other count as if each saw what any of them does."""
+    found = []
+    for first in range(0, len(places), grain):
+        these = places[first:first + grain]
+        seen = min(every for _, (every, _) in these), max(some for _, (_, some) in these)
+        found += [(place, seen) for place, _ in these]
+    return found
 
 
 def _parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,6 +96,11 @@ def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
         return body(Affine(values[0])) if values else []
     inner = tuple(body(Affine.variable(var)))
     return [Loop(var, values.start, values.stop, values.step, inner)] if inner else []
+
+
+def instructions(nodes: Iterable[Node]) -> int:
+    """How many stand in a program's text."""
+    return sum(instructions(node.body) if isinstance(node, Loop) else 1 for node in nodes)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from mapper.spatial.parts import Contraction, PartedSpace, part_of, split_of
 from mapper.spatial.plan import PATTERNS, TileGemm
 from mapper.spatial.rates import Joules, Rates
 from mapper.spatial.space import Column, Space
-
-_NONE, _ROW, _COLUMN, _DOWN, _ACROSS, _WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
+from mapper.spatial.traffic import ACROSS, COLUMN, DOWN, NONE, ROW, WAVE
 
 
 def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> Joules:
@@ -99,14 +98,14 @@ def _moved(
     ``times``: how often all of them load in all, and in how many waves."""
     (rows, columns), (all_times, waves) = shared, times
     sharing, every = rows * columns, [way == i for i in range(len(PATTERNS))]
-    copies = np.select([every[_NONE], every[_ROW], every[_COLUMN]], [all_times, rows * waves, columns * waves], waves)
+    copies = np.select([every[NONE], every[ROW], every[COLUMN]], [all_times, rows * waves, columns * waves], waves)
     on_way = np.select(
-        [every[_ROW], every[_COLUMN], every[_DOWN], every[_ACROSS]],
+        [every[ROW], every[COLUMN], every[DOWN], every[ACROSS]],
         [rates.row_byte, rates.column_byte, rates.column_byte + machine.rows * rates.row_byte,
          rates.row_byte + machine.columns * rates.column_byte], rates.way_byte)
-    reached = np.where(every[_NONE], all_times, sharing * waves)
+    reached = np.where(every[NONE], all_times, sharing * waves)
     # from core to core tiles are read, sent and written
-    hops = np.where(every[_WAVE], (sharing - 1) * waves, 0)
+    hops = np.where(every[WAVE], (sharing - 1) * waves, 0)
     found: np.ndarray = tiles * (
         share * TILE_BYTES * copies * (rates.dram_byte + on_way) + reached * rates.l1_tile
         + hops * (rates.l1_tile + TILE_BYTES * rates.hop_byte))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,36 +61,30 @@ def looped(box: Box, body: Callable[[list[Affine]], Node]) -> Node:
 # --- nests that are in a program -----------------------------------------------------------------------------------
 
 
-def distributed(nodes: tuple[Node, ...], over: Collection[Path], at: Path = ()) -> tuple[Node, ...]:
+def distributed(nodes: tuple[Node, ...], over: Collection[Path]) -> tuple[Node, ...]:
     """A program in which each of the loops ``over`` cores goes over one instruction at a time."""
-    found: list[Node] = []
-    for number, node in enumerate(nodes):
-        if not isinstance(node, Loop):
-            found.append(node)
-            continue
-        here = (*at, number)
-        body = distributed(node.body, over, here)
-        if here in over:
-            found += [Loop(node.var, node.start, node.stop, node.step, (inner,)) for inner in body]
-        else:
-            found.append(Loop(node.var, node.start, node.stop, node.step, body))
-    return tuple(found)
+    return _rewritten(nodes, over, lambda loop: [replace(loop, body=(inner,)) for inner in loop.body])
 
 
-def unrolled(nodes: tuple[Node, ...], these: Collection[Path], at: Path = ()) -> tuple[Node, ...]:
+def unrolled(nodes: tuple[Node, ...], these: Collection[Path]) -> tuple[Node, ...]:
     """A program in which ``these`` loops are written out."""
+    return _rewritten(nodes, these, lambda loop: [
+        _replaced(inner, loop.var, Affine(value)) for value in range(loop.start, loop.stop, loop.step)
+        for inner in loop.body])
+
+
+def _rewritten(
+    nodes: tuple[Node, ...], these: Collection[Path], become: Callable[[Loop], list[Node]], at: Path = ()
+) -> tuple[Node, ...]:
+    """A program in which ``these`` loops ``become`` other nodes, the innermost first."""
     found: list[Node] = []
     for number, node in enumerate(nodes):
-        if not isinstance(node, Loop):
-            found.append(node)
-            continue
         here = (*at, number)
-        body = unrolled(node.body, these, here)
-        if here in these:
-            for value in range(node.start, node.stop, node.step):
-                found += [_replaced(inner, node.var, Affine(value)) for inner in body]
+        if isinstance(node, Loop):
+            node = replace(node, body=_rewritten(node.body, these, become, here))
+            found += become(node) if here in these else [node]
         else:
-            found.append(Loop(node.var, node.start, node.stop, node.step, body))
+            found.append(node)
     return tuple(found)
 
 
@@ -100,4 +94,4 @@ def _replaced(node: Node, var: str, value: Affine) -> Node:
     assert isinstance(node, Loop)
     if node.var == var:
         return node
-    return Loop(node.var, node.start, node.stop, node.step, tuple(_replaced(n, var, value) for n in node.body))
+    return replace(node, body=tuple(_replaced(n, var, value) for n in node.body))

@@ -16,7 +16,7 @@ from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.triple_ring import triple_ring
 from acadl_models.wormhole import wormhole
-from mapper.spatial import keeping
+from mapper.spatial import attention_emit, keeping
 from mapper.spatial.attention import Attention, AttentionPlan, check, footprint
 from mapper.spatial.attention_cost import attention_cycles
 from mapper.spatial.attention_emit import emit_attention
@@ -30,7 +30,7 @@ from mapper.spatial.touches import instances
 from mapper.spatial.workloads import planned
 from oracle.errors import MappingError
 from oracle.interpreter import run
-from oracle.resolve import resolve
+from oracle.resolve import MAX_INSTRUCTIONS, resolve
 from oracle.xla import compile_stream
 from tests.mapper.spatial_checks import result_of
 
@@ -114,11 +114,14 @@ def attentions(draw: st.DrawFn) -> Attention:
 
 
 def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attention) -> None:
+    """Also where blocks have to end together, so that the program is short."""
     graph = mesh(*size)
     plan = data.draw(plans(*size, split=attention.past is None))
     assume(fits(attention, plan, Machine.of(graph)))
     given_tensors = tensors(attention)
-    tiles = result_of(attention, plan, graph, tiled(attention, *given_tensors), attention.keys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_emit, "MAX_INSTRUCTIONS", data.draw(st.sampled_from((4096, 60, 20))))
+        tiles = result_of(attention, plan, graph, tiled(attention, *given_tensors), attention.keys)
     result = attention.output(tiles).astype(np.float32)
     np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
@@ -141,23 +144,34 @@ def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(1, 900), st.integers(0, 70), st.integers(1, 9), st.sampled_from(((8, 8), (1, 4), (3, 2))))
-def test_cores_that_do_alike_are_one_part(queries: int, past: int, step: int, size: tuple[int, int]) -> None:
-    """Every place has the keys that its queries see, once, whatever it is grouped with."""
+@given(st.integers(1, 900), st.integers(0, 70), st.integers(1, 9), st.sampled_from(((8, 8), (1, 4), (3, 2))),
+       st.sampled_from((1, 2, 4, 8, 16)))
+def test_cores_that_do_alike_are_one_part(
+    queries: int, past: int, step: int, size: tuple[int, int], grain: int
+) -> None:
+    """Every place has the keys that its queries see, once, whatever it is grouped with, and masked ones behind them."""
     attention = Attention(1, queries, queries + past, 32, 1, past)
     plan = AttentionPlan((1, step), (1, size[0]), (1, size[1]), ("row", "stream"))
-    for turn in turns(attention, plan):
+    found, numbers = turns(attention, plan, grain), []
+    for turn in found:
         for number in range(turn.first, turn.first + turn.count):
+            numbers.append(number)
             seen: dict[int, int] = {}
+            clear: dict[int, int] = {}
             for run_of in turn.runs:
                 for part in run_of.parts:
                     for place in (i * size[1] + j for i in part.zone.slow for j in part.zone.fast):
                         seen[place] = seen.get(place, 0) + run_of.count * part.keys
+                        clear[place] = clear.get(place, 0) + run_of.count * part.keys * (not part.masked)
             for place, keys in seen.items():
                 own = size[0] * size[1] - 1 - place if turn.turned else place
                 row = number * size[0] * size[1] + own
-                assert keys == attention.seen(row, row)[1]
+                every, some = attention.seen(row, row)
+                assert clear[place] <= every
+                assert keys == some if grain == 1 else some <= keys <= min(attention.keys, some + 32 * (grain - 1))
             assert len(seen) == turn.places
+    assert numbers == list(range(len(numbers)))
+    assert len(found) <= len(turns(attention, plan))
 
 
 def test_a_long_causal_sequence_has_a_short_text() -> None:
@@ -167,6 +181,19 @@ def test_a_long_causal_sequence_has_a_short_text() -> None:
     stream = emit_attention(attention, plan, machine)
     assert sum(1 for _ in instances(stream.body)) < 3000
     assert stream.count() > 200_000
+
+
+@pytest.mark.parametrize(("queries", "size"), [(1 << 15, (8, 8)), (15_000, (1, 2))])
+def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]) -> None:
+    """As few as can be, so that little is done beyond what is seen."""
+    attention, machine = Attention(1, queries, queries, 64, 1, 0), Machine.of(wormhole(rows=size[0], columns=size[1]))
+    plan = AttentionPlan((1, 16), (1, size[0]), (1, size[1]), ("row", "stream"))
+    body = list(instances(emit_attention(attention, plan, machine).body))
+    assert 1500 < len(body) <= MAX_INSTRUCTIONS
+    done = sum(len(i.position) * i.instr["m"].constant * i.instr["n"].constant for i in body
+               if i.instr.mnemonic == "score")
+    tiles = -(-queries // 32)
+    assert tiles * (tiles + 1) // 2 <= done < 1.03 * tiles * (tiles + 1) // 2
 
 
 @pytest.mark.parametrize(("attention", "plan"), [
