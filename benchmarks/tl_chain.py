@@ -93,7 +93,7 @@ def _correlation(chain: Any, graph: Any) -> float:
 def _error(rows: int, columns: int, shape: tuple[Any, ...]) -> float:
     """Largest difference of the oracle's result from the reference, results being about as large as one."""
     from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import from_tiles, to_tiles
+    from mapper.spatial.arrays import from_tiles, to_tiles
     from mapper.spatial.chain import Chain
     from mapper.spatial.chain_emit import emit_chain
     from mapper.spatial.chain_search import search_chain

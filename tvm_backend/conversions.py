@@ -14,7 +14,7 @@ from tvm_backend.compiled import HostOp, Partition, Region, Step, Value
 
 TO_TILES, FROM_TILES, RETILED = "to_tiles", "from_tiles", "retile"
 TO_WINDOWS, FROM_PLACES = "to_windows", "from_places"
-"""Of images, as convolutions read and store them: by NumPy, where the others are programs of XLA."""
+"""Of images, as convolutions read and store them."""
 
 
 def conversions(partition: Partition) -> tuple[HostOp, ...]:
@@ -46,12 +46,7 @@ def _of_step(region: Region, step: Step) -> Iterator[HostOp]:
         if not value.in_tiles:
             yield _op(name, _entering(view), view, step.position)
         elif view.anew(value) or not tiles.lies_alike(value.held, view.held):
-            images = {value.layout, view.layout} & {*tiles.IMAGES}
-            if not images:
-                yield _op(name, RETILED, view, step.position)
-                continue
-            yield _op(name, _leaving(value), value, step.position)
-            yield _op(name, _entering(view), view, step.position)
+            yield _op(name, RETILED, view, step.position)
 
 
 def _entering(value: Value) -> str:

@@ -17,8 +17,6 @@ from tvm_backend.host_profile import FLOAT_BYTES, HostProfile
 ELEMENTS = 1 << 20
 """Of the arrays of element-wise operators: 4 MiB each, as large as activations are; far larger ones would measure how
 fast the system hands out fresh pages."""
-IMAGE = 1 << 18
-"""Elements of the image that is laid out as convolutions read it, about those of ResNet's."""
 PRODUCT = 1024
 """Rows, columns and depth of the product that is measured."""
 RUNS = 41
@@ -50,7 +48,6 @@ def calibrate(name: str, *, elements: int = ELEMENTS, runs: int = RUNS) -> HostP
     }
     rates = {kind: elements / max(seconds - overhead, 1e-9) for kind, seconds in spent.items()}
     rates["product"] = PRODUCT**3 / max(best(jnp.matmul, square, square) - overhead, 1e-9)
-    rates["layout"] = min(elements, IMAGE) / max(_least(_layout(min(elements, IMAGE)), runs) - overhead, 1e-9)
     return HostProfile(name, machine(), len(os.sched_getaffinity(0)), f"XLA of JAX {jax.__version__}",
                        2 * FLOAT_BYTES * elements / max(copied - overhead, 1e-9), overhead, rates)
 
@@ -64,18 +61,6 @@ def _least(work: Callable[[], Any], runs: int) -> float:
         work()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def _layout(elements: int) -> Callable[[], Any]:
-    """An image of about so many elements made into what a convolution of 3 x 3 reads."""
-    import numpy as np
-
-    from tvm_backend.tiles import tiled
-
-    channels, side = 64, max(3, round((elements / 64) ** 0.5)) | 1  # a power of two would meet the same lines of caches
-    image = np.zeros((1, channels, side, side), np.float32)
-    form = (1, side, side, channels, channels, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)
-    return lambda: tiled(image, "tile-windows", form)
 
 
 def machine() -> str:

@@ -29,14 +29,11 @@ SHIPPED = Path(__file__).resolve().parent / "hosts"
 FLOAT_BYTES = 4
 
 OPERANDS: Mapping[str, int] = {"move": 1, "arithmetic": 2, "transcendental": 1, "reduction": 1, "gather": 1,
-                               "product": 1, "layout": 1}
+                               "product": 1}
 """Classes of operators, and how many operands of the result's shape each reads."""
 
-OPTIONAL: Mapping[str, str] = {"layout": "move"}
-"""Classes that a profile may lack, and whose rate counts then."""
-
 MOVES = frozenset({
-    "to_tiles", "from_tiles", "retile",
+    "to_tiles", "from_tiles", "to_windows", "from_places", "retile",
     "permute_dims", "concat", "split", "strided_slice", "broadcast_to", "stack", "nn.pad", "astype", "image.resize2d",
     "tile", "flip"})
 FREE = frozenset({"reshape", "squeeze", "expand_dims", "shape_of", "shape_to_tensor", "tuple"})
@@ -47,8 +44,6 @@ TRANSCENDENTAL = frozenset({
 REDUCTIONS = frozenset({
     "mean", "sum", "max", "min", "variance", "nn.max_pool2d", "nn.avg_pool2d", "nn.layer_norm", "nn.rms_norm",
     "nn.batch_norm", "nn.group_norm", "cumsum"})
-LAYOUTS = frozenset({"to_windows", "from_places"})
-"""Images as meshes of cores read and store them (:mod:`tvm_backend.conversions`), by NumPy."""
 GATHERS = frozenset({"take", "gather_nd", "gather_elements", "scatter_elements", "scatter_nd", "where"})
 
 
@@ -79,7 +74,7 @@ class HostProfile:
 
     def rate(self, kind: str) -> float:
         """Units a second of a class of operators."""
-        return self.rates[kind if kind in self.rates else OPTIONAL[kind]]
+        return self.rates[kind]
 
 
 def class_of(op: str, macs: int) -> str | None:
@@ -89,7 +84,7 @@ def class_of(op: str, macs: int) -> str | None:
     if op in FREE:
         return None
     for kind, names in (("move", MOVES), ("transcendental", TRANSCENDENTAL), ("reduction", REDUCTIONS),
-                        ("gather", GATHERS), ("layout", LAYOUTS)):
+                        ("gather", GATHERS)):
         if op in names:
             return kind
     return "arithmetic"

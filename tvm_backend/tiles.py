@@ -76,9 +76,9 @@ def tiled_shape(shape: Shape, layout: str, form: tuple[int, ...] = ()) -> Shape:
 def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
     """A tensor (of NumPy or JAX) as tiles."""
     if layout == "tile-windows":
-        return convolution_of(form).image_tiles(np.asarray(x).transpose(0, 2, 3, 1).astype(DTYPE))
+        return convolution_of(form).image_tiles(x.transpose(0, 2, 3, 1).astype(DTYPE))
     if layout == "tile-places":
-        return convolution_of(form).place_tiles(np.asarray(x).transpose(0, 2, 3, 1).astype(DTYPE))
+        return convolution_of(form).place_tiles(x.transpose(0, 2, 3, 1).astype(DTYPE))
     if layout == ROW:
         _, wide, _ = tiled_shape(x.shape, layout)
         row = x.reshape(-1).astype(DTYPE)
@@ -99,7 +99,7 @@ def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
 def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, ...] = ()) -> Any:
     """The tensor of ``shape`` whose tiles are given."""
     if layout == "tile-places":
-        return convolution_of(form).unpack(np.asarray(tiles)).transpose(0, 3, 1, 2).astype(dtype)
+        return convolution_of(form).unpack(tiles).transpose(0, 3, 1, 2).astype(dtype)
     if layout == ROW:
         return tiles.reshape(-1)[:math.prod(shape)].reshape(shape).astype(dtype)
     count, rows, columns = matrices(shape, layout)
@@ -115,17 +115,15 @@ def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[in
 
 
 def tiled(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
-    """:func:`to_tiles`, of an array on the device as one program (but of what convolutions read)."""
-    if isinstance(x, np.ndarray) or layout in IMAGES:
-        return to_tiles(x, layout, form)
-    return _program_to(layout)(x)
+    """:func:`to_tiles`, of an array on the device as one program."""
+    return to_tiles(x, layout, form) if isinstance(x, np.ndarray) else _program_to(layout, form)(x)
 
 
 def untiled(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, ...] = ()) -> Any:
-    """:func:`from_tiles`, of an array on the device as one program (but of what convolutions store)."""
-    if isinstance(tiles, np.ndarray) or layout in IMAGES:
+    """:func:`from_tiles`, of an array on the device as one program."""
+    if isinstance(tiles, np.ndarray):
         return from_tiles(tiles, shape, layout, dtype, form)
-    return _program_from(shape, layout, dtype)(tiles)
+    return _program_from(shape, layout, dtype, form)(tiles)
 
 
 def lies_alike(held: Held, wanted: Held) -> bool:
@@ -157,9 +155,6 @@ def retiled(tiles: Any, held: Held, wanted: Held, anew: bool = False) -> Any:
     with zeros beyond the edges, whatever was there."""
     if lies_alike(held, wanted) and not anew:
         return tiles
-    if held[1] in IMAGES or wanted[1] in IMAGES:
-        plain = untiled(tiles, *held[:2], DTYPE, held[2])
-        return tiled(plain.reshape(wanted[0]), *wanted[1:])
     if isinstance(tiles, np.ndarray):
         return _retiled(tiles, held, wanted)
     return _program_between(held, wanted)(tiles)
@@ -171,7 +166,7 @@ def _same_order(one: str, other: str) -> bool:
 
 
 def _retiled(tiles: Any, held: Held, wanted: Held) -> Any:
-    return to_tiles(from_tiles(tiles, *held[:2], DTYPE).reshape(wanted[0]), wanted[1])
+    return to_tiles(from_tiles(tiles, *held[:2], DTYPE, held[2]).reshape(wanted[0]), *wanted[1:])
 
 
 def _module(x: Any) -> Any:
@@ -182,18 +177,18 @@ def _module(x: Any) -> Any:
     return jax.numpy
 
 
-@lru_cache(maxsize=64)
-def _program_to(layout: str) -> Any:
+@lru_cache(maxsize=1024)
+def _program_to(layout: str, form: tuple[int, ...]) -> Any:
     import jax
 
-    return jax.jit(lambda x: to_tiles(x, layout))
+    return jax.jit(lambda x: to_tiles(x, layout, form))
 
 
 @lru_cache(maxsize=1024)
-def _program_from(shape: Shape, layout: str, dtype: str) -> Any:
+def _program_from(shape: Shape, layout: str, dtype: str, form: tuple[int, ...]) -> Any:
     import jax
 
-    return jax.jit(lambda x: from_tiles(x, shape, layout, dtype))
+    return jax.jit(lambda x: from_tiles(x, shape, layout, dtype, form))
 
 
 @lru_cache(maxsize=1024)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.attention import from_tiles, to_tiles
 from mapper.spatial.machine import SIDE
 from oracle.errors import MappingError
-
-__all__ = ["check_arrays", "from_tiles", "in_tiles", "to_tiles"]
 
 Half = NDArray[np.float16]
 
@@ -33,3 +31,38 @@ def in_tiles(rows: Half) -> Half:
     whole = np.zeros((len(rows), -(-rows.shape[1] // SIDE) * SIDE), rows.dtype)
     whole[:, :rows.shape[1]] = rows
     return whole.reshape(len(rows), -1, SIDE)
+
+
+def padded(x: Any, more: tuple[tuple[int, int], ...]) -> Any:
+    """``x`` (of NumPy or JAX) with so many zeros before and behind along each axis."""
+    if not any(before or after for before, after in more):
+        return x
+    if isinstance(x, np.ndarray):
+        return np.pad(x, more)
+    import jax.numpy as jnp
+
+    return jnp.pad(x, more)
+
+
+def lengthened(x: Any, axis: int, extent: int) -> Any:
+    """``x`` (of NumPy or JAX) cut to an extent along an axis, or filled up with zeros."""
+    held = x.shape[axis]
+    if held >= extent:
+        return x[(slice(None),) * axis + (slice(extent),)]
+    return padded(x, tuple((0, extent - held if a == axis else 0) for a in range(x.ndim)))
+
+
+def to_tiles(tensor: Any) -> Any:
+    """``(problems, rows, columns)``, of NumPy or JAX, as ``(problems, rows / 32, columns / 32, 32, 32)``, with zeros."""
+    problems, rows, columns = tensor.shape
+    high, wide = -(-rows // SIDE), -(-columns // SIDE)
+    whole = padded(tensor, ((0, 0), (0, high * SIDE - rows), (0, wide * SIDE - columns)))
+    tiles = whole.reshape(problems, high, SIDE, wide, SIDE).transpose(0, 1, 3, 2, 4)
+    return np.ascontiguousarray(tiles) if isinstance(tiles, np.ndarray) else tiles
+
+
+def from_tiles(tiles: Any, shape: tuple[int, int]) -> Any:
+    """What :func:`to_tiles` was given, cut to ``shape``."""
+    problems, high, wide, _, _ = tiles.shape
+    whole = tiles.transpose(0, 1, 3, 2, 4).reshape(problems, high * SIDE, wide * SIDE)
+    return whole[:, :shape[0], :shape[1]]

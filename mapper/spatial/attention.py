@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.spatial.arrays import from_tiles, to_tiles
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
 from oracle.errors import MappingError
@@ -132,22 +133,6 @@ class Attention:
             apart = tiles.reshape(self.problems, -1, self.group, wide, SIDE, SIDE).swapaxes(1, 2)
             whole = from_tiles(apart.reshape(-1, high // self.group, wide, SIDE, SIDE), (self.queries, self.width))
         return whole.reshape(self.problems, self.group, self.queries, self.width)
-
-
-def to_tiles(tensor: NDArray[np.float16]) -> NDArray[np.float16]:
-    """``(problems, rows, columns)`` as ``(problems, rows / 32, columns / 32, 32, 32)``, filled up with zeros."""
-    problems, rows, columns = tensor.shape
-    high, wide = -(-rows // SIDE), -(-columns // SIDE)
-    whole = np.zeros((problems, high * SIDE, wide * SIDE), tensor.dtype)
-    whole[:, :rows, :columns] = tensor
-    return whole.reshape(problems, high, SIDE, wide, SIDE).transpose(0, 1, 3, 2, 4).copy()
-
-
-def from_tiles(tiles: NDArray[np.float16], shape: tuple[int, int]) -> NDArray[np.float16]:
-    """What :func:`to_tiles` was given, cut to ``shape``."""
-    problems, high, wide, _, _ = tiles.shape
-    whole = tiles.transpose(0, 1, 3, 2, 4).reshape(problems, high * SIDE, wide * SIDE)
-    return whole[:, :shape[0], :shape[1]]
 
 
 @dataclass(frozen=True, order=True)

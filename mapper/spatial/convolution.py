@@ -23,11 +23,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
 from mapper.spatial.epilogue import NOTHING, Epilogue
 from mapper.spatial.machine import SIDE
 from mapper.spatial.parts import Contraction
@@ -238,15 +239,32 @@ class Convolution(Contraction):
             found["residual"] = self.place_tiles(given["residual"])
         return found
 
-    def place_tiles(self, y: Half) -> Half:
-        """A tensor of the result's shape as it lies in memory."""
-        whole = np.zeros((self.gemm.m * SIDE, self.outputs), np.float16)
-        whole[self._places()] = y.reshape(-1, self.outputs)
-        return to_tiles(self._by_problem(whole))
+    def place_tiles(self, y: Any) -> Any:
+        """A tensor of the result's shape (of NumPy or JAX) as it lies in memory."""
+        rows, columns = self.result
+        high, line = self.pitch[0] // self.stride[0], self.line
+        more = self._outputs * self.problems - self.outputs
+        whole = padded(y, ((0, 0), (0, high - rows), (0, line - columns), (0, more)))
+        whole = lengthened(whole.reshape(self.batch * high * line, -1), 0, self.gemm.m * SIDE)
+        return to_tiles(whole.reshape(len(whole), self.problems, self._outputs).transpose(1, 0, 2))
 
-    def image_tiles(self, x: Half) -> Half:
-        """X as it lies in memory."""
-        return self._image(x)
+    def image_tiles(self, x: Any) -> Any:
+        """X (of NumPy or JAX) as it lies in memory."""
+        (high, wide), (sy, sx), inside = self.pitch, self.stride, self.channels // self.groups * self.together
+        top, left, _, _ = self.padding
+        whole = padded(x, ((0, 0), (top, high - top - self.height), (left, wide - left - self.width),
+                           (0, self.problems * inside - self.channels)))
+        cut = whole.reshape(self.batch * high // sy, sy, wide // sx, sx, self.problems, inside)
+        if self.folded:
+            phases = cut.transpose(4, 0, 2, 1, 3, 5).reshape(1, 1, -1, sy * sx * inside)
+        else:
+            used = [np.array(list(self._shifts(axis)[0])) for axis in (0, 1)]
+            dealt = cut[:, used[0]][:, :, :, used[1]].transpose(4, 1, 3, 0, 2, 5)
+            phases = dealt.reshape(self.problems, len(used[0]) * len(used[1]), -1, inside)
+        shape = self.inputs()[0][1]
+        found = lengthened(lengthened(phases, 2, self.plane * SIDE), 3, self.blocks * SIDE)
+        by_block = found.reshape(*shape[:2], self.plane * SIDE, self.blocks, SIDE).transpose(0, 1, 3, 2, 4)
+        return by_block.reshape(shape)
 
     def filter_tiles(self, w: Half) -> Half:
         """W as it lies in memory."""
@@ -256,45 +274,23 @@ class Convolution(Contraction):
         """The bias as it lies in memory."""
         return in_tiles(self._by_problem(bias[None])[:, 0])
 
-    def unpack(self, result: Half) -> Half:
-        """The result ``(batch, rows, columns, outputs)`` from its tiles."""
-        inside = self.outputs // self.groups * self.together
-        columns = from_tiles(result, (self.gemm.m * SIDE, inside))[:, self._places()]
-        whole = columns.transpose(1, 0, 2).reshape(len(columns[0]), -1)[:, :self.outputs]
-        return whole.reshape(self.batch, *self.result, self.outputs)
+    def unpack(self, result: Any) -> Any:
+        """The result ``(batch, rows, columns, outputs)`` from its tiles (of NumPy or JAX)."""
+        high = self.pitch[0] // self.stride[0]
+        places = from_tiles(result, (self.gemm.m * SIDE, self._outputs)).transpose(1, 0, 2)
+        whole = lengthened(places.reshape(len(places), -1), 0, self.batch * high * self.line)
+        images = whole.reshape(self.batch, high, self.line, -1)
+        return images[:, :self.result[0], :self.result[1], :self.outputs]
 
-    def _places(self) -> NDArray[np.int64]:
-        """Where the pixels of the result are among the places."""
-        n, y, x = np.ogrid[:self.batch, :self.result[0], :self.result[1]]
-        found: NDArray[np.int64] = ((n * (self.pitch[0] // self.stride[0]) + y) * self.line + x).ravel()
-        return found
+    @property
+    def _outputs(self) -> int:
+        """Of a problem."""
+        return self.outputs // self.groups * self.together
 
     def _by_problem(self, rows: Half) -> Half:
         """``(rows, outputs)`` as ``(problems, rows, outputs of a problem)``."""
-        inside = self.outputs // self.groups * self.together
-        whole = np.zeros((len(rows), self.problems * inside), np.float16)
-        whole[:, :self.outputs] = rows
-        return whole.reshape(len(rows), self.problems, inside).transpose(1, 0, 2)
-
-    def _image(self, x: Half) -> Half:
-        """``(problems, phases, blocks, pixels / 32, 32, 32)``."""
-        (high, wide), (sy, sx), inside = self.pitch, self.stride, self.channels // self.groups * self.together
-        top, left, _, _ = self.padding
-        whole = np.zeros((self.batch, high, wide, self.problems * inside), np.float16)
-        whole[:, top:top + self.height, left:left + self.width, :self.channels] = x
-        cut = whole.reshape(self.batch * high // sy, sy, wide // sx, sx, self.problems, inside)
-        if self.folded:
-            phases = cut.transpose(4, 0, 2, 1, 3, 5).reshape(1, 1, -1, sy * sx * inside)
-        else:
-            used = [list(self._shifts(axis)[0]) for axis in (0, 1)]
-            dealt = cut[:, used[0]][:, :, :, used[1]].transpose(4, 1, 3, 0, 2, 5)
-            phases = dealt.reshape(self.problems, len(used[0]) * len(used[1]), -1, inside)
-        shape, numbers = self.inputs()[0][1], phases.shape[2]
-        found = np.zeros((*shape[:2], self.plane * SIDE, self.blocks * SIDE), np.float16)
-        fitting = min(numbers, self.plane * SIDE)
-        found[:, :, :fitting, :phases.shape[3]] = phases[:, :, :fitting]
-        by_block = found.reshape(*shape[:2], self.plane * SIDE, self.blocks, SIDE).transpose(0, 1, 3, 2, 4)
-        return np.ascontiguousarray(by_block).reshape(shape)
+        whole: Half = lengthened(rows, 1, self.problems * self._outputs)
+        return whole.reshape(len(rows), self.problems, self._outputs).transpose(1, 0, 2)
 
     def _filter(self, w: Half) -> Half:
         """``(problems, reduction, outputs of a problem)``."""

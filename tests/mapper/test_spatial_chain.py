@@ -16,7 +16,7 @@ from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
 from mapper.spatial import keeping
-from mapper.spatial.attention import from_tiles, to_tiles
+from mapper.spatial.arrays import from_tiles, to_tiles
 from mapper.spatial.batched import Product
 from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
 from mapper.spatial.chain_emit import emit_chain

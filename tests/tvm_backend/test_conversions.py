@@ -43,7 +43,7 @@ def test_only_what_lies_otherwise_is_laid_out_within_a_region() -> None:
 
     assert of(step("a", "x", "y", image)) == ["to_windows", "from_places"]
     assert of(step("a", "x", "y", image), step("b", "y", "z", image)) == [
-        "to_windows", "from_places", "to_windows", "from_places"]
+        "to_windows", "retile", "from_places"]
     batch = Value("z", (1, 16, 8), "float32", "tile-batch")
     assert of(step("a", "x", "y", image), step("b", "z", "z", batch)) == ["to_windows", "from_places"]
     turned = Value("z", (2, 8, 8), "float32", "tile-batch")
