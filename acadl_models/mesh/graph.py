@@ -207,7 +207,7 @@ def rings(
 
 
 def handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: Units) -> None:
-    """Who waits on and signals whose semaphores; trees begin at the first core, whose readers may be anywhere."""
+    """Who waits on and signals whose semaphores; readers of what trees and routers send may be anywhere."""
     rows, columns = len(mesh), len(mesh[0])
     for r, row in enumerate(mesh):
         for c, core in enumerate(row):
@@ -251,7 +251,7 @@ def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
 
 
 def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> Units:
-    """Those of rows, of columns and of trees."""
+    """Those of rows, of columns and of trees, and routers."""
     def ring(name: str, cores: Sequence[Core], mnemonic: str) -> Ring:
         joules = sizes.joules.hops(len(cores))
         return Ring(name, fetch, memory, cores, mnemonic, sizes.noc_bytes_per_cycle, joules=joules)
@@ -260,13 +260,15 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) ->
     row_rings = [ring(f"noc_h[{r}]", row, "multicast_row") for r, row in enumerate(mesh)]
     column_rings = [ring(f"noc_v[{c}]", line, "multicast_column") for c, line in enumerate(lines)]
     crossing_rows, crossing_columns = list(zip(row_rings, mesh)), list(zip(column_rings, lines))
+    made: Units = {}
     for r, row in enumerate(mesh):
         ways = [(core, core.ways.port if core in row else column_rings[c].link)
                 for c, line in enumerate(lines) for core in line]
-        Router(f"router[{r}]", fetch, row_rings[r].link, row, ways)
+        router = Router(f"router[{r}]", fetch, row_rings[r].link, row, ways)
+        made["router", r * len(lines)] = router.sender.unit
     down = Tree("tree_v", fetch, memory, column_rings[0], crossing_rows, lines[0], "multicast_down")
     across = Tree("tree_h", fetch, memory, row_rings[0], crossing_columns, mesh[0], "multicast_across")
-    made: Units = {("down", 0): down.sender.unit, ("across", 0): across.sender.unit}
+    made |= {("down", 0): down.sender.unit, ("across", 0): across.sender.unit}
     made |= {("row", r * len(lines)): one.sender.unit for r, one in enumerate(row_rings)}
     return made | {("column", c): one.sender.unit for c, one in enumerate(column_rings)}
 

@@ -139,7 +139,7 @@ class Router(Template):
     def __init__(
         self, name: str, fetch: Fetch, link: Link, sources: Sequence[Core], targets: Sequence[tuple[Core, Link | None]]
     ) -> None:
-        self.sender = sender("sender", fetch, "unicast")
+        self.sender = sender("sender", fetch, "unicast", *sources[0].shake)
         for core in sources:
             ACADLEdge(core.l1, self.sender.unit, READ_DATA, link=link)
         for core, way in targets:

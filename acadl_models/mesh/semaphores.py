@@ -2,7 +2,8 @@
 
 Every unit has a queue of its own, whose instructions it takes in order; what it has signalled and waited for is counted
 in the queue's own word (``progress``), by which an instruction finds its unit. A unit waits on semaphores of its core,
-a sender of a row or a column on those of any of its cores, and signals those of cores in its row and column.
+a sender of a row or a column on those of any of its cores, and signals those of cores in its row and column; trees and
+routers, which reach every core, on all of them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 
 from acadl_models.acadl import READ_DATA, SRAM, WRITE_DATA, ACADLEdge, MemoryAccessUnit
 
-QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector")
-"""The queues of a core, in the order of ``wormhole.taidl``; those from ``row`` to ``across`` are of senders that begin
-at it."""
+QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector",
+          "router")
+"""The queues of a core, in the order of ``wormhole.taidl``; those from ``row`` to ``across``, and of the router, are of
+senders that begin at it."""
 
 HANDSHAKES = ("signal", "wait")
 """Their instructions."""

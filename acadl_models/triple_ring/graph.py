@@ -125,7 +125,8 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, large: Link) -> 
         made["column", c] = ring.sender.unit
     every = [core for column in zip(*mesh) for core in column]
     ports = [port for column in zip(*mesh) for port in _once(column)]
-    Router("router", fetch, large, every, [(core, core.ways.port) for core in every])
+    router = Router("router", fetch, large, every, [(core, core.ways.port) for core in every])
+    made["router", 0] = router.sender.unit
     for name, way in (("all_v", "down"), ("all_h", "across")):
         made[way, 0] = Ring(name, fetch, memory, every, f"multicast_{way}", large, ports).sender.unit
     return made

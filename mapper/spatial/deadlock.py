@@ -80,8 +80,8 @@ def _arrivals(found: Touches, place: _Place) -> None:
     lost = found.new & ~found.writes & (found.place < tiles)
     if lost.any():
         i = int(np.flatnonzero(lost)[np.argmin(found.position[lost])])
-        who, what = place.queue(int(found.queue[i])), place.what_at(int(found.place[i]))
-        raise place.error(f"{who} reads {what}, which nobody has written: "
+        who = place.queue(int(found.queue[i])) if place.machine.semaphores else "an instruction"
+        raise place.error(f"{who} reads {place.what_at(int(found.place[i]))}, which nobody has written: "
                           "expected a load, a multicast or a forward before it, found none")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from mapper.hardware import Port
+from mapper.spatial.queues import Queues
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Machine:
     sums of a core of the same column.
     ``launch_cycles``: until the cores begin.
     ``vector_cycles``: of a pass of the vector unit over a tile. ``in_flight``: transfers that who loads or sends has
-    under way. ``semaphores``: counters in a core.
+    under way. ``semaphores``: counters in a core; ``queues``: the units that count with them.
     """
 
     rows: int
@@ -70,6 +71,7 @@ class Machine:
     out_bytes: int = 0
     tree_bytes: int = 0
     column_sum_bytes: int = 0
+    queues: Queues = field(default=Queues(0, ()), compare=False, repr=False)
 
     @property
     def cores(self) -> int:
@@ -145,7 +147,7 @@ class _Reader:
             min(Port.of(memory).bytes_per_cycle, into or sys.maxsize), self.latency(),
             self.cycles("launch"), graph.clock_hz, self.cycles("rescale", m=1, d=1), reader.in_flight,
             graph.parameters.get("semaphores", 0), Port.of(memory).bytes_per_cycle, into, out, self.branches(port),
-            self.column_sums(),
+            self.column_sums(), Queues.of(graph),
         )
 
     @staticmethod

@@ -36,7 +36,8 @@ TURNS = 4
 
 _COUNT = len(QUEUES)
 _NEAR = np.array([QUEUES["reader"], QUEUES["writer"]])
-_ROW, _COLUMN, _TREES = QUEUES["row"], QUEUES["column"], np.array([QUEUES["down"], QUEUES["across"]])
+_ROW, _COLUMN, _ROUTER = QUEUES["row"], QUEUES["column"], QUEUES["router"]
+_TREES = np.array([QUEUES["down"], QUEUES["across"]])
 
 
 def signalled(stream: Stream, machine: Machine, what: str) -> Stream:
@@ -278,7 +279,7 @@ def _places(pairs: Numbers, machine: Machine) -> Numbers:
     core = np.where((waits == _ROW) & (signals == _COLUMN), waiter // columns * columns + sender % columns, core)
     core = np.where((waits == _COLUMN) & (signals == _ROW), sender // columns * columns + waiter % columns, core)
     far = near | np.isin(signals, (_ROW, _COLUMN))
-    core = np.where(np.isin(waits, _TREES) & far, sender, core)
+    core = np.where((np.isin(waits, _TREES) & far) | (waits == _ROUTER), sender, core)
     order = np.lexsort((pairs[:, 0], pairs[:, 1], core))
     new = np.diff(core[order], prepend=-1) != 0
     number = np.arange(len(core))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.machine import Machine
-from mapper.spatial.queues import queue_of
+from mapper.spatial.queues import BUFFERS
 from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.resolve import resolve
@@ -20,9 +20,6 @@ from oracle.resolved import Read, ResolvedInstr, ResolvedNode, Window, Write
 from oracle.stream import Instr, Loop, Node, Stream
 
 Numbers = NDArray[np.int64]
-
-BUFFERS = ("l1", "acc", "stat")
-"""What cores hold: places are numbered through these, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,8 @@ def _size(nodes: tuple[Node, ...] | tuple[ResolvedNode, ...]) -> int:
 
 @dataclass(frozen=True)
 class Touches:
-    """Reads and writes of places, a row for each, by place and then in program order.
+    """Reads and writes of places, a row for each, by place and then in program order. Places are numbered through
+    BUFFERS, one after the other; queues are -1 on machines without semaphores.
 
     ``source`` numbers the instructions of the program as they stand in its text; an instruction that reads and writes
     a place has one row, which writes.
@@ -102,7 +100,8 @@ class Touches:
 
 
 def touches(stream: Stream, machine: Machine) -> Touches:
-    """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue."""
+    """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue of a machine with
+    semaphores."""
     from oracle import taidl
 
     resolved = resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
@@ -144,11 +143,13 @@ def _rows(
     if not windows:
         return
 
-    def core(reads: bool) -> Numbers:
-        window = next((w for w, kind in windows if kind is reads), windows[0][0])
-        return evaluated(window.offsets[0], values, position.shape) // size[window.buffer]
+    def core(reads: bool) -> Numbers | None:
+        window = next((w for w, kind in windows if kind is reads), None)
+        return None if window is None else evaluated(window.offsets[0], values, position.shape) // size[window.buffer]
 
-    queue = queue_of(instr.mnemonic, core(True), core(False), machine)
+    queue = np.full(position.shape, -1, np.int64)
+    if machine.semaphores:
+        queue = machine.queues.queue_of(instr.mnemonic, core(True), core(False))
     source = np.full(position.shape, instr.source, np.int64)
     for window, reads in dict.fromkeys(windows):
         place = _places(window, values, position.shape) + base[window.buffer]

@@ -34,7 +34,7 @@ def in_any_order(stream: Stream, machine: Machine, seed: int) -> Stream:
         if name == "launch":
             found.append((name, values))
         else:
-            queues[_queue(name, values, machine)].append((name, values))
+            queues[queue_by_meaning(name, values, machine)].append((name, values))
     while queues:
         names = list(queues)
         # some queues are much slower than others
@@ -76,7 +76,7 @@ def _shaken(name: str, v: dict[str, int], semaphores: np.ndarray) -> bool:
     return True
 
 
-def _queue(name: str, v: dict[str, int], machine: Machine) -> int:
+def queue_by_meaning(name: str, v: dict[str, int], machine: Machine) -> int:
     """The unit that takes an instruction, by the meaning of its attributes."""
     count = len(QUEUES)
     if name in ("signal", "wait"):
@@ -91,6 +91,10 @@ def _queue(name: str, v: dict[str, int], machine: Machine) -> int:
         core = v["source"] // machine.tiles
         east = v["target"] // machine.tiles // machine.columns == core // machine.columns
         return core * count + QUEUES["east" if east else "south"]
+    if name == "unicast":
+        routers = (unit.queue for unit in machine.queues.units if unit.queue % count == QUEUES["router"])
+        # of a row, or of all cores
+        return max(router for router in routers if router // count <= v["source"] // machine.tiles)
     what, _, way = name.partition("_")
     if what in ("multicast", "windows", "share", "gather"):
         row, column = divmod(v["target" if what in ("share", "gather") else "l1"] // machine.tiles, machine.columns)

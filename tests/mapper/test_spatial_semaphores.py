@@ -10,9 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from acadl_models.acadl import ArchitectureGraph
 from acadl_models.fit import check_fit
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
+from acadl_models.triple_ring import triple_ring
 from mapper.spatial.attention import Attention, AttentionPlan
 from mapper.spatial.batched import Product
 from mapper.spatial.chain import Chain, ChainPlan
@@ -21,21 +23,23 @@ from mapper.spatial.deadlock import check_arrivals, check_handshakes
 from mapper.spatial.elementwise import Elementwise, Operation
 from mapper.spatial.emit import emit
 from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import Machine
+from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.parts import PartedPlan
 from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.queues import QUEUES, UNITS
+from mapper.spatial.queues import QUEUES
 from mapper.spatial.reduction import Columns, Rows
+from mapper.spatial.signalling import signalled
 from mapper.spatial.sweep import SweepPlan
 from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.touches import instances
+from mapper.spatial.touches import instances, touches
 from mapper.spatial.workloads import AnyPlan, AnyWork, emitted
+from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.interpreter import run
 from oracle.resolve import resolve
-from oracle.stream import Instr, Loop, Node, Stream, flat_trace
+from oracle.stream import HbmTensor, Instr, Loop, Node, Stream, flat_trace
 from oracle.xla.oracle import compile_stream
-from tests.mapper.queue_executor import Stuck, run_in_any_order
+from tests.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
 from tests.mapper.spatial_cases import Case, cases, mesh
 
 WITH = 400
@@ -214,12 +218,62 @@ def test_no_wait_can_come_twice(name: str, which: int) -> None:
     rejected(stream, machine, body, "plan P: deadlock: the .* queue of core.* waits for signal")
 
 
-def test_units_of_the_graph_take_what_their_queues_have() -> None:
-    graph = mesh(2, 2, 9, 40, WITH)
-    for name, mnemonics in UNITS.items():
-        unit = {"row": "noc_h[0].sender.unit", "column": "noc_v[0].sender.unit", "down": "tree_v.sender.unit",
-                "across": "tree_h.sender.unit"}.get(name, f"core[0][0].{name}.unit")
-        assert {*mnemonics, "signal", "wait"} == set(graph[unit].to_process), name  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_graph_has_the_queues_that_instructions_mean(name: str) -> None:
+    """What the units' edges say is what attributes mean, to the executor of these tests."""
+    stream, machine = program(name)
+    found = touches(stream, machine)
+    every = {(int(p), int(q)) for p, q in zip(found.position, found.queue)}
+    assert every == {
+        (position, queue_by_meaning(mnemonic, values, machine)) for position, (mnemonic, values)
+        in enumerate(flat_trace(stream)) if mnemonic not in ("launch", "signal", "wait")}
+
+
+@pytest.mark.parametrize("graph", [mesh(2, 2, 9, 40, WITH), triple_ring(columns=3, semaphores=WITH)])
+def test_the_isa_numbers_queues_as_the_graph_does(graph: ArchitectureGraph) -> None:
+    cores = graph.parameters["cores"]
+    assert isa_of(graph).buffer("progress").shape[0] == cores * len(QUEUES)
+    units = Machine.of(graph).queues.units
+    assert len({unit.queue for unit in units}) == len(units)
+    assert len(units) == sum("wait" in unit.to_process for unit in graph.functional_units)
+    assert {unit.queue % len(QUEUES) for unit in units} >= set(range(len(QUEUES))) - {QUEUES["south"]}
+
+
+def test_what_no_unit_does_has_no_queue() -> None:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    with pytest.raises(MappingError, match="forward is in no queue of a core: no unit of the graph with a queue "
+                                           "processes it and reads core 0 and writes core 3; expected one"):
+        machine.queues.queue_of("forward", np.array([0]), np.array([3]))
+    with pytest.raises(MappingError, match="several units of the graph .* and writes core 1; expected one"):
+        machine.queues.queue_of("forward", None, np.array([1]))
+
+
+def thrown(machine: Machine, turns: int) -> Stream:
+    """In each turn every core loads a tile and sends it to the one across the mesh, which stores it."""
+    cores, t, c = machine.cores, Affine.variable("t"), Affine.variable("c")
+    across = -c + (cores - 1)
+    x = HbmTensor("X", 0, (turns, cores, 32, 32), "float16")
+    y = HbmTensor("Y", turns * cores * TILE_BYTES, x.shape, "float16")
+    steps = (
+        Instr.make("load", dram=(t * cores + c) * TILE_BYTES, l1=c * machine.tiles, rows=1, cols=1, h0=0),
+        Instr.make("unicast", source=c * machine.tiles, target=across * machine.tiles + 1, count=1),
+        Instr.make("unpack", l1=across * machine.tiles + 1, acc=across * machine.sums, count=1),
+        Instr.make("store", acc=across * machine.sums, dram=(t * cores + across) * TILE_BYTES + y.address, rows=1,
+                   cols=1, h0=0, relu=0))
+    body = (Instr.make("launch"), Loop("t", 0, turns, 1, (Loop("c", 0, cores, 1, steps),)))
+    return Stream("wormhole", machine.isa_parameters, (x,), (y,), 2 * turns * cores * TILE_BYTES, body)
+
+
+@pytest.mark.parametrize("graph", [mesh(2, 3, 9, 40, WITH), triple_ring(
+    columns=3, sums=8, stats=16, l1_bytes=1 << 17, launch_cycles=10, dram_latency_cycles=20, semaphores=WITH)])
+def test_tiles_go_to_any_core_in_programs_with_semaphores(graph: ArchitectureGraph) -> None:
+    machine = Machine.of(graph)
+    stream = signalled(thrown(machine, 4), machine, "plan P")
+    x = np.random.default_rng(3).integers(-99, 99, (4, machine.cores, 32, 32)).astype(np.float16)
+    for seed in range(3):
+        np.testing.assert_array_equal(run_in_any_order(stream, machine, {"X": x}, seed)["Y"], x[:, ::-1])
+    resolved = resolve(stream, isa_of(graph))
+    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
@@ -236,10 +290,10 @@ def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
 @pytest.mark.parametrize(("body", "match"), [
     ([("wait", 1, 5)], r"plan P: deadlock: the matrix queue of core\[0\]\[0\] waits for signal 1 of semaphore 5 of "
                        r"core\[0\]\[0\], before which 0 are sent; expected at least 1 \(0 in the whole program\)"),
-    ([("signal", 1, 5), ("wait", 11, 5), ("wait", 11, 5)], r"the reader queue of core\[0\]\[1\] waits for signal 2 .* "
+    ([("signal", 1, 5), ("wait", 12, 5), ("wait", 12, 5)], r"the reader queue of core\[0\]\[1\] waits for signal 2 .* "
                                                            r"1 are sent; expected at least 2"),
-    ([("wait", 1, 5), ("signal", 13, 5)], r"1 in the whole program, of which the others come later"),
-    ([("wait", 1, 5), ("signal", 1, 6), ("wait", 12, 6), ("signal", 12, 5)],
+    ([("wait", 1, 5), ("signal", 14, 5)], r"1 in the whole program, of which the others come later"),
+    ([("wait", 1, 5), ("signal", 1, 6), ("wait", 13, 6), ("signal", 13, 5)],
      r"in a circle, the matrix queue of core\[0\]\[0\] waits for the matrix queue of core\[0\]\[1\], the matrix queue "
      r"of core\[0\]\[1\] waits for the matrix queue of core\[0\]\[0\]"),
     ([("signal", 1, 5), ("signal", 2, 5)], r"semaphore 5 of core\[0\]\[0\] is signalled by the matrix queue of "
@@ -272,7 +326,8 @@ def test_blocks_that_nobody_sends_are_found(semaphores: bool) -> None:
     lost = next(i for i, instr in enumerate(body) if instr.mnemonic == "multicast_column")
     changed = replace(stream, body=tuple(body[:lost] + body[lost + 1:]))
     check_arrivals(stream, machine, "plan P")
-    with pytest.raises(MappingError, match=r"plan P: the matrix queue of core\[\d\]\[0\] reads tile \d+ of "
+    who = r"the matrix queue of core\[\d\]\[0\]"
+    with pytest.raises(MappingError, match=rf"plan P: {who} reads tile \d+ of "
                        r"core\[\d\]\[0\], which nobody has written: expected a load"):
         (check_handshakes if semaphores else check_arrivals)(changed, machine, "plan P")
 

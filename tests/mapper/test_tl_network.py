@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from mapper.spatial.capacity import check_capacity
 from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Plan, TileGemm
+from mapper.spatial.signalling import signalled
 from mapper.spatial.timing import isa_of
 from oracle.interpreter import run
 from oracle.resolve import resolve
+from tests.mapper.queue_executor import run_in_any_order
 from tests.mapper.spatial_cases import mesh
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -40,3 +43,9 @@ def test_rewritten_programs_give_the_product(plan: Plan) -> None:
         np.testing.assert_array_equal(run(found, isa_of(graph), arguments, poison=3)["C"], expected)
     used = {name for name in ("unicast", "gather_row") if any(name in repr(f.body) for f in (unicast, gathered))}
     assert used == {"unicast", "gather_row"}
+    with_semaphores = Machine.of(mesh(2, 2, 9, 60, 400))
+    for found in (shared, unicast, gathered):
+        # waits alone keep cores apart
+        handed = signalled(replace(found, parameters=with_semaphores.isa_parameters), with_semaphores, "plan P")
+        result = run_in_any_order(handed, with_semaphores, arguments, 1)["C"]
+        np.testing.assert_array_equal(result, expected)
