@@ -15,6 +15,11 @@ from acadl_models.mesh import mesh
 from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.triple_ring import triple_ring
+from acadl_models.wormhole import wormhole
+from mapper.spatial.attention import Attention
+from mapper.spatial.attention_cost import attention_cycles
+from mapper.spatial.attention_emit import emit_attention
+from mapper.spatial.attention_space import attention_space
 from mapper.spatial.cost import cycles
 from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
@@ -97,6 +102,19 @@ def test_tiles_of_one_channel_follow_one_another() -> None:
              for chip in (four, one) for k in (4, 5)}
     assert found[four, 4] > 1.5 * found[one, 4]
     assert found[four, 5] < 1.35 * found[one, 5]
+
+
+def test_many_cores_repeat_with_channels_as_without() -> None:
+    """More instances in flight than the longest requests of all would leave room for in a state of the engine."""
+    work = Attention.of(16, 64, 512, 32)
+    found = attention_space(work, Machine.of(wormhole()))
+    plan = found.plan(int(np.argmin(attention_cycles(work, Machine.of(wormhole()), found))))
+    one, four = (wormhole(dram_channels=n) for n in (1, 4))
+    resolved = resolve(emit_attention(work, plan, Machine.of(four)), isa_of(four))
+    skipped = simulate(four, resolved)
+    assert skipped == simulate(four, resolved, skip=False)
+    assert skipped.stepped_instructions <= 1.2 * simulate(one, resolved).stepped_instructions
+    assert skipped.skipped_share > 0.7
 
 
 STEPS = Plan((1, 1, 1), (4, 1, 1), (1, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))

@@ -21,7 +21,7 @@ def describe(t, m, h, base):
 
     Both are 0 if the state is too long.
     """
-    if state_words(t, in_flight(m)) > h[HM_STATE_SIZE]:
+    if words_in_flight(t, m) > h[HM_STATE_SIZE]:
         return 0, 0
     number_instances(m)
     now = m[M_TIME]
@@ -45,6 +45,22 @@ def describe(t, m, h, base):
 def in_flight(m):
     """Instances that are fetched and not finished."""
     return m[M_FETCHED] - m[M_FINISHED]
+
+
+@jit
+def words_in_flight(t, m):
+    """A bound of the words of the present state: that for any instances may be far above it, where a few instances
+    make many more requests than all others."""
+    count = in_flight(m)
+    words = state_words(t, count)
+    if words <= LEAST_STATE_WORDS:  # there is room in any case
+        return words
+    requests = 0
+    slot = m[M_OLDEST]
+    while slot != NONE:
+        requests += m[slot + I_REQUESTS]
+        slot = m[slot + I_YOUNGER]
+    return words - (count * t[H_MAX_REQUESTS] - requests) * (9 + 2 * t[H_TAIL_SIZE])
 
 
 @jit
