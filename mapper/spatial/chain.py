@@ -1,4 +1,5 @@
-"""Two products with an activation between them, ``C = activation(A . W1) . W2``: workload, plan and bounds.
+"""Two products with an activation between them, ``C = activation(A . W1 + bias1) . W2 + bias2 + residual``: workload,
+plan and bounds. Biases and the residual may be missing.
 
 The block in the middle never goes to memory. Cores that form a *team*, a rectangle of the mesh, work on the same rows:
 each makes a part of the hidden columns, applies the activation, and hands its part over the network to the others of
@@ -9,14 +10,16 @@ keeps everything to itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acadl_models.mesh.vector import UNARY
-from mapper.spatial.epilogue import ACTIVATIONS
+from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from mapper.spatial.epilogue import ACTIVATIONS, Epilogue
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import LEVELS, Level, Pattern
 from oracle.errors import MappingError
@@ -34,6 +37,9 @@ Number: TypeAlias = Any
 class Chain:
     """``m`` rows of ``k`` numbers become ``hidden`` and then ``n`` numbers, with ``activation`` between (None: none).
 
+    ``biases``: whether a number is added to each column of the first product, before the activation, and of the second;
+    ``residual``: whether a tensor of the result's shape is added to that.
+
     MappingError for extents below 1 and for an activation that the vector unit does not have.
     """
 
@@ -42,6 +48,8 @@ class Chain:
     hidden: int
     n: int
     activation: str | None = "gelu"
+    biases: tuple[bool, bool] = (False, False)
+    residual: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.k, self.hidden, self.n) < 1:
@@ -61,9 +69,41 @@ class Chain:
         return self.m * self.hidden * (self.k + self.n)
 
     @property
+    def ends(self) -> tuple[Epilogue, Epilogue]:
+        """What is added to the sums of each product, without the activation."""
+        return Epilogue(bias=self.biases[0]), Epilogue(bias=self.biases[1], residual=self.residual)
+
+    @property
     def passes(self) -> int:
-        """Passes of the vector unit over the hidden block: the activation, and its sums as tiles of 16 bits."""
-        return 1 + (UNARY[ACTIVATIONS[self.activation]] if self.activation else 0)
+        """Passes of the vector unit over the hidden block: bias, activation, and its sums as tiles of 16 bits."""
+        return self.ends[0].passes + 1 + (UNARY[ACTIVATIONS[self.activation]] if self.activation else 0)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands as arrays, in elements."""
+        found: dict[str, tuple[int, ...]] = {
+            "A": (self.m, self.k), "W1": (self.k, self.hidden), "W2": (self.hidden, self.n)}
+        for name, there, extent in zip(("bias1", "bias2"), self.biases, (self.hidden, self.n)):
+            if there:
+                found[name] = (extent,)
+        return found | ({"residual": (self.m, self.n)} if self.residual else {})
+
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes in memory of all operands, the result C the last."""
+        def tiles(shape: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(-(-extent // SIDE) for extent in shape) + (SIDE,) * len(shape)
+
+        operands = tuple((name, tiles(shape)) for name, shape in self.shapes().items())
+        return (*operands, ("C", tiles((self.m, self.n))))
+
+    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
+        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
+        given = check_arrays(self.shapes(), arrays)
+        return {name: (to_tiles(array[None]) if array.ndim == 2 else in_tiles(array[None]))[0]
+                for name, array in given.items()}
+
+    def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
+        """The result ``(m, n)`` from its tiles."""
+        return from_tiles(result[None], (self.m, self.n))[0]
 
 
 @dataclass(frozen=True, order=True)
@@ -133,7 +173,14 @@ def needs(
     rounds = -(-hidden // (bh * team)), -(-n // (bn * team))
     stay = rounds[0] * bh * k + rounds[1] * bn * hidden
     weights = np.where(kept, stay, SLOTS * np.maximum(np.minimum(bk, k) * bh, together * bh * bn))
-    return bm * (k + hidden) + weights, bm * np.maximum(bh, bn)
+    return bm * (k + hidden) + weights + SLOTS * beside(chain, block), bm * np.maximum(bh, bn)
+
+
+def beside(chain: Chain, block: tuple[Number, Number, Number, Number]) -> Any:
+    """Tiles of biases and of the residual for a block of either product."""
+    bm, bh, bn, _ = block
+    first, second = chain.ends
+    return np.maximum(first.block(bm, bh), second.block(bm, bn))
 
 
 def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
-from mapper.spatial.chain import SLOTS, Chain, ChainPlan, check, footprint
-from mapper.spatial.emit import ISA, Nodes, placed, repeat
-from mapper.spatial.epilogue import ACTIVATIONS
-from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
+from mapper.spatial.emit import ISA, Nodes, repeat
+from mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
+from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.zones import Wave, Zone, waves
 from oracle.affine import Affine
-from oracle.stream import Instr, Stream
+from oracle.stream import HbmTensor, Instr, Stream
 
 _ALIGNMENT = 64
 
 
 def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:
-    """The stream; A, W1, W2 and the result C lie in tiles. MappingError if the plan does not fit."""
+    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
     check(chain, plan, machine)
-    m, k, hidden, n = chain.tiles
-    a, first, second, c = placed((("A", (m, k)), ("W1", (k, hidden)), ("W2", (hidden, n)), ("C", (m, n))))
-    body = _Emitter(chain, plan, machine, (a.address, first.address, second.address, c.address)).nodes()
-    end = c.address + m * n * TILE_BYTES
-    return Stream(ISA, machine.isa_parameters, (a, first, second), (c,), -(-end // _ALIGNMENT) * _ALIGNMENT,
+    address, tensors = _ALIGNMENT, dict[str, HbmTensor]()
+    shapes = chain.tensors()
+    # biases, which are no whole tiles, lie behind what is
+    for label, shape in sorted(shapes, key=lambda tensor: len(tensor[1]) == 2):
+        tensors[label] = HbmTensor(label, address, shape, "float16")
+        address += prod(shape) * 2
+    body = _Emitter(chain, plan, machine, {label: tensor.address for label, tensor in tensors.items()}).nodes()
+    *inputs, result = (tensors[label] for label, _ in shapes)
+    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), -(-address // _ALIGNMENT) * _ALIGNMENT,
                   tuple(body), name)
 
 
@@ -46,7 +51,7 @@ class _Emitter:
     chain: Chain
     plan: ChainPlan
     machine: Machine
-    places: tuple[int, int, int, int]
+    places: Mapping[str, int]
 
     @cached_property
     def tiles(self) -> tuple[int, int, int, int]:
@@ -137,6 +142,21 @@ class _Emitter:
         slots = min(SLOTS, self.machine.sums // footprint(self.chain, self.plan)[1])
         return (at.number * (first + second) + number) % slots * size if slots > 1 else Affine(0)
 
+    def added(
+        self, at: _At, product: int, turn: Affine, n: Affine, tile: tuple[Affine, Affine], size: tuple[int, int]
+    ) -> Nodes:
+        """Bias and residual are added to ``size`` sums of a round, which begin at ``tile`` of the whole."""
+        (row, column), (first, second, _, _) = tile, self.counts
+        number = at.number * (first + second) + turn + product * first
+        room = int(beside(self.chain, self.plan.block))
+        base = footprint(self.chain, self.plan)[0] - SLOTS * room
+        l1 = n * self.machine.tiles + number % SLOTS * room + base
+        wide = self.tiles[3] * TILE_BYTES
+        bias = column * (2 * SIDE) + self.places.get(("bias1", "bias2")[product], 0)
+        residual = row * wide + column * TILE_BYTES + self.places.get("residual", 0)
+        sums = n * self.machine.sums + self.sums_at(at, turn + product * first)
+        return finished(self.chain.ends[product], sums, size, Beside(bias, residual, l1, wide))
+
     def clear(self, at: _At, wave: Wave, sums: Affine) -> Nodes:
         """Sums are cleared before a round: after one, the matrix unit would have to wait for the vector unit."""
         found: Nodes = []
@@ -184,14 +204,16 @@ class _Emitter:
                     def source(t: Affine) -> Affine:
                         return at_k * hidden + (turn * self.plan.team + t) * bh
 
-                    nodes += self.load_weights(at, zone, 1, source, where, (depth, zone.size, hidden))
+                    nodes += self.load_weights(at, zone, "W1", source, where, (depth, zone.size, hidden))
                 rows = at_k * bm
                 return nodes + self.multiply(at, wave, rows, where, self.sums_at(at, turn), depth)
 
             found += repeat("k", range(count), step)
         for zone in wave.zones:
             def give(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
-                return self.hand_over(n, t, turn * self.plan.team + t, self.sums_at(at, turn), m * columns)
+                block = turn * self.plan.team + t
+                added = self.added(at, 0, turn, n, (Affine(0), block * self.plan.block[1]), (m, columns))
+                return [*added, *self.hand_over(n, t, block, self.sums_at(at, turn), m * columns)]
 
             # written out for each member, whose number counts both cores and blocks within a core
             for y in zone.slow:
@@ -241,7 +263,7 @@ class _Emitter:
         mnemonic = ("multicast_row" if along else "multicast_column") if shared else "load"
 
         def one(n: Affine, p: Affine, t: Affine, size: int) -> Nodes:
-            dram = (self.row_of(at, p) * k + at_k) * TILE_BYTES + self.places[0]
+            dram = (self.row_of(at, p) * k + at_k) * TILE_BYTES + self.places["A"]
             return [Instr.make(mnemonic, dram=dram, l1=n * self.machine.tiles + at_k * bm, rows=size, cols=depth,
                                h0=k * TILE_BYTES, **(sent if shared else {}))]
 
@@ -252,7 +274,7 @@ class _Emitter:
         return [node for zone in zones for node in self.each(at.wave.zones, (zone.slow, zone.fast), one)]
 
     def load_weights(
-        self, at: _At, zone: Zone, which: int, source: Callable[[Affine], Affine], where: Affine,
+        self, at: _At, zone: Zone, which: str, source: Callable[[Affine], Affine], where: Affine,
         size: tuple[int, int, int],
     ) -> Nodes:
         """``size``: tiles of a block, rows and columns, and columns of the whole."""
@@ -302,7 +324,7 @@ class _Emitter:
                     def source(t: Affine) -> Affine:
                         return number * (self.depth * n_tiles) + (turn * self.plan.team + t) * bn
 
-                    nodes += self.load_weights(at, zone, 2, source, where, (depth, zone.size, n_tiles))
+                    nodes += self.load_weights(at, zone, "W2", source, where, (depth, zone.size, n_tiles))
                 rows = self.hidden_at(number * self.plan.together)
                 return nodes + self.multiply(at, wave, rows, where, sums, depth)
 
@@ -310,9 +332,10 @@ class _Emitter:
 
         for zone in wave.zones:
             def store(n: Affine, p: Affine, t: Affine, m: int, zone: Zone = zone) -> Nodes:
-                column = (turn * self.plan.team + t) * bn
-                dram = (self.row_of(at, p) * n_tiles + column) * TILE_BYTES + self.places[3]
-                return [Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
+                row, column = self.row_of(at, p), (turn * self.plan.team + t) * bn
+                dram = (row * n_tiles + column) * TILE_BYTES + self.places["C"]
+                return [*self.added(at, 1, turn, n, (row, column), (m, zone.size)),
+                        Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
                                    h0=n_tiles * TILE_BYTES, relu=0)]
 
             found += self.each(at.wave.zones, (zone.slow, zone.fast), store)

@@ -6,6 +6,7 @@ import numpy as np
 
 from mapper.spatial.chain import PATTERNS, Chain
 from mapper.spatial.chain_space import ChainSpace
+from mapper.spatial.energy import finishing
 from mapper.spatial.epilogue import ACTIVATIONS
 from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.rates import Joules, Rates
@@ -28,6 +29,8 @@ def chain_joules(chain: Chain, machine: Machine, rates: Rates, found: ChainSpace
     products = m * hidden * (k + n) * rates.product
     total = products + (reads + sums) * tile + m * hidden * (middle + _handed(rates, c)) + m * n * rates.stored
     total = total + _rows(m * k, rates, c, inner) + (k * hidden + hidden * n) * _weights(machine, rates, c, blocks)
+    for columns, end in zip((hidden, n), chain.ends):
+        total = total + finishing(m, columns, rates, end, blocks)
     return np.asarray(rates.launched(machine) + total, np.float64)
 
 

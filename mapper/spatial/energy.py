@@ -72,16 +72,16 @@ def product_joules(
     others = gemm.m * gemm.n * (sums - 1) * rates.added
     total: Joules = (
         gemm.m * gemm.n * gemm.k * rates.product + gemm.m * gemm.n * rates.stored + a + b + others
-        + (reads + added) * rates.l1_tile + _finishing(gemm, rates, epilogue, m.count))
+        + (reads + added) * rates.l1_tile + finishing(gemm.m, gemm.n, rates, epilogue, m.count))
     return total
 
 
-def _finishing(gemm: TileGemm, rates: Rates, epilogue: Epilogue, blocks: np.ndarray) -> "np.ndarray | float":
-    """Of an epilogue, with so many blocks along m."""
-    tiles, total = gemm.m * gemm.n, np.zeros(len(blocks))
+def finishing(m: int, n: int, rates: Rates, epilogue: Epilogue, blocks: np.ndarray) -> "np.ndarray | float":
+    """Of an epilogue of ``m x n`` sums, with so many blocks along m."""
+    tiles, total = m * n, np.zeros(len(blocks))
     added = tiles * (2 * rates.l1_tile + BINARY["add"] * rates.vector)
     if epilogue.bias:
-        rows = gemm.n * blocks
+        rows = n * blocks
         total = total + added + rows * (2 * rates.l1_tile + 2 * SIDE * (rates.dram_byte + rates.way_byte))
     if epilogue.residual:
         total = total + added + tiles * (rates.loaded + rates.l1_tile)

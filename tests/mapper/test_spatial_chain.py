@@ -16,7 +16,6 @@ from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
 from mapper.spatial import keeping
-from mapper.spatial.arrays import from_tiles, to_tiles
 from mapper.spatial.batched import Product
 from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
 from mapper.spatial.chain_emit import emit_chain
@@ -65,29 +64,27 @@ def plans(draw: st.DrawFn, rows: int, columns: int) -> ChainPlan:
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
     m, k, hidden, n = (draw(st.integers(1, 160)) for _ in range(4))
-    return Chain(m, k, hidden, n, draw(st.sampled_from((None, "relu", "gelu", "tanh", "sigmoid"))))
+    biases = draw(st.booleans()), draw(st.booleans())
+    activation = draw(st.sampled_from((None, "relu", "gelu", "tanh", "sigmoid")))
+    return Chain(m, k, hidden, n, activation, biases, draw(st.booleans()))
 
 
 def tensors(chain: Chain) -> dict[str, np.ndarray]:
     random = np.random.default_rng(chain.m + 131 * chain.hidden)
-    shapes = {"A": (chain.m, chain.k), "W1": (chain.k, chain.hidden), "W2": (chain.hidden, chain.n)}
-    return {name: (random.standard_normal(shape) / math.sqrt(shape[0] if name != "A" else 1)).astype(np.float16)
-            for name, shape in shapes.items()}
-
-
-def tiled(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: to_tiles(array[None])[0] for name, array in arrays.items()}
+    return {name: (random.standard_normal(shape) / math.sqrt(shape[0] if name[0] == "W" else 1)).astype(np.float16)
+            for name, shape in chain.shapes().items()}
 
 
 def expected(chain: Chain, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    a, first, second = (array.astype(np.float32) for array in arrays.values())
-    x = a @ first
+    given = {name: array.astype(np.float32) for name, array in arrays.items()}
+    x = given["A"] @ given["W1"] + given.get("bias1", 0)
     functions = {
         None: lambda: x, "relu": lambda: np.maximum(x, 0), "tanh": lambda: np.tanh(x),
         "sigmoid": lambda: 1 / (1 + np.exp(-x)),
         "gelu": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     }
-    return np.asarray(functions[chain.activation]().astype(np.float16).astype(np.float32) @ second)
+    hidden = functions[chain.activation]().astype(np.float16).astype(np.float32)
+    return np.asarray(hidden @ given["W2"] + given.get("bias2", 0) + given.get("residual", 0))
 
 
 def check_numbers(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
@@ -98,8 +95,7 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], chain: Chain) -> N
     except MappingError:
         assume(False)
     arrays = tensors(chain)
-    tiles = result_of(chain, plan, graph, tiled(arrays), chain.n)
-    result = from_tiles(tiles[None], (chain.m, chain.n))[0].astype(np.float32)
+    result = chain.unpack(result_of(chain, plan, graph, chain.pack(arrays), chain.n)).astype(np.float32)
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
@@ -121,14 +117,16 @@ def test_every_plan_that_fits_gives_the_chain_on_meshes_to_4_by_4(
 @pytest.mark.parametrize(("chain", "plan"), [
     (Chain(60, 40, 100, 70), ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)),
     (Chain(100, 40, 60, 30, "relu"), ChainPlan((2, 1, 1, 2), (1, 1), (2, 1), ("row", "keep"), False)),
+    (Chain(100, 40, 90, 70, "gelu", (True, True), True),
+     ChainPlan((1, 1, 2, 1), (1, 1), (1, 2), ("none", "stream"), True)),
 ])
 def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan: ChainPlan) -> None:
     graph, arrays = mesh(1, 2), tensors(chain)
-    stream, tiles = emit_chain(chain, plan, Machine.of(graph)), tiled(arrays)
+    stream, tiles = emit_chain(chain, plan, Machine.of(graph)), chain.pack(arrays)
     oracle = compile_stream(stream, isa_of(graph))
     found = np.asarray(oracle(*tiles.values())[0])
     np.testing.assert_array_equal(found, run(stream, isa_of(graph), tiles)["C"])
-    result = from_tiles(found[None], (chain.m, chain.n))[0].astype(np.float32)
+    result = chain.unpack(found).astype(np.float32)
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
@@ -137,6 +135,18 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     plan = ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)
     resolved = resolve(emit_chain(chain, plan, Machine.of(graph)), isa_of(graph))
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def test_biases_and_a_residual_need_room_and_lie_behind_the_weights() -> None:
+    chain = Chain(128, 64, 256, 64, "gelu", (True, True), True)
+    plan = ChainPlan((1, 2, 1, 2), (1, 1), (1, 2), ("none", "stream"), True)
+    stream, plain = (emit_chain(c, plan, Machine.of(mesh(1, 2))) for c in (chain, Chain(128, 64, 256, 64)))
+    assert [t.name for t in stream.arguments] == ["A", "W1", "W2", "bias1", "bias2", "residual"]
+    assert stream.hbm_bytes == plain.hbm_bytes + 2048 * 8 + 64 * (8 + 2)
+    # two blocks of a bias of two tiles, or of one and of a tile of the residual
+    assert footprint(chain, plan)[0] == footprint(Chain(128, 64, 256, 64), plan)[0] + 2 * 2
+    with pytest.raises(MappingError, match="expected the operands A, W1, W2, bias1, bias2, residual, found A"):
+        chain.pack({"A": np.zeros((128, 64), np.float16)})
 
 
 def test_the_block_in_the_middle_is_not_stored() -> None:

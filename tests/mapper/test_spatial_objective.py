@@ -44,6 +44,8 @@ EXACT: dict[str, AnyWork] = {
     "a step of decoding": Attention.of(1, 8, 1, 64, 2, keys=500),
     "a chain": Chain(256, 128, 512, 128),
     "a chain of odd sizes": Chain(70, 100, 300, 90, "relu"),
+    "a chain with biases": Chain(200, 100, 300, 90, "gelu", (True, True)),
+    "a chain with a bias and a residual": Chain(128, 64, 100, 200, None, (False, True), True),
     "element by element": Elementwise(300, 200, (Operation("add", "tensor"), Operation("multiply", "row"))),
     "a softmax": Rows(300, 400, "softmax", 0.5),
     "a layer norm": Rows(200, 400, "layer_norm"),
