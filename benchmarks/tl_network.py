@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mapper.spatial.emit import ISA, Emitter, Nodes, Place, _pairs, placed, repeat
-from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.emit import Emitter, Nodes, Place, _pairs, operands, repeat
+from mapper.spatial.machine import Machine
+from mapper.spatial.placing import program
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.zones import Wave
 from oracle.affine import Affine
@@ -105,10 +106,9 @@ class Gathering(Emitter):
 
 def gathered(gemm: TileGemm, plan: Plan, machine: Machine) -> Stream | None:
     """The program with collected results; None where a core has no room for them beside its operands."""
-    a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
+    tensors = a, b, c = operands(gemm)
     emitter = Gathering(gemm, plan, machine, a.address, b.address, c.address, False)
     block = plan.block[0] * plan.block[1]
     if emitter.region(0) + emitter.region(1) + block * (1 + plan.columns[1]) > machine.tiles:
         return None
-    end = c.address + gemm.m * gemm.n * TILE_BYTES
-    return Stream(ISA, machine.isa_parameters, (a, b), (c,), -(-end // 64) * 64, tuple(emitter.nodes()), "gathered")
+    return program(machine, tensors, emitter.nodes(), "gathered")

@@ -53,7 +53,7 @@ def lengthened(x: Any, axis: int, extent: int) -> Any:
 
 
 def to_tiles(tensor: Any) -> Any:
-    """``(problems, rows, columns)``, of NumPy or JAX, as ``(problems, rows / 32, columns / 32, 32, 32)``, with zeros."""
+    """``(problems, rows, columns)``, of NumPy or JAX, as ``(problems, rows / 32, columns / 32, 32, 32)`` and zeros."""
     problems, rows, columns = tensor.shape
     high, wide = -(-rows // SIDE), -(-columns // SIDE)
     whole = padded(tensor, ((0, 0), (0, high * SIDE - rows), (0, wide * SIDE - columns)))

@@ -15,14 +15,13 @@ from functools import cached_property
 
 from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
 from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from mapper.spatial.emit import ISA, Nodes, instructions, repeat
+from mapper.spatial.emit import Nodes, instructions, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.placing import placed, program
 from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
 from oracle.resolve import MAX_INSTRUCTIONS
-from oracle.stream import HbmTensor, Instr, Stream
-
-_ALIGNMENT = 64
+from oracle.stream import Instr, Stream
 
 
 def emit_attention(
@@ -36,17 +35,13 @@ def emit_attention(
     """
     check(attention, plan, machine)
     queries, keys, width = attention.tiles
-    address, tensors = _ALIGNMENT, dict[str, HbmTensor]()
-    shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width), "O": (queries, width)}
+    shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
     if attention.bias:
         shapes["B"] = queries, keys
-    for label, (rows, columns) in shapes.items():
-        tensors[label] = HbmTensor(label, address, (attention.problems, rows, columns, SIDE, SIDE), "float16")
-        address += attention.problems * rows * columns * TILE_BYTES
-    places = {label: tensor.address for label, tensor in tensors.items()}
-    body = _short(attention, plan, machine, places)
-    out = tensors.pop("O")
-    return Stream(ISA, machine.isa_parameters, tuple(tensors.values()), (out,), address, tuple(body), name)
+    shapes["O"] = queries, width
+    tensors = placed((label, (attention.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
+    body = _short(attention, plan, machine, {tensor.name: tensor.address for tensor in tensors})
+    return program(machine, tensors, body, name)
 
 
 def _short(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:

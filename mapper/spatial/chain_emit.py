@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
-from mapper.spatial.emit import ISA, Nodes, repeat
+from mapper.spatial.emit import Nodes, repeat
 from mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.placing import placed, program
 from mapper.spatial.zones import Wave, Zone, waves
 from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Stream
-
-_ALIGNMENT = 64
+from oracle.stream import Instr, Stream
 
 
 def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:
     """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
     check(chain, plan, machine)
-    address, tensors = _ALIGNMENT, dict[str, HbmTensor]()
     shapes = chain.tensors()
     # biases, which are no whole tiles, lie behind what is
-    for label, shape in sorted(shapes, key=lambda tensor: len(tensor[1]) == 2):
-        tensors[label] = HbmTensor(label, address, shape, "float16")
-        address += prod(shape) * 2
+    tensors = {tensor.name: tensor for tensor in placed(sorted(shapes, key=lambda tensor: len(tensor[1]) == 2))}
     body = _Emitter(chain, plan, machine, {label: tensor.address for label, tensor in tensors.items()}).nodes()
-    *inputs, result = (tensors[label] for label, _ in shapes)
-    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), -(-address // _ALIGNMENT) * _ALIGNMENT,
-                  tuple(body), name)
+    return program(machine, [tensors[label] for label, _ in shapes], body, name)
 
 
 Cores = Callable[[Affine, Affine, Affine], Nodes]

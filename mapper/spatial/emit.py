@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.placing import placed, program
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.signalling import signalled
-from mapper.spatial.zones import Wave, Zone, waves
+from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
 from oracle.errors import MappingError
 from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 
 Nodes = list[Node]
-ISA = "wormhole"
-_ALIGNMENT = 64
 ZERO = Affine(0)
 
 
@@ -30,21 +29,17 @@ def emit(
     (:mod:`mapper.spatial.deadlock`); without, by what they read and write.
     """
     check(gemm, plan, machine)
-    a, b, c = placed((("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
+    tensors = a, b, c = operands(gemm)
     body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
-    end = c.address + gemm.m * gemm.n * TILE_BYTES
-    size = -(-end // _ALIGNMENT) * _ALIGNMENT
-    stream = Stream(ISA, machine.isa_parameters, (a, b), (c,), size, tuple(body), name)
+    stream = program(machine, tensors, body, name)
     return signalled(stream, machine, f"plan {plan}") if semaphores else stream
 
 
-def placed(tensors: tuple[tuple[str, tuple[int, int]], ...]) -> list[HbmTensor]:
-    """Tensors of tiles one after the other in memory."""
-    address, found = _ALIGNMENT, []
-    for name, (rows, columns) in tensors:
-        found.append(HbmTensor(name, address, (rows, columns, SIDE, SIDE), "float16"))
-        address += rows * columns * TILE_BYTES
-    return found
+def operands(gemm: TileGemm) -> tuple[HbmTensor, HbmTensor, HbmTensor]:
+    """A, B and C, in tiles."""
+    shapes = {"A": (gemm.m, gemm.k), "B": (gemm.k, gemm.n), "C": (gemm.m, gemm.n)}
+    a, b, c = placed((name, (*shape, SIDE, SIDE)) for name, shape in shapes.items())
+    return a, b, c
 
 
 def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
@@ -215,11 +210,8 @@ class Emitter:
         steps: tuple[tuple[int, int, int], ...], before: Affine,
     ) -> Nodes:
         """All steps of the blocks of a wave, and what is done with its sums; ``before``: steps of earlier waves."""
-        numbers = [w.first + w.count for w in (self.waves(0)[-1], self.waves(1)[-1])]
-        turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
-        turn = turn + self.turns
         bm, bn, _ = self.plan.block
-        sums = (turn % self.plan.outputs) * (bm * bn) if self.plan.outputs > 1 else ZERO
+        sums = (self.turn_of(at) % self.plan.outputs) * (bm * bn) if self.plan.outputs > 1 else ZERO
         found: Nodes = []
         for first, count, depth in steps:
             def step(i: Affine, first: int = first, depth: int = depth, before: Affine = before) -> Nodes:
@@ -228,6 +220,11 @@ class Emitter:
             found += repeat("k", range(count), step)
             before = before + count
         return found + self.reduce(these, sums) + self.store(at, these, sums)
+
+    def turn_of(self, at: tuple[Affine, Affine]) -> Affine:
+        """Which wave ``at`` (along m and n) is in all, those of other products included."""
+        numbers = [w.first + w.count for w in (self.waves(0)[-1], self.waves(1)[-1])]
+        return self.turns + (at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0])
 
     # --- places --------------------------------------------------------------------------------------------------
     def core(self, place: Place) -> Affine:
@@ -404,9 +401,9 @@ class Emitter:
             if axis == 0:
                 alive[1] = range(1)
             between = self.step_between(2, "columns" if axis else "rows") * self.machine.sums
-            for distance in _distances(count):
+            for distance, these_k in halves(count):
                 spans_k = list(alive)
-                spans_k[axis] = range(0, max(0, count - distance), 2 * distance)
+                spans_k[axis] = these_k
                 for zone, other in _pairs(these):
                     def add(place: Place, size: int = zone.size * other.size, far: int = distance * between) -> Nodes:
                         mine = self.core(place) * self.machine.sums + sums
@@ -450,12 +447,3 @@ def _peeled(found: tuple[Wave, ...], peel: bool) -> Iterator[tuple[Wave, bool]]:
             yield Wave(1, wave.count - 1, wave.zones), False
         else:
             yield wave, wave.first == 0
-
-
-def _distances(count: int) -> list[int]:
-    """1, 2, 4, ... below ``count``."""
-    found, distance = [], 1
-    while distance < count:
-        found.append(distance)
-        distance *= 2
-    return found

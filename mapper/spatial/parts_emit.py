@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from mapper.spatial.emit import ISA, ZERO, Emitter, Nodes, Place, repeat
+from mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
 from mapper.spatial.epilogue import SLOTS, Beside, finished
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.parts import Contraction, PartedPlan, check_parts
+from mapper.spatial.placing import placed, program
 from mapper.spatial.zones import Wave, waves
 from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Stream
+from oracle.stream import Instr, Stream
 
-_ALIGNMENT = 64
 _NO_WAVE = Wave(0, 0, ())
 
 
@@ -55,9 +55,7 @@ class PartedEmitter(Emitter):
         return found
 
     def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], sums: Affine) -> Nodes:
-        numbers = [last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1])]
-        turn = at[0] * numbers[1] + at[1] if self.plan.order == "mn" else at[1] * numbers[0] + at[0]
-        return Emitter.store(replace(self, turn=self.turns + turn), at, these, sums)
+        return Emitter.store(replace(self, turn=self.turn_of(at)), at, these, sums)
 
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
         """The epilogue of a block, and its way to memory."""
@@ -77,14 +75,9 @@ def emit_parts(
 ) -> Stream:
     """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
     check_parts(work, plan, machine)
-    address, placed = _ALIGNMENT, {}
-    for label, shape in work.tensors():
-        placed[label] = HbmTensor(label, address, shape, "float16")
-        address += prod(shape) * 2
-    *inputs, result = placed.values()
-    where = {label: tensor.address for label, tensor in placed.items()}
+    tensors = placed(work.tensors())
+    where = {tensor.name: tensor.address for tensor in tensors}
     body = emitter(
         work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work.epilogue.relu, work=work,
         parts=plan.parts, bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()
-    end = -(-address // _ALIGNMENT) * _ALIGNMENT
-    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), end, tuple(body), name)
+    return program(machine, tensors, body, name)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.machine import TILE_BYTES, Machine
+from mapper.spatial.placing import ISA
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
@@ -84,7 +85,6 @@ class Rates:
         return self._known[key]
 
     def _alone(self, mnemonic: str, attributes: dict[str, int]) -> "Stream":
-        from mapper.spatial.emit import ISA
         from mapper.spatial.timing import isa_of
         from oracle.stream import Instr, Stream
 

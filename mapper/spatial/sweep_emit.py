@@ -7,18 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import prod
 
 from mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
-from mapper.spatial.emit import ISA, Nodes, _distances, repeat
+from mapper.spatial.emit import Nodes, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.placing import placed, program
 from mapper.spatial.reduction import Columns, Rows
 from mapper.spatial.sweep import Pair, Sweep, SweepPlan, check_sweep
-from mapper.spatial.zones import Wave, Zone, waves
+from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Stream
+from oracle.stream import Instr, Stream
 
-_ALIGNMENT = 64
 _LEAST = -65504.0
 """The smallest number of fp16: no number is below."""
 
@@ -26,15 +25,10 @@ _LEAST = -65504.0
 def emit_sweep(work: Sweep, plan: SweepPlan, machine: Machine) -> Stream:
     """The stream; tensors lie as ``work.pack`` gives them. MappingError if the plan does not fit."""
     check_sweep(work, plan, machine)
-    address, placed = _ALIGNMENT, []
-    for label, shape in work.tensors():
-        placed.append(HbmTensor(label, address, shape, "float16"))
-        address += -(-prod(shape) * 2 // _ALIGNMENT) * _ALIGNMENT
-    *inputs, result = placed
-    where = tuple(tensor.address for tensor in placed)
+    tensors = placed(work.tensors())
+    where = tuple(tensor.address for tensor in tensors)
     body: Nodes = [Instr.make("launch"), *_EMITTERS[type(work)](work, plan, machine, where).nodes()]
-    name = type(work).__name__.lower()
-    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), address, tuple(body), name)
+    return program(machine, tensors, body, type(work).__name__.lower())
 
 
 def bits(value: float) -> int:
@@ -437,8 +431,7 @@ class _ColumnsEmitter(_Emitter):
         found: Nodes = []
         (rows_m, rows_n), (columns_m, columns_n) = self.plan.rows, self.plan.columns
         for axis, count, apart in ((1, columns_m, columns_n), (0, rows_m, rows_n * self.machine.columns)):
-            for distance in _distances(count):
-                alive = range(0, max(0, count - distance), 2 * distance)
+            for distance, alive in halves(count):
                 zone = Zone(range(rows_m), alive, 1) if axis else Zone(alive, range(1), 1)
                 for beside in other.zones:
                     def add(core: Affine, m: Affine, n: Affine, size: int = beside.size, far: int = distance * apart

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mapper.spatial.placing import ISA
+
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from acadl_models.timing.result import TimingResult
@@ -12,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def isa_of(graph: "ArchitectureGraph") -> "Isa":
-    """The ISA of a graph of Wormhole, with the graph's sizes."""
+    """The ISA of a mesh, with the graph's sizes."""
     from acadl_models.wormhole import isa_parameters
     from oracle import taidl
 
-    return taidl.load("wormhole", **isa_parameters(graph))
+    return taidl.load(ISA, **isa_parameters(graph))
 
 
 def simulated(stream: "Stream", graph: "ArchitectureGraph") -> "TimingResult":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from acadl_models.acadl import ArchitectureGraph
+from acadl_models.mesh import mesh
 from mapper.spatial.capacity import check_capacity
 from mapper.spatial.deadlock import check_arrivals
 from mapper.spatial.machine import Machine
+from mapper.spatial.queues import Queues
 from mapper.spatial.timing import isa_of
 from mapper.spatial.workloads import AnyPlan, AnyWork, emitted
 from oracle.interpreter import run
@@ -19,6 +22,12 @@ from tests.mapper.queue_executor import run_in_any_order
 
 SEMAPHORES = 1 << 14
 """Enough for any program."""
+
+
+@cache
+def queues_of(rows: int, columns: int) -> Queues:
+    """Those of a mesh with semaphores of so many cores, whatever these hold."""
+    return Machine.of(mesh(columns, rows, semaphores=1)).queues
 
 
 def result_of(
@@ -35,7 +44,7 @@ def result_of(
     check_arrivals(stream, machine, stream.name)
     (tensor,) = stream.results
     found = run(stream, isa_of(graph), dict(arguments), poison=3)[tensor.name]
-    counted = replace(machine, semaphores=SEMAPHORES)
+    counted = replace(machine, semaphores=SEMAPHORES, queues=queues_of(machine.rows, machine.columns))
     shaken = emitted(work, plan, counted, semaphores=True)
     np.testing.assert_array_equal(run_in_any_order(shaken, counted, arguments, seed)[tensor.name], found)
     return found

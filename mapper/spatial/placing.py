@@ -1,0 +1,43 @@
+"""The tensors of a mesh's program in memory, one after the other, and the stream that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+import numpy as np
+
+from mapper.spatial.machine import Machine
+from oracle.stream import HbmTensor, Node, Stream
+
+ISA = "wormhole"
+"""Of every mesh."""
+
+TYPE = "float16"
+"""Of all numbers in memory."""
+
+ALIGNMENT = 64
+"""Addresses of tensors are multiples of this; none is 0."""
+
+
+def placed(tensors: Iterable[tuple[str, tuple[int, ...]]]) -> list[HbmTensor]:
+    """Tensors of these names and shapes, in numbers."""
+    found: list[HbmTensor] = []
+    for name, shape in tensors:
+        found.append(HbmTensor(name, _end(found), shape, TYPE))
+    return found
+
+
+def program(machine: Machine, tensors: Sequence[HbmTensor], body: Iterable[Node], name: str) -> Stream:
+    """The stream of a program that is given all tensors but the last one, which is its result."""
+    *inputs, result = tensors
+    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), _end(tensors), tuple(body), name)
+
+
+def _end(tensors: Sequence[HbmTensor]) -> int:
+    """What lies behind all of them."""
+    return max((-(-_behind(tensor) // ALIGNMENT) * ALIGNMENT for tensor in tensors), default=ALIGNMENT)
+
+
+def _behind(tensor: HbmTensor) -> int:
+    return tensor.address + prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
