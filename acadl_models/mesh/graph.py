@@ -111,15 +111,15 @@ def mesh(
         operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
         block_cycles, vector_cycles, vector_width, array, joules(PITCH_MM), (x + y) / 2, semaphores)
     chip = Chip(
-        name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles, clock_hz,
+        name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
         dram_channels)
     return assembled(chip, lambda *given: rings(chip, torus, *given))
 
 
 @dataclass(frozen=True)
 class Chip:
-    """Cores in rows and columns, and what is around them; each of ``dram_bytes`` is a memory of its own, of so many
-    channels."""
+    """Cores in rows and columns, and what is around them: memory of ``dram_bytes`` in so many channels, which move
+    ``dram_bytes_per_cycle`` together."""
 
     name: str
     rows: int
@@ -127,7 +127,7 @@ class Chip:
     sizes: Sizes
     dram_bytes_per_cycle: int
     dram_latency_cycles: int
-    dram_bytes: tuple[int, ...]
+    dram_bytes: int
     launch_cycles: int
     clock_hz: float
     dram_channels: int = 1
@@ -137,10 +137,10 @@ class Chip:
         return self.rows * self.columns
 
     @property
-    def channelled_bytes(self) -> tuple[int, ...]:
-        """Bytes of each memory: whole tiles in each channel, if there are several."""
+    def channelled_bytes(self) -> int:
+        """Bytes of memory: whole tiles in each channel, if there are several."""
         step = self.dram_channels * TILE_BYTES if self.dram_channels > 1 else 1
-        return tuple(size // step * step for size in self.dram_bytes)
+        return self.dram_bytes // step * step
 
 
 def assembled(
@@ -151,17 +151,13 @@ def assembled(
 
     @generate
     def build() -> None:
-        memory, first = [], 0
-        for number, size in enumerate(chip.channelled_bytes):
-            name = "dram" if len(chip.dram_bytes) == 1 else f"dram[{number}]"
-            memory.append(DRAM(
-                name, data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
-                read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
-                read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
-                address_ranges=[(first, first + size)], joules_per_access=sizes.joules.dram_byte,
-                channels=chip.dram_channels, channel_words=TILE_BYTES if chip.dram_channels > 1 else 0,
-            ))
-            first += size
+        memory = [DRAM(
+            "dram", data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
+            read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
+            read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
+            address_ranges=[(0, chip.channelled_bytes)], joules_per_access=sizes.joules.dram_byte,
+            channels=chip.dram_channels, channel_words=TILE_BYTES if chip.dram_channels > 1 else 0,
+        )]
         ahead = _AHEAD if not sizes.semaphores else 4 * _AHEAD
         fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED)
         semaphores = Semaphores(chip.cores, sizes.semaphores, 4 * chip.cores + 16) if sizes.semaphores else None

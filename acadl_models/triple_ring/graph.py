@@ -6,7 +6,8 @@
   their bytes need, stores its channel of the other direction.
 * A **small ring** joins the cores of a row: each passes tiles on to the next, and adds up sums of others. Cores of a
   column pass them through their L1.
-* **Memory**: one after the other in the address space.
+* **Memories**: tiles are dealt out over them one by one, so that every tensor lies in all; they are the channels of one
+  ``DRAM``, each with ``dram_bytes_per_cycle`` of its own.
 * **Energies**: a byte on the large ring is counted half way around it, whoever takes it off.
 """
 
@@ -27,8 +28,8 @@ RANGES: dict[str, tuple[int, int]] = {
     "columns": (2, 64), "rows": (2, 4),
     **{name: bounds for name, bounds in sizes.RANGES.items() if name not in ("noc_bytes_per_cycle", "dram_channels")},
     "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
-    "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096), "memories": (1, 2),
-    "semaphores": (0, 1 << 14),
+    "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096),
+    "memories": sizes.RANGES["dram_channels"], "semaphores": (0, 1 << 14),
 }
 """Smallest and largest value of each integer option."""
 
@@ -57,7 +58,8 @@ def triple_ring(
     clock_hz: float = figures.CLOCK_HZ,
     name: str = "triple_ring",
 ) -> ArchitectureGraph:
-    """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories`` of ``dram_bytes``.
+    """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories``, each of ``dram_bytes`` and
+    ``dram_bytes_per_cycle``.
 
     ``sums`` and ``stats`` are those of a core, and so are ``semaphores``: counters for programs with ``signal`` and
     ``wait``, beside ``l1_bytes``. Raises TargetError that lists every option out of range.
@@ -68,8 +70,8 @@ def triple_ring(
         product_cycles, block_cycles, vector_cycles, vector_width, array, joules(figures.PITCH_MM),
         semaphores=semaphores)
     chip = Chip(
-        name, rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,) * memories,
-        launch_cycles, clock_hz)
+        name, rows, columns, core, memories * dram_bytes_per_cycle, dram_latency_cycles, memories * dram_bytes,
+        launch_cycles, clock_hz, memories)
     return assembled(chip, lambda *given: _wired(chip, large_ring_bytes_per_cycle, *given))
 
 

@@ -43,7 +43,7 @@ def wormhole(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, 0, product_cycles, block_cycles,
         vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2, semaphores=semaphores)
     chip = Chip(
-        "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, (dram_bytes,), launch_cycles,
+        "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles,
         clock_hz, dram_channels)
     return assembled(chip, lambda *given: rings(chip, True, *given))
 

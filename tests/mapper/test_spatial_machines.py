@@ -141,6 +141,18 @@ def test_a_slow_port_of_l1_is_what_limits() -> None:
     assert abs(narrow.estimated_cycles / narrow.cycles - 1) < 0.25
 
 
+def test_the_memories_of_the_triple_ring_work_at_once() -> None:
+    """Every tensor lies in all of them: where memory limits, so many of them take a part of the time."""
+    plan = Plan((4, 4, 4), (2, 1, 1), (1, 4, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
+    slow = {"columns": 4, "launch_cycles": 1, "dram_latency_cycles": 1, "dram_bytes_per_cycle": 8}
+    found = {}
+    for count in (1, 2, 4):
+        graph = triple_ring(memories=count, **slow)  # type: ignore[arg-type]
+        assert graph.bytes_of("hbm") == count * triple_ring(memories=1).bytes_of("hbm")
+        found[count] = simulated(emit(TileGemm(8, 32, 16), plan, Machine.of(graph)), graph).cycles
+    assert found[1] == pytest.approx(2 * found[2], rel=0.1) and found[2] == pytest.approx(2 * found[4], rel=0.1)
+
+
 def test_options_out_of_range_are_all_named() -> None:
     with pytest.raises(TargetError, match=r"mesh: x must be .* not 0; .*array must be"):
         mesh(0, 2, array=0)
