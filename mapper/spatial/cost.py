@@ -73,10 +73,11 @@ class _Estimate:
         beats_a = beats_of(machine, c["bm"], self.bk, gemm.k) * around.share
         beats_b = beats_of(machine, self.bk, c["bn"], gemm.n)
         self.a = Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"],
-                         self.m, self.n, self.n.of_loads(c["keep_a"]))
+                         self.m, self.n, self.n.of_loads(c["keep_a"]), self.count / self.steps)
         self.b = Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"],
-                         self.n, self.m, self.m.of_loads(c["keep_b"]))
-        self.hops = np.maximum(self.a.hops, self.b.hops)
+                         self.n, self.m, self.m.of_loads(c["keep_b"]), self.count / self.steps)
+        by_n = c["nm"] == 1
+        self.hops = np.maximum(self._hops(self.a, self.n, self.m, by_n), self._hops(self.b, self.m, self.n, ~by_n))
 
     @cached_property
     def cycles(self) -> np.ndarray:
@@ -84,12 +85,21 @@ class _Estimate:
         # loads of a wave's first steps come while the sums of the wave before are added up and stored
         waits = waits - np.minimum(between, waits * np.minimum(1, self.c["slots"] / self.steps))
         computing = self.computed + waits + np.maximum(between, self.flooded) + self.anew
+        # with two blocks of sums those of a wave are added up while the next is computed
+        own = np.where(self.c["outputs"] > 1, 0, self.compute)
+        computing = np.maximum(computing, (self.waves - 1) * (self.adding + own)) + self.adding
         last = 2 * self.machine.dram_latency + self.own_store
         apart, spread = self.ends
-        ends = last + apart + spread + self.rises
+        ends = last + apart + np.maximum(spread, self.hops) + self.rises
         found: np.ndarray = self.machine.launch_cycles + np.maximum(
-            ends + computing, last + self.memory + _above(apart, spread))
+            ends + computing, last + self.memory + _above(apart + self.hops, spread))
         return found
+
+    def _hops(self, own: Traffic, theirs: Waves, mine: Waves, outer: np.ndarray) -> np.ndarray:
+        """Cycles until tiles that are passed on have come to the last core that needs them. The last of all on the way
+        may have nothing to do in the last waves over the loop that shares them (``theirs``, ``outer`` or inner)."""
+        rest = self.steps * self.compute * np.where(outer, mine.count, 1)
+        return np.maximum(own.hops, np.where(theirs.count > 1, own.line - rest, 0))
 
     # --- memory --------------------------------------------------------------------------------------------------
     @cached_property
@@ -191,7 +201,7 @@ class _Estimate:
         usual = np.maximum(self.compute, self.with_both)
         slowly = np.maximum(usual, self.chained(np.where(kept_a, self.b.way, self.a.way) + before))
         there = (self.streams_a != self.streams_b) & (streamed != NONE) & (kept == NONE)
-        return np.where(there, strip * (1 - usual / slowly), 0)
+        return np.where(there, _above(strip, self.c["slots"] * usual) * (1 - usual / slowly), 0)
 
     @cached_property
     def anew(self) -> np.ndarray:
@@ -200,7 +210,8 @@ class _Estimate:
         c, machine = self.c, self.machine
         times = np.where(c["nm"] == 1, c["keep_b"] * (self.n.count - 1), c["keep_a"] * (self.m.count - 1))
         strip = np.where(c["nm"] == 1, self.b.alone(self.in_step), self.a.alone(self.in_step))
-        loads = machine.dram_latency + np.where(self.inner_kept, strip, self.both)
+        way = np.where(c["nm"] == 1, self.b.way, self.a.way)
+        loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, self.both))
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
         late = _above(loads, rest + self.between / self.waves)
         return times * self.around.problems * _above(late, _above(self.with_both, self.compute))
@@ -220,8 +231,12 @@ class _Estimate:
         # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
         late = np.maximum(waves - 2, 0) * _above(store, self.steps * self.compute) / 2
         late = np.maximum(late, self._behind_stores())
-        adding = waves * self.rounds * self.block * self.part * (2 * TILE_BYTES)
-        return np.where(self.c["outputs"] > 1, np.maximum(late, adding), (waves - 1) * store + adding)
+        return np.where(self.c["outputs"] > 1, late, (waves - 1) * (store + self.adding))
+
+    @cached_property
+    def adding(self) -> np.ndarray:
+        """Cycles of a core for a block of others' sums that it adds to its own."""
+        return self.rounds * self.block * self.part * (2 * TILE_BYTES)
 
     def _behind_stores(self) -> np.ndarray:
         """Cores in step store at a time, and what they load meanwhile comes after that: it must be there when they have
@@ -249,7 +264,7 @@ class _Estimate:
         queued = queued * np.where(m.count > 1, m.tail, 1) * np.where(n.count > 1, n.tail, 1)
         first = np.maximum(queued, self.a.sent(self.b) - way) * led
         spread = np.maximum(first, _above(self.storing * m.tail * n.tail * self.stored, self.own_store))
-        return way * led + self.hops + self.around.finishing * block * self.part, spread
+        return way * led + self.around.finishing * block * self.part, spread
 
     @cached_property
     def rises(self) -> np.ndarray:

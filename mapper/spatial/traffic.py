@@ -68,10 +68,11 @@ class Traffic:
     def __init__(
         self, machine: Machine, around: Around, way: Column, beats: np.ndarray, sizes: tuple[np.ndarray, np.ndarray],
         rows: Column, columns: Column, mine: Waves, theirs: Waves, filled: np.ndarray,
+        shallow: np.ndarray,
     ) -> None:
         """``sizes``: bytes that a core gets, and those that are loaded. ``rows`` and ``columns``: cores along each
         dimension of the mesh that share the operand's tiles; ``mine``: waves over the loop that indexes it; ``filled``:
-        of the cores that share it, those that have work."""
+        of the cores that share it, those that have work; ``shallow``: loads for one of a whole step."""
         got, size = (each * mine.largest for each in sizes)
         ring = size / machine.ring_bytes
         tree = (way == DOWN) | (way == ACROSS)
@@ -93,7 +94,7 @@ class Traffic:
         branch = size / machine.tree_bytes if machine.tree_bytes else np.zeros(1)
         self.way = own + np.where(tree, np.maximum(branch, self.port), self.port)
         # who sends waits for memory, with so many transfers under way
-        sending = np.maximum(own, (machine.dram_latency + self.way) / machine.in_flight)
+        sending = np.maximum(own, (machine.dram_latency * shallow + self.way) / machine.in_flight)
         # of those that send on a row or a column, the ones that have work
         at_work = mine.filled / mine.largest
         on_rows = np.maximum(1, wide * machine.columns / columns * at_work) * sending
@@ -102,6 +103,8 @@ class Traffic:
         self.column = np.where(on_column, on_columns, np.where(tree, sending, 0))
         self.core = np.where((way == NONE) | wave, sending, 0)
         self.passing = np.where(wave, hop, 0)
+        # to the last core of a line, and to the last that has work in the last wave
+        self.line = np.where(wave, (sharing - 1) * (hop + 1), 0)
         self.hops = np.where(wave, (np.minimum(sharing, theirs.busy) - 1) * (hop + 1), 0)
 
     def alone(self, together: np.ndarray) -> np.ndarray:
