@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spatial.machine import Machine
-from mapper.spatial.queues import core_name, queue_name
+from mapper.spatial.queues import core_name, pair_keys, queue_name
 from mapper.spatial.touches import Instances, Touches, conflicts, instances, place_name, touches
 from oracle.errors import MappingError
 from oracle.stream import Stream
@@ -222,10 +222,10 @@ def _ordered(found_in: Touches, before: Numbers, after: Numbers, signals: Steps,
     sent = np.minimum(where, len(signals.semaphore) - 1)
     known = signals.semaphore[sent] == semaphores
     owners = np.stack([signals.queue[sent], waits.queue[first]], 1)[known]
-    keys = owners[:, 0] * (1 << 31) + owners[:, 1]
+    keys = pair_keys(*owners.T)
     order = np.argsort(keys, kind="stable")
     keys, numbers = keys[order], semaphores[known][order]
-    wanted = found_in.queue[before] * (1 << 31) + found_in.queue[after]
+    wanted = pair_keys(found_in.queue[before], found_in.queue[after])
     low, high = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
     for turn in range(int((high - low).max(initial=0))):
         open_ = np.flatnonzero(~found & (low + turn < high))

@@ -1,7 +1,8 @@
 """Which queue of which core takes an instruction of a mesh: units take theirs in order, one after the other.
 
 Read off the graph: each unit of a graph with semaphores has a word of ``progress``, whose number is that of its queue.
-An instruction goes to the unit that processes it, reads what it reads and writes what it writes.
+An instruction goes to the unit that processes it, reads what it reads and writes what it writes; a semaphore of two
+queues is in a core whose counters the one writes and the other one reads.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ _NOBODY, _SEVERAL = -1, -2
 
 @dataclass(frozen=True)
 class Unit:
-    """What has a queue: its number, what it processes, and the cores that it reads and writes."""
+    """What has a queue: its number, what it processes, the cores that it reads and writes, and those on whose
+    semaphores it waits and which it signals."""
 
     queue: int
     mnemonics: frozenset[str]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    waits: tuple[int, ...]
+    signals: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +57,35 @@ class Queues:
     def of(graph: "ArchitectureGraph") -> "Queues":
         """Those of a graph; none where it has no semaphores."""
         steps = {bank.storage: bank.start for bank in graph.buffers.get("progress", ())}
-        core_of = {bank.storage: core for name in BUFFERS for core, bank in enumerate(graph.buffers.get(name, ()))}
-
-        def cores(storages: list[str]) -> tuple[int, ...]:
-            return tuple(dict.fromkeys(core_of[name] for name in storages if name in core_of))
-
+        held, counted = ({bank.storage: core for name in names for core, bank in enumerate(graph.buffers.get(name, ()))}
+                         for names in (BUFFERS, ("semaphore",)))
         found = []
         for unit in graph.functional_units if steps else ():
-            written = [storage.name for storage in graph.writes(unit)]
+            read, written = ([storage.name for storage in each(unit)] for each in (graph.reads, graph.writes))
             mine = [steps[name] for name in written if name in steps]
             if len(mine) == 1 and "wait" in unit.to_process:
-                found.append(Unit(mine[0], frozenset(unit.to_process), cores([s.name for s in graph.reads(unit)]),
-                                  cores(written)))
+                cores = (tuple(dict.fromkeys(core[name] for name in storages if name in core))
+                         for core in (held, counted) for storages in (read, written))
+                found.append(Unit(mine[0], frozenset(unit.to_process), *cores))
         return Queues(len(graph.buffers["l1"]), tuple(found))
+
+    def cores_of(self, pairs: Numbers) -> Numbers:
+        """In which core the semaphore is on which queue ``pairs[:, 1]`` waits for ``pairs[:, 0]``: its own if it can
+        be, else that of the one that signals, else any. MappingError where there is none."""
+        shape = (self.cores * len(QUEUES), self.cores)
+        signals, waits = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        for unit in self.units:
+            signals[unit.queue, list(unit.signals)] = waits[unit.queue, list(unit.waits)] = True
+        shared = signals[pairs[:, 0]] & waits[pairs[:, 1]]
+        if not shared.any(axis=1).all():
+            sender, waiter = (divmod(int(queue), len(QUEUES)) for queue in pairs[int(np.argmin(shared.any(axis=1)))])
+            raise MappingError(f"the {NAMES[waiter[1]]} queue of core {waiter[0]} waits for the {NAMES[sender[1]]} "
+                               f"queue of core {sender[0]}: expected a core with semaphores for both, found none")
+        rows, found = np.arange(len(pairs)), np.argmax(shared, axis=1)
+        for queue in (0, 1):
+            own = pairs[:, queue] // len(QUEUES)
+            found = np.where(shared[rows, own], own, found)
+        return found
 
     def queue_of(self, mnemonic: str, source: Numbers | None, target: Numbers | None) -> Numbers:
         """The queue of each instance of an instruction that reads what core ``source`` has and writes to core
@@ -93,6 +113,12 @@ class Queues:
                     table[place] = np.where(table[place] == _NOBODY, unit.queue, _SEVERAL)
             self._known[mnemonic] = table
         return self._known[mnemonic]
+
+
+def pair_keys(first: Numbers, second: Numbers) -> Numbers:
+    """A number for each pair of queues."""
+    found: Numbers = first * (1 << 31) + second
+    return found
 
 
 def queue_name(number: int, machine: "Machine") -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.spatial.machine import Machine
 from mapper.spatial.nests import Box, Path, boxes, distributed, looped, unrolled
-from mapper.spatial.queues import QUEUES
+from mapper.spatial.queues import QUEUES, pair_keys
 from mapper.spatial.touches import Touches, conflicts, touches
 from oracle.affine import Affine
 from oracle.errors import MappingError
@@ -34,10 +34,10 @@ Numbers = NDArray[np.int64]
 TURNS = 4
 """Most iterations by which a queue may be ahead of another one."""
 
+_MOST_WRITTEN_OUT = 8
+"""Loops one within the other over cores that pass something on."""
+
 _COUNT = len(QUEUES)
-_NEAR = np.array([QUEUES["reader"], QUEUES["writer"]])
-_ROW, _COLUMN, _ROUTER = QUEUES["row"], QUEUES["column"], QUEUES["router"]
-_TREES = np.array([QUEUES["down"], QUEUES["across"]])
 
 
 def signalled(stream: Stream, machine: Machine, what: str) -> Stream:
@@ -163,7 +163,7 @@ class _Program:
 
 def _apart(program: _Program) -> _Program:
     """Each loop over cores goes over one instruction; one whose instructions pass something on is written out."""
-    for _ in range(8):
+    for _ in range(_MOST_WRITTEN_OUT):
         serial = set(_serial(program))
         if not serial:
             return _Program(replace(program.stream, body=distributed(program.stream.body, program.nests)),
@@ -226,12 +226,7 @@ class _Need:
         """Whether who waits for this waits for the other, too."""
         turn = 0 if self.before <= other.before else -1
         mine, theirs = (turn - self.later, self.behind), (-other.later, other.behind)
-        return mine >= theirs and bool(np.isin(_keys(other.pairs), _keys(self.pairs)).all())
-
-
-def _keys(pairs: Numbers) -> Numbers:
-    found: Numbers = pairs[:, 0] * (1 << 31) + pairs[:, 1]
-    return found
+        return mine >= theirs and bool(np.isin(pair_keys(*other.pairs.T), pair_keys(*self.pairs.T)).all())
 
 
 def _needs(program: _Program) -> Iterator[_Need]:
@@ -269,17 +264,8 @@ def _common(mine: Path, theirs: Path, most: int) -> int:
 
 
 def _places(pairs: Numbers, machine: Machine) -> Numbers:
-    """In which core the semaphore of a pair is, and its number there: where the one waits and the other may signal."""
-    (sender, waiter), columns = (pairs[:, i] // _COUNT for i in (0, 1)), machine.columns
-    signals, waits = pairs[:, 0] % _COUNT, pairs[:, 1] % _COUNT
-    core = waiter.copy()
-    near = np.isin(signals, _NEAR)
-    lines = np.isin(waits, (_ROW, _COLUMN))
-    core = np.where(lines & near, sender, core)
-    core = np.where((waits == _ROW) & (signals == _COLUMN), waiter // columns * columns + sender % columns, core)
-    core = np.where((waits == _COLUMN) & (signals == _ROW), sender // columns * columns + waiter % columns, core)
-    far = near | np.isin(signals, (_ROW, _COLUMN))
-    core = np.where((np.isin(waits, _TREES) & far) | (waits == _ROUTER), sender, core)
+    """In which core the semaphore of a pair is, and its number there."""
+    core = machine.queues.cores_of(pairs)
     order = np.lexsort((pairs[:, 0], pairs[:, 1], core))
     new = np.diff(core[order], prepend=-1) != 0
     number = np.arange(len(core))

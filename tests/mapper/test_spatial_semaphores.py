@@ -248,6 +248,22 @@ def test_what_no_unit_does_has_no_queue() -> None:
         machine.queues.queue_of("forward", None, np.array([1]))
 
 
+@pytest.mark.parametrize("graph", [mesh(2, 3, 9, 40, WITH), triple_ring(columns=3, semaphores=WITH)])
+def test_both_queues_reach_their_semaphore(graph: ArchitectureGraph) -> None:
+    """Or there is none: who reads and writes memory signals in its own core alone."""
+    queues = Machine.of(graph).queues
+    for sender in queues.units:
+        for waiter in queues.units:
+            pair = np.array([[sender.queue, waiter.queue]])
+            if set(sender.signals) & set(waiter.waits):
+                (core,) = queues.cores_of(pair)
+                assert core in sender.signals and core in waiter.waits
+            else:
+                assert sender.queue // len(QUEUES) != waiter.queue // len(QUEUES)
+                with pytest.raises(MappingError, match="expected a core with semaphores for both, found none"):
+                    queues.cores_of(pair)
+
+
 def thrown(machine: Machine, turns: int) -> Stream:
     """In each turn every core loads a tile and sends it to the one across the mesh, which stores it."""
     cores, t, c = machine.cores, Affine.variable("t"), Affine.variable("c")
