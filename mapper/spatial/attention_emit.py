@@ -8,14 +8,13 @@ nobody sees.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
 from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from mapper.spatial.emit import Nodes, instructions, repeat
+from mapper.spatial.emit import Nodes, bits, instructions, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from mapper.spatial.placing import placed, program
 from mapper.spatial.zones import Wave, Zone, halves, waves
@@ -312,7 +311,6 @@ class _Emitter:
     def _behind(self, block: _Block, step: _Step) -> Nodes:
         """Weights of a step from its scores, and its values weighted by them."""
         width = self.tiles[2]
-        scale = struct.unpack("<I", struct.pack("<f", self.attention.scale))[0]
 
         def work(core: _Core, part: Part) -> Nodes:
             n = core.number
@@ -330,7 +328,7 @@ class _Emitter:
             return [
                 *found,
                 Instr.make("soften", scores=scores, weights=weights, stat=stats + self._stat(block.number),
-                           factor=factor, m=m, n=part.tiles, scale=scale, valid=part.keys),
+                           factor=factor, m=m, n=part.tiles, scale=bits(self.attention.scale), valid=part.keys),
                 Instr.make("rescale", out=out, factor=factor, m=m, d=width),
                 Instr.make("weigh", a=weights, b=l1 + self._keys(step, 1), c=out, m=m, n=width, k=part.tiles),
             ]

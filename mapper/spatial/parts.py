@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.spatial.bounds import check, footprint
 from mapper.spatial.cost import Around, cycles
-from mapper.spatial.emit import check, footprint
 from mapper.spatial.epilogue import SLOTS, Epilogue
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.plan import PATTERNS, Plan, TileGemm

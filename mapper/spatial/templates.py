@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mapper.spatial.emit import check
+from mapper.spatial.bounds import check
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Pattern, Plan, TileGemm
 from oracle.errors import MappingError

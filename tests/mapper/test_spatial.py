@@ -17,8 +17,9 @@ from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference as step_by_step
 from acadl_models.wormhole import wormhole
 from mapper.spatial import keeping
+from mapper.spatial.bounds import check, footprint
 from mapper.spatial.cost import cycles
-from mapper.spatial.emit import check, emit, footprint
+from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
 from mapper.spatial.search import search

@@ -8,8 +8,9 @@ from acadl_models.wormhole import wormhole
 from mapper.spatial.attention import Attention
 from mapper.spatial.attention_emit import emit_attention
 from mapper.spatial.attention_search import search_attention
+from mapper.spatial.bounds import footprint
 from mapper.spatial.capacity import check_capacity, parts
-from mapper.spatial.emit import emit, footprint
+from mapper.spatial.emit import emit
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import Pattern, Plan, TileGemm
 from mapper.spatial.timing import isa_of, simulated
