@@ -59,7 +59,7 @@ class Epilogue:
     out_dtype: str
     pool: Pool | None = None
     activation: str = ""
-    """of float16 in tiles, one of :data:`mapper.spatial.epilogue.ACTIVATIONS` beside ReLU"""
+    """of float16 in tiles, one of :data:`mapper.spatial.epilogue.ACTIVATIONS` beside ReLU, or ``relu6``"""
     residual: bool = False
     """of float16 in tiles: a tensor like the result is added before the activation"""
 
@@ -103,6 +103,8 @@ class Workload:
     """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
     :class:`mapper.spatial.convolution.Convolution` lays them out, without accesses"""
     sweep: "Sweep | None" = None
+    grid: tuple[int, int, int] | None = None
+    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`mapper.spatial.grid`), if they do"""
 
     @property
     def tile(self) -> int:
@@ -226,7 +228,7 @@ def conv2d(
 def tiled_conv2d(
     n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, tensors: tuple[tuple[str, tuple[int, ...]], ...],
     result: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int],
-    groups: int, epilogue: Epilogue, name: str = "conv2d",
+    groups: int, epilogue: Epilogue, name: str = "conv2d", grid: tuple[int, int, int] | None = None,
 ) -> Workload:
     """A convolution whose ``tensors`` (the result last) lie in tiles; ``c`` and ``o`` are channels of each of
     ``groups``, ``result`` its rows and columns."""
@@ -234,7 +236,8 @@ def tiled_conv2d(
     dims = tuple(Dim(d, e, "reduction" if d in ("kh", "kw", "c") else "parallel") for d, e in sizes.items()
                  if d != "g" or groups > 1)
     *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in tensors)
-    return Workload("conv2d", name, dims, tuple(inputs), output, epilogue, stride, padding, dilation, image=(h, w))
+    return Workload("conv2d", name, dims, tuple(inputs), output, epilogue, stride, padding, dilation, image=(h, w),
+                    grid=grid)
 
 
 AS_IT_IS = Epilogue(False, 1.0, False, "float16")

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-windows",
-                            "tile-places", "tile-row"]
+                            "tile-places", "tile-grid", "tile-row"]
 
 
 @dataclass(frozen=True)

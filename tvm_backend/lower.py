@@ -8,11 +8,12 @@ from typing import Any
 
 from oracle.errors import TargetError
 from tvm_backend import expressions as compat
-from tvm_backend.compiled import HostOp, HostPart, Layout, OptionValue, Refused, Region, Step, Value
+from tvm_backend.compiled import HostOp, HostPart, Layout, Refused, Region, Step, Value
 from tvm_backend.model import Model
-from tvm_backend.tiles import IMAGES, LAYOUTS, edges
+from tvm_backend.tiles import GRID, IMAGES, LAYOUTS, edges
 from tvm_backend.uma.backend import Lowered, UMABackend
 from tvm_backend.uma.choice import Chosen
+from tvm_backend.uma.grids import Piece, agreed
 from tvm_backend.uma.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
 from tvm_backend.uma.partition import NEEDED, Partitioned
 
@@ -88,6 +89,7 @@ def _region(
         names[param] = _unique(param.name, values)
         values[names[param]] = Value(names[param], compat.shape_of(param), compat.dtype_of(param), "row-major")
     aliases: dict[Any, Any] = {}
+    read_as = _readings(module, function, target)
     for number, binding in enumerate(compat.bindings(function)):
         found = compat.is_composite(module, binding.value)
         if compat.op_name(binding.value) == "reshape":  # the same bytes under another shape
@@ -96,7 +98,7 @@ def _region(
         if found is None:  # the variable of the function's result
             aliases[binding.var] = binding.value
             continue
-        step, value = _step(binding, found, target.backend, target.options, names, taken, values)
+        step, value = _step(binding, found, target.backend, read_as[binding.var], names, taken, values)
         step = replace(step, refused=before.answers(binding.var.name, found[1]), position=before.at(number))
         names[binding.var] = value.name
         values[value.name] = value
@@ -112,6 +114,36 @@ def _region(
     outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
     return Region(symbol, target.name, tuple(values.values()), inputs, outputs,
                   tuple(_only_needed_views(step, values) for step in steps))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A match as it was read, and as a workload."""
+
+    op: QuantizedOp
+    lowered: Lowered
+
+
+def _readings(module: compat.IRModule, function: compat.Function, target: Chosen) -> dict[Any, _Reading]:
+    """All matches of a region as workloads, which agree on how images lie that they hand each other."""
+    found: dict[Any, _Reading] = {}
+    pieces = []
+    for binding in compat.bindings(function):
+        composite = compat.is_composite(module, binding.value)
+        if composite is None:
+            continue
+        label, inner = composite
+        op = operator_of(inner, target.backend.numbers)
+        lowered: Lowered = target.backend.strategy(label.split(".", 1)[1], target.options)(op)
+        found[binding.var] = _Reading(op, lowered)
+        given = dict(zip(inner.params, binding.value.args))
+        pieces.append(Piece(binding.var, {a: given[op.operands[i].var] for a, i in lowered.inputs
+                                          if op.operands[i].var in given}, lowered))
+    for var, grid in agreed(pieces).items():
+        gridded = found[var].lowered.gridded
+        assert gridded is not None
+        found[var] = _Reading(found[var].op, gridded.make(grid))
+    return found
 
 
 _Kept = tuple[Layout, tuple[int, ...]]
@@ -134,12 +166,10 @@ def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
 
 
 def _step(
-    binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, options: Mapping[str, OptionValue],
+    binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, reading: _Reading,
     names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value],
 ) -> tuple[Step, Value]:
-    label, function = composite
-    op = operator_of(function, backend.numbers)
-    lowered: Lowered = backend.strategy(label.split(".", 1)[1], options)(op)
+    (label, function), op, lowered = composite, reading.op, reading.lowered
     arguments = [names[a] for a in binding.value.args]
     position = {param: i for i, param in enumerate(function.params)}
     inputs: list[tuple[str, str]] = []
@@ -155,7 +185,7 @@ def _step(
         layout = lowered.layouts.get(argument, lowered.layout)
         if layout in LAYOUTS:
             operand_of = op.operands[operand]
-            form = lowered.form if layout in IMAGES else ()
+            form = lowered.forms.get(argument, lowered.form) if layout in IMAGES else ()
             views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form,
                                     lowered.zeros.get(argument, ()))
     lowered, views = _as_kept(lowered, [values[name] for _, name in inputs], views)
@@ -174,7 +204,7 @@ def _step(
     return replace(step, finish=lowered.finish), value
 
 
-KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places")
+KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places", "tile-grid")
 """Layouts in which a step may find a tensor that any layout suits."""
 
 
@@ -182,7 +212,8 @@ def _as_kept(lowered: Lowered, kept: Sequence[Value], views: Mapping[str, Value]
     """A workload that any layout suits in that of the first operand which a step has stored, with its views."""
     stored = next((v for v in kept if v.layout in KEPT), None)
     shapes = {view.shape for view in views.values()}
-    if lowered.relaid is None or stored is None or shapes != {stored.shape}:
+    spoils = stored is not None and stored.layout == GRID and "columns" in lowered.beyond  # no zeros between pixels
+    if lowered.relaid is None or stored is None or shapes != {stored.shape} or spoils:
         return lowered, dict(views)
     form = stored.form if stored.layout in IMAGES else ()
     changed = {name: replace(view, layout=stored.layout, form=form) for name, view in views.items()}

@@ -8,10 +8,11 @@ What is a matrix of a tensor depends on the layout:
 ``tile-pixels``  of images NCHW one matrix, whose rows are pixels and whose columns channels
 ``tile-windows`` of images NCHW what a convolution gathers its windows from, as its ``form`` demands
 ``tile-places``  of the result NCHW of a convolution what it stores
+``tile-grid``    of images NCHW pixels on a grid, which is the ``form`` (:mod:`mapper.spatial.grid`)
 ``tile-row``     of a tensor of so many columns, or one number for each channel, rows of 32 numbers one after the other
 
 Edges are filled up with zeros. A ``form`` has all sizes of a convolution (:mod:`mapper.spatial.convolution`): batch,
-height, width, channels, outputs, kernel, stride, padding, dilation, groups.
+height, width, channels, outputs, kernel, stride, padding, dilation, groups, and the grid of its result if it has one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 SIDE = 32
 DTYPE = "float16"
-IMAGES = ("tile-windows", "tile-places")
+GRID = "tile-grid"
+IMAGES = ("tile-windows", "tile-places", GRID)
 ROW = "tile-row"
 LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels", ROW, *IMAGES)
 
@@ -58,12 +60,18 @@ def convolution_of(form: tuple[int, ...]) -> "Convolution":
     """The convolution of a form, without what is fused to it."""
     from mapper.spatial.convolution import Convolution
 
-    n, h, w, c, o, kh, kw, sy, sx, top, left, bottom, right, dy, dx, groups = form
-    return Convolution(n, h, w, c, o, (kh, kw), (sy, sx), (top, left, bottom, right), (dy, dx), groups)
+    n, h, w, c, o, kh, kw, sy, sx, top, left, bottom, right, dy, dx, groups, *grid = form
+    on = (grid[0], grid[1], grid[2]) if grid else None
+    return Convolution(n, h, w, c, o, (kh, kw), (sy, sx), (top, left, bottom, right), (dy, dx), groups, grid=on)
 
 
 def tiled_shape(shape: Shape, layout: str, form: tuple[int, ...] = ()) -> Shape:
     """The shape of the tiles of a tensor."""
+    if layout == GRID:
+        from mapper.spatial.grid import plane
+
+        rows, line, lead = form
+        return 1, -(-shape[1] // SIDE), plane(shape[0], (rows, line, lead)), SIDE, SIDE
     if layout in IMAGES:
         tensors = dict(convolution_of(form).tensors())
         return tensors["A" if layout == "tile-windows" else "C"]
@@ -75,6 +83,11 @@ def tiled_shape(shape: Shape, layout: str, form: tuple[int, ...] = ()) -> Shape:
 
 def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
     """A tensor (of NumPy or JAX) as tiles."""
+    if layout == GRID:
+        from mapper.spatial.grid import on_grid
+
+        rows, line, lead = form
+        return on_grid(x.transpose(0, 2, 3, 1).astype(DTYPE), (rows, line, lead))[None]
     if layout == "tile-windows":
         return convolution_of(form).image_tiles(x.transpose(0, 2, 3, 1).astype(DTYPE))
     if layout == "tile-places":
@@ -98,6 +111,12 @@ def to_tiles(x: Any, layout: str, form: tuple[int, ...] = ()) -> Any:
 
 def from_tiles(tiles: Any, shape: Shape, layout: str, dtype: str, form: tuple[int, ...] = ()) -> Any:
     """The tensor of ``shape`` whose tiles are given."""
+    if layout == GRID:
+        from mapper.spatial.grid import off_grid
+
+        (rows, line, lead), (n, c, h, w) = form, shape
+        images = off_grid(tiles.reshape(tiles.shape[-4:]), (rows, line, lead), (n, h, w, c))
+        return images.transpose(0, 3, 1, 2).astype(dtype)
     if layout == "tile-places":
         return convolution_of(form).unpack(tiles).transpose(0, 3, 1, 2).astype(dtype)
     if layout == ROW:

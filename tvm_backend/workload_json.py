@@ -31,7 +31,7 @@ def _conv2d(w: Workload) -> dict[str, Any]:
     if w.tile:
         kernel = {name: w.extent(name) for name in ("n", "c", "o", "kh", "kw")}
         return {**kernel, "h": w.image[0], "w": w.image[1], "stride": w.stride, "padding": w.padding,
-                "dilation": w.dilation, "groups": w.groups, "tile": w.tile}
+                "dilation": w.dilation, "groups": w.groups, "tile": w.tile, "grid": w.grid}
     n, height, width, _ = w.inputs[0].shape
     kernel = {name: w.extent(name) for name in ("c", "o", "kh", "kw")}
     more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks}
@@ -74,8 +74,8 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
-        for name in ("stride", "padding", "dilation", "transposed"):
-            if name in rest:
+        for name in ("stride", "padding", "dilation", "transposed", "grid"):
+            if rest.get(name) is not None:
                 rest[name] = tuple(rest[name])
         make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep}[kind]
         if kind == "sweep":

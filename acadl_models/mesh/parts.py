@@ -62,7 +62,8 @@ class Core(Template):
             operations={"clear": 0, "*": "m * n * k", **dict.fromkeys(shake, 0)}, joules_per_operation=joules.product)
         self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector, shake)
         self.adder = QueuedUnit("adder", fetch, {"reduce", "take", *shake}, depth=1, latency=1, interval=1, in_flight=1)
-        self.writer = QueuedUnit("writer", fetch, {"store", *shake}, depth=2, latency=1, interval=1, in_flight=2)
+        self.writer = QueuedUnit(
+            "writer", fetch, {"store", "store_places", *shake}, depth=2, latency=1, interval=1, in_flight=2)
         for place in memory:
             ACADLEdge(place, self.reader.unit, READ_DATA, link=ways.inward)
         ACADLEdge(self.reader.unit, self.l1, WRITE_DATA, link=ways.port)

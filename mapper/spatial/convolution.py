@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
 from mapper.spatial.epilogue import NOTHING, Epilogue
+from mapper.spatial.grid import Grid, off_grid, on_grid, plane
 from mapper.spatial.machine import SIDE
 from mapper.spatial.parts import Contraction
 from mapper.spatial.plan import TileGemm
@@ -75,6 +76,8 @@ class Convolution(Contraction):
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     epilogue: Epilogue = NOTHING
+    grid: Grid | None = None
+    """on which the result and the residual lie, and without a stride the image, too (:mod:`mapper.spatial.grid`)"""
 
     def __post_init__(self) -> None:
         sizes = (self.batch, self.height, self.width, self.channels, self.outputs, self.groups, *self.kernel,
@@ -90,6 +93,28 @@ class Convolution(Contraction):
                 f"a filter of {self.kernel[0]} x {self.kernel[1]} with dilation {self.dilation[0]} x "
                 f"{self.dilation[1]} is larger than the padded image of {self.height + top + bottom} x "
                 f"{self.width + left + right}")
+
+        if self.grid is not None:
+            self._check_grid(self.grid)
+
+    def _check_grid(self, grid: Grid) -> None:
+        """MappingError that says what does not lie on the grid."""
+        _, line, lead = grid
+        (top, left, _, _), least = self.padding, self._least_pitch
+        if any(extent * step < needed for extent, step, needed in zip(grid, self.stride, least)):
+            raise MappingError(f"a grid of {grid[0]} x {line} is too small for {self}: expected at least "
+                               f"{-(-least[0] // self.stride[0])} x {-(-least[1] // self.stride[1])}")
+        inside = self.channels // self.groups * self.together
+        for what, number, width in (("channels", self.channels, inside), ("outputs", self.outputs, self._outputs)):
+            if self.problems > 1 and (width % SIDE or self.problems * width // SIDE != -(-number // SIDE)):
+                raise MappingError(f"{number} {what} of {self.groups} groups do not fill tiles: no grid has them")
+        if self.image_on_grid and (top * line + left > lead * SIDE or self._reach > plane(self.batch, grid)):
+            raise MappingError(f"{lead} tiles before and behind the images are too few for the padding of {self}")
+
+    @property
+    def image_on_grid(self) -> bool:
+        """Whether the image lies on the grid, too."""
+        return self.grid is not None and self.stride == (1, 1)
 
     def _span(self, axis: int) -> int:
         """By how much the padded image is longer than the filter."""
@@ -108,9 +133,15 @@ class Convolution(Contraction):
         return self.batch * self.result[0] * self.result[1] * self.outputs * places
 
     # --- how the image lies --------------------------------------------------------------------------------------
-    @cached_property
+    @property
     def pitch(self) -> tuple[int, int]:
         """Rows from an image to the next, and pixels from a row to the next."""
+        if self.grid is None:
+            return self._least_pitch
+        return self.grid[0] * self.stride[0], self.grid[1] * self.stride[1]
+
+    @cached_property
+    def _least_pitch(self) -> tuple[int, int]:
         found = []
         for axis, extent in ((0, self.height), (1, self.width)):
             stride, before = self.stride[axis], self.padding[axis]
@@ -146,6 +177,9 @@ class Convolution(Contraction):
     def phases(self) -> tuple[Places, ...]:
         """The places of the filter, phase by phase."""
         (sy, ny), (sx, nx) = (self._shifts(axis) for axis in (0, 1))
+        if self.grid is not None and self.image_on_grid:
+            before = self.grid[2] * SIDE - self.padding[0] * self.line - self.padding[1]
+            return (Places(0, len(sy[0]), len(sx[0]), before, ny, nx),)
         if self.folded:
             return (Places(0, max(max(v) for v in sy.values()) + 1, max(max(v) for v in sx.values()) + 1, 0, 1, 1),)
         return tuple(
@@ -170,8 +204,20 @@ class Convolution(Contraction):
     @cached_property
     def plane(self) -> int:
         """Tiles of 32 pixels of a phase: all that any place of the filter needs."""
+        if self.grid is not None and self.image_on_grid:
+            return plane(self.batch, self.grid)
+        return self._reach
+
+    @property
+    def _reach(self) -> int:
         far = max(p.shift + (p.ys - 1) * p.dy * self.line + (p.xs - 1) * p.dx for p in self.phases)
         return -(-(self.gemm.m * SIDE + far) // SIDE)
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        if self.grid is None:
+            return super().stored
+        return self.problems, self.gemm.n, plane(self.batch, self.grid), SIDE, SIDE
 
     # --- as products ---------------------------------------------------------------------------------------------
     @property
@@ -211,6 +257,13 @@ class Convolution(Contraction):
         every = bk > places.xs * blocks
         return np.where(every, whole / (pixels * places.xs * places.ys), share)
 
+    @property
+    def blank(self) -> int:
+        if self.grid is None:
+            return 0
+        problems, columns, tiles = self.stored[:3]
+        return problems * columns * (tiles - self.gemm.m)
+
     def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         gemm = self.gemm
         phases = max(p.phase for p in self.phases) + 1
@@ -241,6 +294,8 @@ class Convolution(Contraction):
 
     def place_tiles(self, y: Any) -> Any:
         """A tensor of the result's shape (of NumPy or JAX) as it lies in memory."""
+        if self.grid is not None:
+            return on_grid(y, self.grid).reshape(self.stored)
         rows, columns = self.result
         high, line = self.pitch[0] // self.stride[0], self.line
         more = self._outputs * self.problems - self.outputs
@@ -250,6 +305,8 @@ class Convolution(Contraction):
 
     def image_tiles(self, x: Any) -> Any:
         """X (of NumPy or JAX) as it lies in memory."""
+        if self.grid is not None and self.image_on_grid:
+            return on_grid(x, self.grid).reshape(self.inputs()[0][1])
         (high, wide), (sy, sx), inside = self.pitch, self.stride, self.channels // self.groups * self.together
         top, left, _, _ = self.padding
         whole = padded(x, ((0, 0), (top, high - top - self.height), (left, wide - left - self.width),
@@ -276,6 +333,9 @@ class Convolution(Contraction):
 
     def unpack(self, result: Any) -> Any:
         """The result ``(batch, rows, columns, outputs)`` from its tiles (of NumPy or JAX)."""
+        if self.grid is not None:
+            tiles = result.reshape(-1, *result.shape[-3:])
+            return off_grid(tiles, self.grid, (self.batch, *self.result, self.outputs))
         high = self.pitch[0] // self.stride[0]
         places = from_tiles(result, (self.gemm.m * SIDE, self._outputs)).transpose(1, 0, 2)
         whole = lengthened(places.reshape(len(places), -1), 0, self.batch * high * self.line)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mapper.spatial.convolution import PIXEL, Convolution, Places
-from mapper.spatial.emit import Place
-from mapper.spatial.machine import TILE_BYTES
+from mapper.spatial.emit import Nodes, Place, repeat
+from mapper.spatial.epilogue import Beside, finished
+from mapper.spatial.machine import SIDE, TILE_BYTES
 from mapper.spatial.parts_emit import PartedEmitter
 from oracle.affine import Affine
+from oracle.stream import Instr
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,27 @@ class ConvolutionEmitter(PartedEmitter):
                         yield Run(at + whole * bk, 1, p, 1, 1, rest, start + whole * bk * plane, 0)
             first += p.ys * row
 
+    def nodes(self) -> Nodes:
+        launch, *rest = super().nodes()
+        return [launch, *self.around(), *rest]
+
+    def around(self) -> Nodes:
+        """Zeros in the tiles before and behind the images of a result on a grid, from sums that are still zero."""
+        image, machine = self.image, self.machine
+        if image.grid is None:
+            return []
+        problems, columns, tiles = image.stored[:3]
+        lead, behind = image.grid[2], image.grid[2] + self.gemm.m
+
+        def zeros(column: Affine, tile: Affine) -> Nodes:
+            acc = column % machine.cores * machine.sums + (machine.sums - 1)
+            dram = (column * tiles + tile) * TILE_BYTES + self.c
+            return [Instr.make("store", acc=acc, dram=dram, rows=1, cols=1, h0=0, relu=0)]
+
+        return [node for number, span in enumerate((range(lead), range(behind, tiles))) for node in repeat(
+            f"z{number}", range(problems * columns), lambda column, span=span: repeat(  # type: ignore[misc]
+                "zt", span, lambda tile: zeros(column, tile)))]
+
     def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
         return tuple((run.first, run.count, run.depth) for run in self.runs)
 
@@ -103,6 +126,21 @@ class ConvolutionEmitter(PartedEmitter):
             "hy": run.places.dy * image.line * PIXEL, "hx": run.places.dx * PIXEL, "hc": image.plane * TILE_BYTES,
             "r0": run.depth,
         }
+
+    def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
+        image, gemm = self.image, self.gemm
+        if image.grid is None:
+            return super().out(place, first, size, acc)
+        rows, line, lead = image.grid
+        far = image.stored[2] * TILE_BYTES
+        dram = (place.problem * gemm.n + first[1]) * far + (first[0] + lead) * TILE_BYTES
+        bias = first[1] + (place.problem * gemm.n if image.biases > 1 else 0)
+        beside = Beside(bias * (2 * SIDE) + self.bias, dram + self.residual, self.beside(place), TILE_BYTES, far)
+        store = Instr.make(
+            "store_places", acc=acc, dram=dram + self.c, rows=size[0], cols=size[1], hc=far,
+            relu=image.epilogue.clipped, first=first[0] * SIDE, line=line, width=image.result[1], period=rows,
+            height=image.result[0], count=image.batch * rows * line)
+        return [*finished(image.epilogue, acc, size, beside), store]
 
     def filter(
         self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, columns: int

@@ -33,7 +33,7 @@ def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules
         c, machine = candidates.columns, part_of(found.machine, parts)
         share = work.loaded(c["bm"], c["bk"], split_of(candidates))
         estimated.append(work.problems * product_joules(work.gemm, machine, rates, candidates, work.epilogue, share))
-    return rates.launched(found.machine) + np.concatenate(estimated)
+    return rates.launched(found.machine) + work.blank * rates.stored + np.concatenate(estimated)
 
 
 @dataclass(frozen=True, eq=False)

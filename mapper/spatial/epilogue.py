@@ -16,6 +16,8 @@ ACTIVATIONS: Mapping[str, str] = MappingProxyType({
     "relu": "relu", "gelu": "gelu", "silu": "silu", "sigmoid": "sigmoid", "tanh": "hyperbolic", "exp": "exponential",
 })
 """The vector unit's instruction for each activation."""
+CLIPPED = ("relu", "relu6")
+"""What the store does: no number below zero, nor above six."""
 
 
 SLOTS = 2
@@ -31,13 +33,19 @@ class Epilogue:
     activation: str | None = None
 
     def __post_init__(self) -> None:
-        if self.activation is not None and self.activation not in ACTIVATIONS:
-            raise MappingError(f"activation {self.activation!r}: expected one of {', '.join(ACTIVATIONS)}, or none")
+        known = dict.fromkeys((*ACTIVATIONS, *CLIPPED))
+        if self.activation is not None and self.activation not in known:
+            raise MappingError(f"activation {self.activation!r}: expected one of {', '.join(known)}, or none")
 
     @property
     def relu(self) -> bool:
         """Whether the store itself does all of the activation."""
-        return self.activation == "relu"
+        return self.clipped > 0
+
+    @property
+    def clipped(self) -> int:
+        """How the store clips: 0 not at all, 1 below zero, 2 above six, too."""
+        return CLIPPED.index(self.activation) + 1 if self.activation in CLIPPED else 0
 
     @property
     def passes(self) -> int:
@@ -64,12 +72,13 @@ NOTHING = Epilogue()
 @dataclass(frozen=True)
 class Beside:
     """Where the operands of an epilogue lie: ``bias`` and ``residual`` in memory, ``l1`` in the core, ``h0``: bytes
-    between rows of tiles of the residual."""
+    between rows of tiles of the residual; ``hc``: between its columns, where it lies column by column."""
 
     bias: Affine
     residual: Affine
     l1: Affine
     h0: int
+    hc: int = 0
 
 
 def finished(epilogue: Epilogue, acc: Affine, size: tuple[int, int], beside: Beside) -> list[Node]:
@@ -81,8 +90,12 @@ def finished(epilogue: Epilogue, acc: Affine, size: tuple[int, int], beside: Bes
                   Instr.make("add_row", l1=beside.l1, acc=acc, m=m, n=n)]
     if epilogue.residual:
         l1 = beside.l1 + epilogue.bias * n
-        found += [Instr.make("load", dram=beside.residual, l1=l1, rows=m, cols=n, h0=beside.h0),
-                  Instr.make("add_tiles", l1=l1, acc=acc, count=m * n)]
+        if beside.hc:
+            load = Instr.make("load_windows", dram=beside.residual, l1=l1, rows=m, ys=1, xs=1, cols=n, h0=beside.h0,
+                              hy=0, hx=0, hc=beside.hc, r0=n)
+        else:
+            load = Instr.make("load", dram=beside.residual, l1=l1, rows=m, cols=n, h0=beside.h0)
+        found += [load, Instr.make("add_tiles", l1=l1, acc=acc, count=m * n)]
     if epilogue.activation and not epilogue.relu:
         found.append(Instr.make(ACTIVATIONS[epilogue.activation], acc=acc, count=m * n))
     return found

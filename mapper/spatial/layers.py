@@ -14,6 +14,7 @@ from mapper.spatial.attention_search import search_attention
 from mapper.spatial.batched import Product
 from mapper.spatial.convolution import Convolution
 from mapper.spatial.epilogue import Epilogue
+from mapper.spatial.grid import Grid
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.parts import Contraction, PartedPlan
 from mapper.spatial.sweep import Sweep, SweepPlan
@@ -117,22 +118,23 @@ def convolution_of(workload: "Workload") -> Convolution:
     groups = workload.groups
     return Convolution(
         size["n"], *workload.image, size["c"] * groups, size["o"] * groups, (size["kh"], size["kw"]), workload.stride,
-        workload.padding, workload.dilation, groups, _epilogue(workload))
+        workload.padding, workload.dilation, groups, _epilogue(workload), workload.grid)
 
 
 def convolution(
     n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, stride: tuple[int, int] = (1, 1),
     padding: tuple[int, int, int, int] = (0, 0, 0, 0), dilation: tuple[int, int] = (1, 1), groups: int = 1,
-    epilogue: "wl.Epilogue", name: str = "conv2d",
+    epilogue: "wl.Epilogue", name: str = "conv2d", grid: Grid | None = None,
 ) -> "Workload":
-    """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``."""
+    """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``. MappingError for a ``grid`` on
+    which it cannot lie."""
     from mapper import workload as wl
 
     made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
-                       Epilogue(bias=epilogue.bias, residual=epilogue.residual))
+                       Epilogue(bias=epilogue.bias, residual=epilogue.residual), grid)
     return wl.tiled_conv2d(
         n, h, w, c, o, kh, kw, tensors=made.tensors(), result=made.result, stride=stride, padding=padding,
-        dilation=dilation, groups=groups, epilogue=epilogue, name=name)
+        dilation=dilation, groups=groups, epilogue=epilogue, name=name, grid=grid)
 
 
 def attention_of(workload: "Workload") -> Attention:

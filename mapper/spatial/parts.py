@@ -59,13 +59,23 @@ class Contraction(ABC):
         """How many different biases there are: one, or one for each problem."""
         return 1
 
+    @property
+    def blank(self) -> int:
+        """Tiles of zeros that are stored beside the result."""
+        return 0
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The shape of the result in memory."""
+        return self.problems, self.gemm.m, self.gemm.n, SIDE, SIDE
+
     @abstractmethod
     def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes of A and B in memory, in tiles."""
 
     def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes in memory of all operands, the result C the last."""
-        gemm, whole = self.gemm, (self.problems, self.gemm.m, self.gemm.n, SIDE, SIDE)
+        gemm, whole = self.gemm, self.stored
         found = list(self.inputs())
         if self.epilogue.bias:
             found.append(("bias", (self.biases, gemm.n, SIDE)))

@@ -62,12 +62,16 @@ class PartedEmitter(Emitter):
         gemm, width = self.gemm, self.gemm.n * TILE_BYTES
         tile = (place.problem * gemm.m + first[0]) * gemm.n + first[1]
         bias = first[1] + (place.problem * gemm.n if self.work.biases > 1 else 0)
-        room = self.work.epilogue.block(*self.plan.block[:2])
-        l1 = self.core(place) * self.machine.tiles + self.turn % SLOTS * room + (self.region(0) + self.region(1))
+        l1 = self.beside(place)
         beside = Beside(bias * (2 * SIDE) + self.bias, tile * TILE_BYTES + self.residual, l1, width)
         store = Instr.make("store", acc=acc, dram=tile * TILE_BYTES + self.c, rows=size[0], cols=size[1], h0=width,
-                           relu=int(self.work.epilogue.relu))
+                           relu=self.work.epilogue.clipped)
         return [*finished(self.work.epilogue, acc, size, beside), store]
+
+    def beside(self, place: Place) -> Affine:
+        """Where the epilogue's operands of the present block lie in a core."""
+        room = self.work.epilogue.block(*self.plan.block[:2])
+        return self.core(place) * self.machine.tiles + self.turn % SLOTS * room + (self.region(0) + self.region(1))
 
 
 def emit_parts(

@@ -83,7 +83,7 @@ def queue_by_meaning(name: str, v: dict[str, int], machine: Machine) -> int:
         return v["queue"]
     if name in ("reduce", "take"):
         return v["target"] // machine.sums * count + QUEUES["adder"]
-    if name == "store":
+    if name in ("store", "store_places"):
         return v["acc"] // machine.sums * count + QUEUES["writer"]
     if name in ("matmul", "matmul_transposed", "weigh", "score", "clear"):
         return v.get("c", v.get("acc", 0)) // machine.sums * count + QUEUES["matrix"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from acadl_models.timing import simulate
 from acadl_models.timing.reference.simulator import simulate_reference
 from acadl_models.wormhole import wormhole
 from mapper.spatial.convolution import Convolution
+from mapper.spatial.energy import parted_joules
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
 from mapper.spatial.parts import PartedPlan, check_parts, parted_cycles, parted_space
 from mapper.spatial.plan import Plan
+from mapper.spatial.rates import Rates
 from mapper.spatial.timing import isa_of, simulated
 from mapper.spatial.workloads import emitted, search_workload
 from oracle.errors import MappingError
@@ -43,7 +46,8 @@ def expected(work: Convolution, given_arrays: Mapping[str, np.ndarray]) -> np.nd
                            w[i, j].reshape(inside, groups, -1))
     whole = y.reshape(work.batch, rows, columns, work.outputs)
     whole = whole + given_arrays.get("bias", np.float16(0)) + given_arrays.get("residual", np.float16(0))
-    return np.maximum(whole, 0) if work.epilogue.activation == "relu" else whole
+    clipped = np.maximum(whole, 0) if work.epilogue.clipped else whole
+    return np.minimum(clipped, 6) if work.epilogue.activation == "relu6" else clipped
 
 
 @st.composite
@@ -53,7 +57,7 @@ def convolutions(draw: st.DrawFn) -> Convolution:
     channels = groups * draw(st.integers(1, 80 if groups == 1 else max(1, 70 // groups)))
     outputs = groups * draw(st.integers(1, 70 if groups == 1 else max(1, 70 // groups)))
     padding = tuple(draw(st.lists(st.integers(0, 3), min_size=4, max_size=4)))
-    epilogue = Epilogue(draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from((None, "relu"))))
+    epilogue = Epilogue(draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from((None, "relu", "relu6"))))
     kernel, stride, dilation = ((draw(top), draw(top)) for top in (st.integers(1, 4), small, small))
     try:
         return Convolution(draw(small), draw(st.integers(1, 12)), draw(st.integers(1, 12)), channels, outputs, kernel,
@@ -89,6 +93,7 @@ def gives_the_convolution(data: st.DataObject, size: tuple[int, int], work: Conv
 @pytest.mark.parametrize("work", [
     Convolution(1, 6, 5, 33, 20, (2, 3), padding=(1, 1, 0, 1), epilogue=Epilogue(True, True, "relu")),
     Convolution(1, 6, 6, 40, 40, (2, 2), (2, 2), (0, 0, 1, 1), groups=40),
+    Convolution(2, 6, 5, 33, 40, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(True, True, "relu6"), grid=(7, 6, 1)),
 ])
 def test_the_oracle_runs_convolutions(work: Convolution) -> None:
     graph = mesh(2, 2)
@@ -162,3 +167,74 @@ def test_what_is_wrong_is_named() -> None:
         check_parts(work, PartedPlan((1, 1), Plan(
             (1, 1, 5), (1, 1, 1), (1, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))),
             Machine.of(mesh(1, 1)))
+
+
+@st.composite
+def on_grids(draw: st.DrawFn) -> Convolution:
+    """Convolutions whose results, and without a stride their images, lie on a grid as large as they need or larger."""
+    work = draw(convolutions())
+    rows, line = (-(-extent // step) + draw(st.integers(0, 2)) for extent, step in zip(work.pitch, work.stride))
+    pixels = 3 * (line + 1) + 9 * line
+    try:
+        return replace(work, grid=(rows, line, -(-pixels // 32)))
+    except MappingError as error:
+        assert "no grid has them" in str(error)
+        assume(False)
+        raise
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), on_grids())
+def test_every_plan_stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
+    stores_on_a_grid(data, size, work)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(MESHES), on_grids())
+def test_every_plan_of_many_stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
+    stores_on_a_grid(data, size, work)
+
+
+def stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
+    """The result is right, and there are zeros around its images."""
+    graph = mesh(*size)
+    arrays = operands(work.shapes(), 1)
+    result = result_of(work, some_plan(data, work, Machine.of(graph)), graph, work.pack(arrays), work.outputs)
+    found = work.unpack(result)
+    np.testing.assert_array_equal(found, expected(work, arrays))
+    np.testing.assert_array_equal(work.place_tiles(found), result)
+
+
+def test_a_result_on_a_grid_is_the_image_of_the_next() -> None:
+    grid, graph, random = (7, 6, 1), mesh(2, 1), np.random.default_rng(0)
+    first = Convolution(1, 6, 5, 8, 40, (3, 3), padding=(1, 1, 1, 1), grid=grid)
+    second = Convolution(1, 6, 5, 40, 8, (3, 3), padding=(1, 1, 1, 1), grid=grid)
+    assert dict(first.tensors())["C"] == (1, *dict(second.tensors())["A"][2:])
+    arrays = {**operands(first.shapes(), 1), "V": random.integers(-1, 2, (3, 3, 40, 8)).astype(np.float16)}
+    tiles = result_of(first, search_workload(first, graph, top_k=1).best.plan, graph,
+                      first.pack({name: arrays[name] for name in first.shapes()}), 1)
+    given_tiles = {"A": tiles.reshape(dict(second.tensors())["A"]), "B": second.filter_tiles(arrays["V"])}
+    found = second.unpack(result_of(second, search_workload(second, graph, top_k=1).best.plan, graph, given_tiles, 2))
+    middle = expected(first, arrays).astype(np.float16)
+    np.testing.assert_array_equal(found, expected(second, {"X": middle, "W": arrays["V"]}).astype(np.float16))
+
+
+def test_energy_of_what_is_stored_on_a_grid() -> None:
+    graph, work = mesh(2, 1), Convolution(1, 6, 5, 40, 70, (3, 3), padding=(1, 1, 1, 1), grid=(7, 6, 2))
+    best = search_workload(work, graph, objective="energy", top_k=1).best
+    machine = Machine.of(graph)
+    found = parted_space(work, machine)
+    estimated = parted_joules(work, Rates.of(graph), found)
+    number = next(i for i in range(len(found)) if found.plan(i) == best.plan)
+    assert estimated[number] == pytest.approx(best.joules, rel=5e-3)
+
+
+def test_what_does_not_lie_on_a_grid_is_named() -> None:
+    work = Convolution(1, 6, 5, 40, 40, (3, 3), padding=(1, 1, 1, 1))
+    with pytest.raises(MappingError, match="a grid of 7 x 5 is too small .* expected at least 7 x 6"):
+        replace(work, grid=(7, 5, 1))
+    with pytest.raises(MappingError, match="0 tiles before and behind the images are too few"):
+        replace(work, grid=(7, 6, 0))
+    with pytest.raises(MappingError, match="40 channels of 8 groups do not fill tiles: no grid has them"):
+        Convolution(1, 6, 5, 40, 40, (3, 3), padding=(1, 1, 1, 1), groups=8, grid=(7, 6, 1))

@@ -50,6 +50,18 @@ def test_a_convolution_reads_and_stores_images_in_its_form() -> None:
     np.testing.assert_array_equal(pixels, to_tiles(y, "tile-pixels"))
 
 
+def test_images_on_a_grid_have_zeros_around_their_pixels() -> None:
+    x, grid = numbers(2, 40, 5, 4), (6, 7, 1)
+    tiles = to_tiles(x, "tile-grid", grid)
+    assert tiles.shape == tiled_shape(x.shape, "tile-grid", grid) == (1, 2, 5, 32, 32)
+    pixels = tiles[0, 1].reshape(-1, 32)
+    np.testing.assert_array_equal(pixels[32 + (6 + 3) * 7 + 2, :8], x[1, 32:, 3, 2])
+    np.testing.assert_array_equal(from_tiles(tiles, x.shape, "tile-grid", "float32", grid), x)
+    np.testing.assert_array_equal(np.asarray(tiled(jnp.asarray(x), "tile-grid", grid)), tiles)
+    retiled_there = retiled(tiles, (x.shape, "tile-grid", grid), (x.shape, "tile-pixels", ()))
+    np.testing.assert_array_equal(retiled_there, to_tiles(x, "tile-pixels"))
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(("tiles", "tile-batch", "tile-heads")), st.sampled_from(("tiles", "tile-batch", "tile-heads")),
        *[st.integers(1, 3)] * 2, st.sampled_from((1, 31, 32, 64)), st.sampled_from((5, 32)))

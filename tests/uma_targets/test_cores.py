@@ -18,6 +18,7 @@ from mapper.search import search
 from mapper.workload import Epilogue, gemm
 from oracle.errors import MappingError, TargetError
 from tvm_backend import workload_json
+from tvm_backend.conversions import conversions
 from uma_targets.wormhole.target import WORMHOLE
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
@@ -42,7 +43,7 @@ def mlp() -> nn.Module:
 def convolutions() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 24, 1), nn.ReLU(),
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 24, 1), nn.ReLU6(),
         nn.Conv2d(24, 24, 3, stride=2, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(24 * 49, 10)).eval()
 
 
@@ -76,10 +77,14 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     compiled = archloom.compile(network, "mesh", SMALL["mesh"], example_inputs=x)
     found = compiled(x)
     close(found, network(x))
-    assert [layer.op for layer in compiled.report.accelerator_layers] == ["conv2d+bias+relu"] * 3 + ["dense+bias"]
+    assert [layer.op for layer in compiled.report.accelerator_layers] == [
+        "conv2d+bias+relu", "conv2d+bias+relu6", "conv2d+bias+relu", "dense+bias"]
     (images,) = compiled.compiled.regions
     assert [value.layout for value in images.values] == [
-        "tile-windows", "tile-places", "tile-pixels", "tile-places", "tiles"]
+        "tile-grid", "tile-grid", "tile-grid", "tile-places", "tiles"]
+    assert [value.form for value in images.values[:3]] == [(17, 17, 1)] * 3
+    assert [op.op for op in conversions(compiled.compiled.partition)] == [
+        "to_windows", "retile", "retile", "from_tiles"]
     for step in compiled.compiled.partition.steps():
         assert workload_json.from_json(workload_json.to_json(step.workload)) == step.workload
     compiled.save(tmp_path / "net")

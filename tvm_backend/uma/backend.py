@@ -58,7 +58,8 @@ class Lowered:
     ``form``: of the convolution that tiles are laid out for. ``relaid``: for a value in tiles the workload that reads
     and stores its layout, where any does that all operands share. ``beyond``: edges of the result's matrices beyond
     which there may be other numbers than zeros, ``carried``: arguments whose own such edges are the result's, too,
-    and ``zeros``: for arguments the edges beyond which there must be zeros.
+    and ``zeros``: for arguments the edges beyond which there must be zeros. ``forms``: of arguments that lie in another
+    form than ``form``; ``gridded``: the same match with images on a grid.
     """
 
     workload: Workload
@@ -73,6 +74,24 @@ class Lowered:
     beyond: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
     zeros: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    forms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    gridded: "Gridded | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gridded:
+    """A convolution that can store its result on a grid (:mod:`mapper.spatial.grid`), and read what others did.
+
+    ``make`` gives it for a grid ``(rows, line, lead)`` of ``least`` rows and pixels at least, and of a lead of as many
+    pixels as ``margins`` make: so many rows and further pixels before an image, and behind it. ``reads``: its image may
+    lie on the grid, too; ``plain``: without a grid it reads and stores plain rows of pixels.
+    """
+
+    make: "Callable[[tuple[int, int, int]], Lowered]"
+    least: tuple[int, int]
+    margins: tuple[tuple[int, int], tuple[int, int]]
+    reads: bool
+    plain: bool
 
 
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]

@@ -7,6 +7,9 @@ import numpy as np
 from tvm_backend.uma.match import QuantizedOp
 from uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices
 
+SIX = 6.0
+"""What the stores of meshes clip at, beside zero."""
+
 
 def float_operands(op: QuantizedOp) -> str | None:
     """Both operands are float32 or float16; they are rounded to float16."""
@@ -31,9 +34,10 @@ def bias_along_channels(op: QuantizedOp) -> str | None:
 
 
 def known_activation(op: QuantizedOp) -> str | None:
-    """The activation is ReLU (or a clip from 0 without an upper bound), GELU, SiLU, sigmoid or tanh."""
+    """The activation is ReLU (or a clip from 0 without an upper bound), ReLU6, GELU, SiLU, sigmoid or tanh."""
     for stage in op.stages:
-        if stage.kind == "clip" and (stage.low != 0.0 or stage.high < float(np.finfo(np.float32).max)):
+        bounded = stage.kind == "clip" and stage.high != SIX and stage.high < float(np.finfo(np.float32).max)
+        if bounded or (stage.kind == "clip" and stage.low != 0.0):
             return f"it clips to {stage.low:g}..{stage.high:g}"
     return None
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mapper import workload as wl
+from mapper.spatial.grid import Grid
 from mapper.spatial.layers import convolution
 from mapper.workload import Workload
+from oracle.errors import MappingError
 from tvm_backend import expressions
 from tvm_backend.compiled import Layout
 from tvm_backend.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
-from tvm_backend.uma.backend import Lowered
+from tvm_backend.uma.backend import Gridded, Lowered
+from tvm_backend.uma.grids import common
 from tvm_backend.uma.match import ACTIVATIONS, QuantizedOp
+from uma_targets.cores.rules import SIX
 from uma_targets.cores.sweeps import keeps_zero
 from uma_targets.kit.rules import has_relu
 from uma_targets.kit.strategies import label
@@ -58,18 +62,50 @@ def conv2d(op: QuantizedOp) -> Lowered:
             attrs["padding"]):
         return _pointwise(op)
     data, kernel = op.operands[:2]
-    (n, c, h, w), (o, inside, kh, kw), groups = data.shape, kernel.shape, int(attrs["groups"])
+    (n, _, h, w), (o, inside, kh, kw), groups = data.shape, kernel.shape, int(attrs["groups"])
     assert kernel.array is not None
     work = convolution(
         n, h, w, inside, o // groups, kh, kw, stride=tuple(attrs["strides"]), padding=tuple(attrs["padding"]),
         dilation=tuple(attrs["dilation"]), groups=groups, epilogue=_epilogue(op), name=op.name)
-    form = (n, h, w, c, o, kh, kw, *attrs["strides"], *attrs["padding"], *attrs["dilation"], groups)
+    form = _form(op)
     laid, shapes = convolution_of(form), {t.name: t.shape for t in work.inputs}
     constants = {"B": _made(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
     if op.bias is not None and op.bias.array is not None:
         constants["bias"] = _made(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
     return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-places",
-                   layouts={"A": "tile-windows"}, form=form)
+                   layouts={"A": "tile-windows"}, form=form, gridded=_gridded(op, constants, plain=False))
+
+
+def _form(op: QuantizedOp) -> tuple[int, ...]:
+    """All sizes of a convolution."""
+    attrs, (n, c, h, w), (o, _, kh, kw) = op.attrs, op.operands[0].shape, op.operands[1].shape
+    return (n, h, w, c, o, kh, kw, *attrs["strides"], *attrs["padding"], *attrs["dilation"], int(attrs["groups"]))
+
+
+def _gridded(op: QuantizedOp, constants: Mapping[str, np.ndarray], plain: bool) -> Gridded | None:
+    """A convolution with images on a grid; None where its channels cannot lie on one."""
+    form = _form(op)
+    n, h, w, c, o, kh, kw, sy, sx, top, left, *_, dy, dx, groups = form
+    made = convolution_of(form)
+    rows, line = (-(-extent // step) for extent, step in zip(made.pitch, made.stride))
+    reads = made.stride == (1, 1)
+    behind = (max(0, (kh - 1) * dy - top), max(0, (kw - 1) * dx - left))
+    margins = ((top, left), behind) if reads else ((0, 0), (0, 0))
+
+    def on(grid: Grid) -> Lowered:
+        work = convolution(
+            n, h, w, c // groups, o // groups, kh, kw, stride=(sy, sx), padding=made.padding, dilation=(dy, dx),
+            groups=groups, epilogue=_epilogue(op), name=op.name, grid=grid)
+        return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-grid",
+                       layouts={} if reads else {"A": "tile-windows"}, form=grid,
+                       forms={} if reads else {"A": (*form, *grid)})
+
+    found = Gridded(on, (rows, line), margins, reads, plain)
+    try:
+        convolution_of((*form, *common([found])))
+    except MappingError:
+        return None
+    return found
 
 
 def _made(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -89,7 +125,7 @@ def _pointwise(op: QuantizedOp) -> Lowered:
     constants = {"B": packed(kernel.array.reshape(o, c).T, "tiles"), **_bias(op)}
     work = _gemm(op, (1, n * h * w, o, c), True, (False, False))
     return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-pixels",
-                   zeros={"A": ("columns",)}, **_edges(op))
+                   zeros={"A": ("columns",)}, gridded=_gridded(op, constants, plain=True), **_edges(op))
 
 
 def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
@@ -100,7 +136,7 @@ def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
 def _edges(op: QuantizedOp) -> dict[str, Any]:
     """Beyond which edges of a product's result there may be other numbers than zeros: a bias is added to all rows."""
     activation = _activation(op)
-    beyond = ("rows", "columns") if activation and not keeps_zero(activation) else ("rows",)
+    beyond = ("rows", "columns") if activation not in ("", "relu6") and not keeps_zero(activation) else ("rows",)
     return {"beyond": beyond, "carried": ("residual",)}
 
 
@@ -111,12 +147,15 @@ def _gemm(op: QuantizedOp, sizes: tuple[int, int, int, int], shared: bool, swapp
 
 
 def _epilogue(op: QuantizedOp) -> wl.Epilogue:
-    return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), DTYPE, activation=_activation(op),
+    activation = _activation(op)
+    return wl.Epilogue(op.bias is not None, 1.0, has_relu(op) and not activation, DTYPE, activation=activation,
                        residual=op.residual)
 
 
 def _activation(op: QuantizedOp) -> str:
-    """The vector unit's activation, if there is one."""
+    """The vector unit's activation, if there is one, or that of the store which also clips at six."""
+    if any(stage.kind == "clip" and stage.high == SIX for stage in op.stages):
+        return "relu6"
     return next((stage.kind for stage in op.stages if stage.kind in ACTIVATIONS.values()), "")
 
 
@@ -126,7 +165,7 @@ def _label(base: str, op: QuantizedOp) -> str:
     if op.residual:  # it is added before the activation
         head, *rest = whole.split("+relu")
         whole = "+residual".join((head, "+relu" if rest or whole.endswith("+relu") else ""))
-    return "+".join(part for part in (whole, _activation(op)) if part)
+    return "+".join(part for part in (whole, _activation(op)) if part).replace("+relu+relu6", "+relu6")
 
 
 def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
