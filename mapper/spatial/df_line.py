@@ -198,6 +198,8 @@ class _Line:
     def rate(self, what: str) -> int | float:
         """A number above zero, which need not be whole."""
         word = self.peek()
+        if len(word.partition(".")[0]) > MOST_DIGITS:
+            raise DfFault(f"{what} must be below 10^{MOST_DIGITS}, not {word[:9]}...", self.column())
         if re.fullmatch(r"[0-9]+\.[0-9]+", word) and float(word) > 0:
             found = float(self.next())
             return int(found) if found.is_integer() else found
