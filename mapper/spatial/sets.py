@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 HBM = "hbm"
 """The buffer that is the global memory."""
 
+_ANY_SIZE = 1 << 62
+"""More than any memory holds: what a port carries does not depend on its memory's size then."""
+
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
@@ -325,10 +328,10 @@ class Sets:
     @staticmethod
     def _tells(axis: int, own: Mapping[str, Point], shared: Mapping[str, str]) -> bool:
         """Whether storages that differ along ``axis`` alone have different ports."""
-        at = {index: shared.get(name) for name, index in own.items()}
+        port_of = {index: shared.get(name) for name, index in own.items()}
         first = next(iter(own.values()))
-        line = [i for i in at if all(a == b for n, (a, b) in enumerate(zip(i, first)) if n != axis)]
-        return len({at[i] for i in line}) > 1
+        line = [i for i in port_of if all(a == b for n, (a, b) in enumerate(zip(i, first)) if n != axis)]
+        return len({port_of[i] for i in line}) > 1
 
     def memory_items(self) -> Iterator[Item]:
         parts: dict[Place, list[str]] = {}
@@ -343,7 +346,7 @@ class Sets:
                     f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} leave {lacking} of "
                     f"{' x '.join(map(str, made.extents))} out")
             sizes = {sum(map(self.size, names)) for names in mine}
-            ports = {self.port(names[0], 1 << 62) for names in mine}
+            ports = {self.port(names[0], _ANY_SIZE) for names in mine}
             if len(ports) > 1:
                 raise TargetError(
                     f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} differ in their ports")
