@@ -262,9 +262,22 @@ class _Estimate:
         way = self.a.on_the_way(self.b)
         queued = _above(self.a.queue(self.b), way)
         queued = queued * np.where(m.count > 1, m.tail, 1) * np.where(n.count > 1, n.tail, 1)
-        first = np.maximum(queued, self.a.sent(self.b) - way) * led
+        first = np.maximum(queued, self.a.sent(self.b) + self._sent_late - way) * led
         spread = np.maximum(first, _above(self.storing * m.tail * n.tail * self.stored, self.own_store))
         return way * led + self.around.finishing * block * self.part, spread
+
+    @property
+    def _sent_late(self) -> np.ndarray:
+        """By how much senders that have more first blocks to send than they have transfers under way are late: each
+        time they wait for what all cores have asked memory for by then on their own."""
+        flight, by_n = self.machine.in_flight, self.c["nm"] == 1
+        found: np.ndarray = np.zeros_like(self.compute)
+        for mine, other, way, streams, rounds in (
+                (self.a, self.b, "way_b", self.streams_b, np.where(by_n, 1, self.n.count)),
+                (self.b, self.a, "way_a", self.streams_a, np.where(by_n, self.m.count, 1))):
+            ahead = np.where(streams, self.c["slots"], np.minimum(flight, self.count * rounds))
+            found = found + np.where(self.c[way] == NONE, _above(mine.sends / flight, 1) * ahead * other.memory, 0)
+        return found
 
     @cached_property
     def rises(self) -> np.ndarray:

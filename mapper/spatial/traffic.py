@@ -97,10 +97,11 @@ class Traffic:
         sending = np.maximum(own, (machine.dram_latency * shallow + self.way) / machine.in_flight)
         # of those that send on a row or a column, the ones that have work
         at_work = mine.filled / mine.largest
-        on_rows = np.maximum(1, wide * machine.columns / columns * at_work) * sending
-        on_columns = np.maximum(1, high * machine.rows / rows * at_work) * sending
-        self.row = np.where(on_row, on_rows, np.where(tree, sending, 0))
-        self.column = np.where(on_column, on_columns, np.where(tree, sending, 0))
+        on_rows = np.maximum(1, wide * machine.columns / columns * at_work)
+        on_columns = np.maximum(1, high * machine.rows / rows * at_work)
+        self.row = np.where(on_row, on_rows * sending, np.where(tree, sending, 0))
+        self.column = np.where(on_column, on_columns * sending, np.where(tree, sending, 0))
+        self.sends = np.where(on_row, on_rows, np.where(on_column, on_columns, 1))
         self.core = np.where((way == NONE) | wave, sending, 0)
         self.passing = np.where(wave, hop, 0)
         # to the last core of a line, and to the last that has work in the last wave
