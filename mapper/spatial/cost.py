@@ -26,19 +26,31 @@ from functools import cached_property
 import numpy as np
 
 from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import TileGemm
+from mapper.spatial.plan import PATTERNS, TileGemm
 from mapper.spatial.space import Space
 from mapper.spatial.traffic import ACROSS, ALONE, COLUMN, DOWN, NONE, ROW, WAVE, Around, Traffic, Waves, beats_of
 
 __all__ = ["ALONE", "Around", "cycles"]
+
+_AT_A_TIME = 1 << 13
+"""Candidates whose columns stay in a processor's caches."""
+
+_ALONG_ROWS, _ALONG_COLUMNS = (
+    np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, WAVE, one)) for one in (ROW, COLUMN))
+"""Patterns, by number, with which cores of a row, or of a column, get the same tiles."""
 
 
 def cycles(
     gemm: TileGemm, machine: Machine, found: Space, around: Around = ALONE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimated cycles of every candidate, and those for which it keeps the memory busy."""
-    estimate = _Estimate(gemm, machine, found, around)
-    return estimate.cycles, estimate.moved
+    whole, busy = np.empty(len(found)), np.empty(len(found))
+    for first in range(0, len(found), _AT_A_TIME):
+        some = slice(first, first + _AT_A_TIME)
+        part = Space(found.spreads, {name: column[some] for name, column in found.columns.items()})
+        estimate = _Estimate(gemm, machine, part, around.of(some))
+        whole[some], busy[some] = estimate.cycles, estimate.moved
+    return whole, busy
 
 
 class _Estimate:
@@ -151,22 +163,28 @@ class _Estimate:
         found = self.s["rk"] * self.s["ck"]
         for way, rows, columns in (("way_a", "rn", "cn"), ("way_b", "rm", "cm")):
             number = self.c[way]
-            every = (number == DOWN) | (number == ACROSS) | (number == WAVE)
-            found = found * np.where(every | (number == ROW), self.s[columns], 1)
-            found = found * np.where(every | (number == COLUMN), self.s[rows], 1)
+            found = found * np.where(_ALONG_ROWS[number], self.s[columns], 1)
+            found = found * np.where(_ALONG_COLUMNS[number], self.s[rows], 1)
         share = found / self.machine.cores
         return share + (1 - share) * np.minimum(1, self.moved / self.computed)
 
     # --- steps ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def _chain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of :meth:`chained`: what it is for a way of no cycles, and for each cycle of one."""
+        latency, block, slots, count = self.machine.dram_latency, self.machine.block_cycles, self.c["slots"], self.count
+        apart = (count % slots == 0) & (slots > 1)
+        shallow = np.where(apart, 0, (count - self.steps) / count)
+        often = count / (slots * self.steps)
+        each = often * (1 - shallow)
+        return often * (latency + block) + each * self.product, each
+
     def chained(self, way: np.ndarray) -> np.ndarray:
         """Cycles of a step if nothing limits but that its loads take the place of the step ``slots`` before: they wait
         for its product, for memory and for their ``way``. Where the last step of a wave is shallower and always takes
         the same place, the other places have whole steps alone."""
-        latency, block, slots = self.machine.dram_latency, self.machine.block_cycles, self.c["slots"]
-        whole, count = latency + self.product + block + way, self.count
-        mean = whole - (count - self.steps) / count * (whole - latency - block)
-        apart = (count % slots == 0) & (slots > 1)
-        return np.where(apart, whole, mean) * count / (slots * self.steps)
+        fixed, each = self._chain
+        return fixed + each * way
 
     @cached_property
     def both(self) -> np.ndarray:
@@ -276,7 +294,8 @@ class _Estimate:
                 (self.a, self.b, "way_b", self.streams_b, np.where(by_n, 1, self.n.count)),
                 (self.b, self.a, "way_a", self.streams_a, np.where(by_n, self.m.count, 1))):
             ahead = np.where(streams, self.c["slots"], np.minimum(flight, self.count * rounds))
-            found = found + np.where(self.c[way] == NONE, _above(mine.sends / flight, 1) * ahead * other.memory, 0)
+            late = np.maximum(0, mine.sends / flight - 1) * ahead * other.memory
+            found = found + np.where(self.c[way] == NONE, late, 0)
         return found
 
     @cached_property

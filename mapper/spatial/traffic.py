@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class Around:
     added: float = 0
     share: np.ndarray | float = 1
     """Of the tiles of A, for each candidate: what has to be loaded, where tiles overlap."""
+
+    def of(self, some: slice) -> "Around":
+        """The same for some of the candidates."""
+        return replace(self, share=self.share[some]) if isinstance(self.share, np.ndarray) else self
 
 
 ALONE = Around()
@@ -142,6 +146,6 @@ def _most(first: np.ndarray, *others: np.ndarray) -> np.ndarray:
 
 def beats_of(machine: Machine, rows: Column, columns: Column, width: int) -> np.ndarray:
     """Beats of memory for rows x columns tiles of a tensor ``width`` tiles wide."""
-    alone = rows * -(-columns * TILE_BYTES // machine.memory_bytes)
-    return np.where(columns == width, -(-rows * columns * TILE_BYTES // machine.memory_bytes), alone)
-
+    ends_apart = rows * np.ceil(columns * TILE_BYTES / machine.memory_bytes)
+    together = np.ceil(rows * columns * TILE_BYTES / machine.memory_bytes)
+    return np.where(columns == width, together, ends_apart)
