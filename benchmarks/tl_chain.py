@@ -75,8 +75,9 @@ def _rows() -> Any:
 
 
 def _correlation(chain: Any, graph: Any) -> float:
+    from mapper.spatial.chain_cost import chain_cycles
     from mapper.spatial.chain_emit import emit_chain
-    from mapper.spatial.chain_space import chain_cycles, chain_space
+    from mapper.spatial.chain_space import chain_space
     from mapper.spatial.machine import Machine
     from mapper.spatial.timing import simulated
 

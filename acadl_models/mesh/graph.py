@@ -57,7 +57,7 @@ Units: TypeAlias = dict[tuple[str, int], MemoryAccessUnit]
 _FETCHED = 64
 """Instructions, for all cores, that are handed out in a cycle."""
 
-_AHEAD = 12
+AHEAD = 12
 """Instructions of each core that may be handed out before they can start."""
 
 PITCH_MM = 1.0
@@ -158,7 +158,7 @@ def assembled(
             address_ranges=[(0, chip.channelled_bytes)], joules_per_access=sizes.joules.dram_byte,
             channels=chip.dram_channels, channel_words=TILE_BYTES if chip.dram_channels > 1 else 0,
         )]
-        ahead = _AHEAD if not sizes.semaphores else 4 * _AHEAD
+        ahead = AHEAD if not sizes.semaphores else 4 * AHEAD
         fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED)
         semaphores = Semaphores(chip.cores, sizes.semaphores, 4 * chip.cores + 16) if sizes.semaphores else None
         cores = [core for row in network(fetch, memory, semaphores) for core in row]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from mapper.objective import Objective
 from mapper.spatial.chain import Chain, ChainPlan, faults_of
+from mapper.spatial.chain_cost import chain_cycles
 from mapper.spatial.chain_emit import emit_chain
 from mapper.spatial.chain_energy import chain_joules
-from mapper.spatial.chain_space import ChainSpace, chain_cycles, chain_space
+from mapper.spatial.chain_space import ChainSpace, chain_space
 from mapper.spatial.machine import Machine
 from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 

@@ -18,9 +18,10 @@ from acadl_models.wormhole import wormhole
 from mapper.spatial import keeping
 from mapper.spatial.batched import Product
 from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
+from mapper.spatial.chain_cost import chain_cycles
 from mapper.spatial.chain_emit import emit_chain
 from mapper.spatial.chain_search import search_chain
-from mapper.spatial.chain_space import chain_cycles, chain_space
+from mapper.spatial.chain_space import chain_space
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.machine import Machine
 from mapper.spatial.plan import LEVELS

@@ -1,0 +1,310 @@
+"""The cost of candidates for chains, vectorized: the core that has most is followed through its program.
+
+A core's matrix unit goes from step to step; a step begins when its weights have come, which take the place of those of
+two steps before. Rounds of the first product are handed over by the vector unit and the networks, while the next ones
+are made; the second product begins with blocks that were handed over early. Of steps, rounds and waves that are alike
+the first ones and the last are followed, those between take as long as the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from acadl_models.mesh.graph import AHEAD
+from mapper.spatial.chain import PATTERNS, SLOTS, Chain
+from mapper.spatial.chain_space import ChainSpace
+from mapper.spatial.machine import TILE_BYTES, Machine
+
+Numbers = np.ndarray
+
+FOLLOWED = 3
+"""Steps, rounds and waves that are followed one by one, the last of them being the last of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """Cycles in which the loads of a step keep busy memory, what all loads and what all stores share, a row's and a
+    column's ring, a core's own way and its port; ``way``: of one transfer on its way."""
+
+    memory: Numbers
+    inward: Numbers
+    outward: Numbers
+    row: Numbers
+    column: Numbers
+    core: Numbers
+    port: Numbers
+    way: Numbers
+
+    def __add__(self, other: "_Load") -> "_Load":
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return _Load(**sums | {"way": np.maximum(self.way, other.way)})
+
+    def times(self, count: Numbers) -> "_Load":
+        """``count`` times as many loads, each as large."""
+        return _Load(**{f.name: getattr(self, f.name) * (1 if f.name == "way" else count) for f in fields(self)})
+
+    @property
+    def interval(self) -> Numbers:
+        """Cycles after which the loads of the next step have come, if nothing else limits."""
+        return np.maximum.reduce([
+            self.memory, self.inward, self.outward, self.row, self.column, self.core, self.port])
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """When the matrix unit is done with the last step and with the one before, the last step's weights came, the vector
+    unit and the network are done, sums of the last two rounds are free again, and the store of the last is done; before
+    ``gate`` no weights are sent, and from ``since`` on rows of A may lie where those of the wave before did."""
+
+    done: Numbers
+    before: Numbers
+    came: Numbers
+    vector: Numbers
+    handed: Numbers
+    free: Numbers
+    earlier: Numbers
+    stored: Numbers
+    gate: Numbers
+    since: Numbers
+
+    def later(self, cycles: Numbers) -> "_State":
+        return _State(**{f.name: getattr(self, f.name) + cycles for f in fields(self)})
+
+    def where(self, on: Numbers, other: "_State") -> "_State":
+        """This where ``on``, else the other."""
+        return _State(**{f.name: np.where(on, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """Steps that are alike: how many, cycles of the matrix unit, their loads, and how many steps those may be ahead."""
+
+    count: Numbers
+    product: Numbers
+    load: _Load
+    ahead: Numbers
+
+
+def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
+    """Estimated cycles of every candidate."""
+    return _Estimate(chain, machine, found).cycles
+
+
+class _Estimate:
+    """What candidates take, in cycles."""
+
+    def __init__(self, chain: Chain, machine: Machine, found: ChainSpace) -> None:
+        self.chain, self.machine, self.c = chain, machine, found.columns
+        c = self.c
+        m, self.k, self.hidden, self.n = chain.tiles
+        self.places, self.team = c["rm"] * c["cm"], c["rt"] * c["ct"]
+        self.bk, self.depth = np.minimum(c["bk"], self.k), c["bh"] * c["together"]
+        self.waves = -(-m // (c["bm"] * self.places))
+        self.last_rows = m - (self.waves - 1) * c["bm"] * self.places
+        self.rounds = -(-self.hidden // (c["bh"] * self.team)), -(-self.n // (c["bn"] * self.team))
+        self.steps = -(-self.k // self.bk), -(-self.hidden // self.depth)
+        on_row, on_column = c["way"] == PATTERNS.index("row"), c["way"] == PATTERNS.index("column")
+        self.on_row, self.on_column = on_row, on_column
+        self.tree = c["way"] >= PATTERNS.index("down")
+        self.alone = SLOTS * c["bm"] * np.maximum(c["bh"], c["bn"]) > machine.sums
+        # who sends along a ring keeps an order: weights wait behind blocks that are not ready to be handed over
+        self.behind = (on_row & (c["ct"] > 1)) | (on_column & (c["rt"] > 1))
+        self.kept = c["keep"] == 1
+        synchronous = self.team * np.where(self.tree, machine.cores, 1)
+        synchronous = synchronous * np.where(on_row, c["cm"], 1) * np.where(on_column, c["rm"], 1)
+        self.in_step = np.minimum(1, synchronous / machine.cores)
+
+    @cached_property
+    def cycles(self) -> Numbers:
+        zero = np.zeros(len(self.c["bm"]))
+        state = _State(*(zero for _ in fields(_State)))
+        done = _followed(self.waves, state, lambda at, number, last: self._wave(at, number == 0, last))
+        # a store is on its way behind the last sums
+        return np.asarray(self.machine.launch_cycles + np.maximum(done.stored, done.done), np.float64)
+
+    # --- waves and rounds ----------------------------------------------------------------------------------------
+    def _wave(self, state: _State, first: bool, last: Numbers) -> _State:
+        bm = np.where(last, np.minimum(self.c["bm"], self.last_rows), self.c["bm"])
+        filled = np.where(last, self.last_rows / (self.c["bm"] * self.places), 1)
+        wave = _Wave(self, bm, filled, first)
+        state = _followed(self.rounds[0], state, lambda at, number, end: wave.inner(at, number == 0, end))
+        state = replace(state, since=state.done)
+        return _followed(self.rounds[1], state, lambda at, number, end: wave.outer(at, number == 0, end))
+
+
+class _Wave:
+    """A wave of rows, ``bm`` tiles of them in the core that has most; ``filled``: of all teams, what they have."""
+
+    def __init__(self, whole: _Estimate, bm: Numbers, filled: Numbers, first: bool) -> None:
+        self.of, self.bm, self.filled, self.first = whole, bm, filled, first
+        self.machine, self.c = whole.machine, whole.c
+
+    def inner(self, state: _State, begins: bool, last: Numbers) -> _State:
+        """A round of the first product."""
+        of, machine, c = self.of, self.machine, self.c
+        left = of.hidden - (of.rounds[0] - 1) * c["bh"] * of.team
+        bh = np.where(last, np.minimum(c["bh"], left), c["bh"])
+        members = np.where(last, np.minimum(of.team, -(-left // c["bh"])), of.team)
+        load = self._weights(of.k / of.steps[0] * bh, members)
+        ahead = self._ahead(begins)
+        if begins:
+            load = load + self._rows(np.minimum(of.team, -(-of.hidden // c["bh"])))
+        shares = self._shares(bh, members)
+        if not begins:  # the blocks of the round before are handed over meanwhile
+            load = load + shares.times(1 / of.steps[0])
+        state = self._cleared(state, self.bm * bh)
+        product = machine.product(self.bm, bh, of.bk) * (of.k / (of.bk * of.steps[0])) + machine.block_cycles
+        state = self._stepped(state, _Steps(of.steps[0], product, load, ahead), np.zeros(1))
+        finishing = self.bm * bh * of.chain.passes * machine.vector_cycles
+        vector = np.maximum(state.vector, state.done) + finishing
+        handed = np.maximum(state.handed, vector) + np.where(of.team > 1, shares.interval, 0)
+        return replace(
+            state, vector=vector, handed=handed, earlier=state.free, free=vector,
+            gate=np.where(of.behind, vector, state.gate))
+
+    def outer(self, state: _State, begins: bool, last: Numbers) -> _State:
+        """A round of the second product; the first begins with what was handed over before the last of the first."""
+        of, machine, c = self.of, self.machine, self.c
+        left = of.n - (of.rounds[1] - 1) * c["bn"] * of.team
+        bn = np.where(last, np.minimum(c["bn"], left), c["bn"])
+        members = np.where(last, np.minimum(of.team, -(-left // c["bn"])), of.team)
+        store = self.bm * bn * TILE_BYTES
+        stores = self._stores(store, members)
+        load = self._weights(of.hidden / of.steps[1] * bn, members) + stores.times(1 / of.steps[1])
+        state = self._cleared(state, self.bm * bn)
+        share = of.hidden / (of.depth * of.steps[1])
+        product = machine.product(self.bm, bn, of.depth) * share + machine.block_cycles
+        count, ahead = of.steps[1], self._ahead(False)
+        if begins:
+            early = np.minimum(count, (of.rounds[0] - 1) * of.team // c["together"])
+            late = count - early
+            each = (state.handed - state.vector) / np.maximum(1, np.minimum(of.team, of.hidden // c["bh"]))
+            last = np.minimum(of.team, -(-(of.hidden - (of.rounds[0] - 1) * c["bh"] * of.team) // c["bh"]))
+            load = load + self._shares(c["bh"], last).times(1 / count)
+            before = state.vector - self.bm * c["bh"] * of.chain.passes * machine.vector_cycles
+            state = self._stepped(state, _Steps(early, product, load, ahead), before)
+            one = _Steps(np.maximum(0, late - 1), product, load, ahead)
+            state = self._stepped(state, one, np.minimum(state.handed, state.vector + c["together"] * each))
+            state = self._stepped(state, _Steps(np.minimum(1, late), product, load, ahead), state.handed)
+        else:
+            state = self._stepped(state, _Steps(count, product, load, ahead), np.zeros(1))
+        end = of.chain.ends[1].cycles(machine)
+        vector = np.where(end > 0, np.maximum(state.vector, state.done) + self.bm * bn * end, state.vector)
+        own = np.maximum(store / machine.core_bytes, of.in_step * stores.interval)
+        stored = np.maximum(state.stored, np.maximum(vector, state.done) + own + 2 * machine.dram_latency)
+        return replace(state, vector=vector, stored=stored, earlier=state.free, free=stored)
+
+    def _cleared(self, state: _State, count: Numbers) -> _State:
+        """Sums of a round are cleared when those that lay there are used."""
+        free = np.where(self.of.alone, state.free, state.earlier)
+        return replace(state, done=np.maximum(state.done, free) + count)
+
+    def _stepped(self, state: _State, steps: _Steps, ready: Numbers) -> _State:
+        """Steps of a product on tiles that are ``ready``."""
+        latency, slowly = self.machine.dram_latency, steps.load.interval
+        late = latency + np.maximum(steps.load.way, self.of.in_step * slowly)
+        loads = steps.load.way > 0
+        steady = np.maximum(
+            steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
+
+        def one(at: _State) -> _State:
+            free = np.maximum(at.before - (steps.ahead - SLOTS) * steps.product, at.gate)
+            came = np.maximum(np.maximum(free, np.where(self.of.kept, at.since, 0)) + late, at.came + slowly)
+            start = np.maximum(at.done, np.maximum(ready, np.where(loads, came, 0)))
+            return replace(at, done=start + steps.product, before=at.done, came=np.where(loads, came, at.came),
+                           gate=np.zeros_like(at.gate))
+
+        for number in range(FOLLOWED):
+            if number == FOLLOWED - 1:
+                state = state.later(np.maximum(0, steps.count - FOLLOWED) * steady)
+            state = one(state).where(steps.count > number, state)
+        return state
+
+    # --- what is moved -------------------------------------------------------------------------------------------
+    def _load(
+        self, size: Numbers, copies: Numbers, row: Numbers, column: Numbers, core: Numbers, once: Numbers
+    ) -> _Load:
+        """Of transfers of ``size`` bytes: ``copies`` from memory, so many on a row's ring, a column's, and a core's own
+        way; ``once``: those that cores with a common port take once."""
+        machine = self.machine
+        ring = size / np.where(core > 0, machine.core_bytes, machine.ring_bytes)
+        port = size * np.where(once, 1, machine.port_cores) / machine.port_bytes if machine.port_bytes else 0 * size
+        branch = size / machine.tree_bytes if machine.tree_bytes else 0 * size
+        way = ring + np.where((row > 0) & (column > 0), np.maximum(branch, port), port)
+        sending = np.where(size > 0, np.maximum(ring, (machine.dram_latency + way) / machine.in_flight), 0)
+        every = copies * size
+        return _Load(
+            every / machine.memory_bytes, every / machine.in_bytes if machine.in_bytes else 0 * size, 0 * size,
+            row * sending, column * sending, core * sending, port, way)
+
+    def _ahead(self, begins: bool) -> Numbers:
+        """Steps of which tiles may be in a core: those that are kept come as long as instructions are handed out."""
+        of, c = self.of, self.c
+        one = np.where(c["way"] == 0, 1, 1 / (of.places * of.team)) if self.first else 0
+        if begins:
+            one = one + np.where(c["shared"] == 1, 1 / of.team, 1)
+        return np.where(of.kept, np.maximum(SLOTS, AHEAD / (1 + one)), SLOTS)
+
+    def _weights(self, tiles: Numbers, members: Numbers) -> _Load:
+        """Of a block of weights; ``members`` of a team have one."""
+        of, c = self.of, self.c
+        size = tiles * TILE_BYTES * np.where(of.kept & (not self.first), 0, 1)
+        along = np.minimum(c["ct"], members)
+        down = -(-members // c["ct"])
+        none = c["way"] == 0
+        copies = np.where(none, of.places * self.filled * members, np.where(
+            of.on_row, c["rm"] * members, np.where(of.on_column, c["cm"] * members, 1)))
+        return self._load(
+            size, copies, np.where(of.on_row, along, of.tree), np.where(of.on_column, down, of.tree), 1.0 * none,
+            of.on_column | of.tree)
+
+    def _rows(self, members: Numbers) -> _Load:
+        """Of the rows of A of a step, which come with the first round."""
+        of, c = self.of, self.c
+        size = self.bm * (of.k / of.steps[0]) * TILE_BYTES
+        shared = (c["shared"] == 1) & (of.team > 1)
+        along, teams = c["ct"] > 1, of.places * self.filled
+        copies = teams * np.where(shared, np.where(along, -(-members // c["ct"]), 1), members)
+        return self._load(size, copies, np.where(shared & along, c["cm"], 0), np.where(shared & ~along, c["rm"], 0),
+                          1.0 * ~shared, shared & ~along)
+
+    def _shares(self, bh: Numbers, members: Numbers) -> _Load:
+        """Of the blocks that the members of all teams hand over in a round: down columns, from there along rows."""
+        machine, of, c = self.machine, self.of, self.c
+        size, nothing = self.bm * bh * TILE_BYTES, np.zeros(len(bh))
+        down, along = c["rt"] > 1, c["ct"] > 1
+        rows = np.where(along, c["cm"] * members, 0) * size / machine.ring_bytes
+        columns = np.where(down, c["rm"] * -(-members // c["ct"]), 0) * size / machine.ring_bytes
+        teams = of.places * self.filled
+        every = teams * (np.where(down, members, 0) + np.where(along, c["rt"] * members, 0)) * size
+        got = (np.where(down, -(-members // c["ct"]), 0) + np.where(along, members, 0)) * size
+        port = got * machine.port_cores / machine.port_bytes if machine.port_bytes else nothing
+        inward = every / machine.in_bytes if machine.in_bytes else nothing
+        return _Load(nothing, inward, nothing, rows, columns, nothing, port, nothing)
+
+    def _stores(self, size: Numbers, members: Numbers) -> _Load:
+        """Of the rows of C of a round."""
+        machine, nothing = self.machine, np.zeros(len(size))
+        every = self.of.places * self.filled * members * size
+        outward = every / machine.out_bytes if machine.out_bytes else nothing
+        return _Load(every / machine.memory_bytes, nothing, outward, *(nothing for _ in range(5)))
+
+
+T = TypeVar("T", bound=_State)
+
+
+def _followed(count: Numbers, state: _State, one: Callable[[_State, int, Numbers], _State]) -> _State:
+    """``count`` times ``one``, which is told its number (of those that are followed) and whether it is the last."""
+    followed = np.minimum(count, FOLLOWED)
+    took = np.zeros(len(count))
+    for number in range(int(followed.max(initial=0))):
+        if number == FOLLOWED - 1:
+            state = state.later((count - followed) * took)
+        found = one(state, number, followed == number + 1).where(followed > number, state)
+        took, state = found.done - state.done, found
+    return state
