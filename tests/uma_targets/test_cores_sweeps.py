@@ -90,7 +90,7 @@ def test_images_stay_as_convolutions_store_them() -> None:
     assert not host(made) & {"nn.batch_norm", "add", "nn.relu", "mean", "multiply"}
     (region,) = made.compiled.regions
     _, step, *_ = region.steps
-    assert region.value(step.output).layout == "tile-places" and not step.views
+    assert region.value(step.output).layout == "tile-grid" and not step.views
     assert "residual" not in region.steps[2].views
 
 
