@@ -56,7 +56,7 @@ def main() -> None:
     for name in wanted:
         text = catalogue.tiny(name) if args.size == "tiny" else name
         for target in args.targets.split(","):
-            rows.append(in_process(text, target, args.mode, args.limit))
+            rows.append(in_process(text, target, args.mode, args.limit, args.options))
             print(line(rows[-1]), flush=True)
     good = [row for row in rows if row["ok"]]
     common.finish(args, {
@@ -72,6 +72,7 @@ def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: small forms of all networks")
     parser.add_argument("--only", metavar="NAME,...", help="these networks (default: the whole catalogue)")
     parser.add_argument("--targets", default=TARGETS, metavar="NAME,...", help=f"targets (default: {TARGETS})")
+    parser.add_argument("--options", default="", metavar="NAME=N,...", help="options of the targets, such as x=2,y=2")
     parser.add_argument("--limit", type=int, default=1200, metavar="S", help="seconds for a row (default: 1200)")
 
 
@@ -81,9 +82,9 @@ def _load_modules() -> None:
         import_module(name)
 
 
-def in_process(text: str, target: str, mode: str, limit: int) -> dict[str, Any]:
+def in_process(text: str, target: str, mode: str, limit: int, options: str = "") -> dict[str, Any]:
     """The row of one network on one target, measured in a child process."""
-    run = common.forked(lambda: measure(text, target, mode), limit)
+    run = common.forked(lambda: measure(text, target, mode, options), limit)
     row = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
     if run.status == -signal.SIGALRM:
         row["reason"] = f"it was not done after {limit} s"
@@ -106,7 +107,7 @@ def line(row: dict[str, Any]) -> str:
             f"{row.get('reason') or left}")
 
 
-def measure(text: str, target: str, mode: str) -> dict[str, Any]:
+def measure(text: str, target: str, mode: str, options: str = "") -> dict[str, Any]:
     """Import, partition, map, time and, unless only the estimate is asked for, run and compare."""
     clock = _Clock()
     row: dict[str, Any] = {"name": text, "target": target, "ok": False, "imported": False, "seconds": clock.seconds}
@@ -117,7 +118,7 @@ def measure(text: str, target: str, mode: str) -> dict[str, Any]:
             model = source()
         row["imported"] = True
         with clock("estimate" if mode == "estimate" else "compile"):
-            compiled = _compiled(model, target)
+            compiled = _compiled(model, target, options)
         row |= described(compiled.partition)
         row["cycles"] = sum(plan.timing.cycles for plan in (compiled.plans[s.name] for s in compiled.partition.steps()))
         if mode == "all":
@@ -176,10 +177,11 @@ def _torch(built: catalogue.Built) -> Reference:
     return run
 
 
-def _compiled(model: "Model", target: str) -> Any:
+def _compiled(model: "Model", target: str, options: str) -> Any:
     from tvm_backend.compile import compile_model
 
-    return compile_model(model, target)
+    given = (option.split("=", 1) for option in options.split(",") if option)
+    return compile_model(model, target, {name: int(value) for name, value in given})
 
 
 def described(partition: "Partition") -> dict[str, Any]:
