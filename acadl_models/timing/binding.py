@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 import numpy as np
@@ -18,7 +18,7 @@ from acadl_models.timing.unrolling import Names, Piece, Substitution, classes, t
 from oracle.accesses import accesses
 from oracle.affine import Affine
 from oracle.errors import GraphError
-from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window
 
 MOST_INSTRUCTIONS = 200_000
 """Static instructions of a program: more are an error, not a program that never ends."""
@@ -264,13 +264,13 @@ class Binder:
     ) -> StaticInstruction:
         takers, node, touched = site.table.at(indices), site.node, site.accesses
         if known.values:
-            node = replace(
-                node, attributes=tuple((name, known(e)) for name, e in node.attributes),
-                registers=tuple((name, known(e)) for name, e in node.registers),
-            )
-            touched = tuple(
-                replace(a, window=replace(a.window, offsets=tuple(known(o) for o in a.window.offsets))) for a in touched
-            )
+            node = ResolvedInstr(
+                node.mnemonic, tuple([(name, known(e)) for name, e in node.attributes]),
+                tuple([(name, known(e)) for name, e in node.registers]), node.statements, node.source)
+            touched = tuple([
+                Access(Window(a.window.buffer, tuple([known(o) for o in a.window.offsets]), a.window.dims), a.kind)
+                for a in touched
+            ])
         return self._static(node, touched, takers, "", bounds, tuple(known.fixed()))
 
     def _loop(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from oracle.records import plain
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,8 @@ class TimingResult:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields of this class."""
-        return asdict(self)
+        data: dict[str, Any] = plain(self)
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "TimingResult":

@@ -47,9 +47,19 @@ class Parts:
         return self.repeat == 1 and len(self.pieces) == 1
 
 
+SHORT = 128
+"""Iterations that are told apart one by one: loops over cores are short, and many."""
+
+
 def classes(extent: int, tables: Sequence[tuple[Array, int]]) -> Array:
     """Number the iterations of a loop: equal numbers where all ``tables``, along their axis, are equal."""
     code = np.zeros(extent, np.int64)
+    if tables and extent <= SHORT:
+        turned = [np.moveaxis(table, axis, 0) for table, axis in tables]
+        numbers: dict[tuple[bytes, ...], int] = {}
+        for k in range(extent):
+            code[k] = numbers.setdefault(tuple([table[k].tobytes() for table in turned]), len(numbers))
+        return code
     for table, axis in tables:
         slices = np.moveaxis(table, axis, 0).reshape(extent, -1)
         _, own = np.unique(slices, axis=0, return_inverse=True)

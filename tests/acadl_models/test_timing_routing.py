@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from acadl_models.acadl import (
 from acadl_models.timing import binding
 from acadl_models.timing.binding import Binder
 from acadl_models.timing.machine import Program, StaticLoop, StaticNode, bind
+from acadl_models.timing.unrolling import classes
 from oracle.accesses import accesses
 from oracle.affine import Affine
 from oracle.errors import GraphError
@@ -296,3 +298,21 @@ def test_what_is_derived_from_a_graph_goes_with_it() -> None:
     _lanes(1)  # the last generated graph is kept for create_ag()
     gc.collect()
     assert watched() is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), max_size=3), st.randoms())
+def test_iterations_are_of_one_class_where_all_tables_are_equal(
+    extent: int, kinds: list[tuple[int, int]], random: Random
+) -> None:
+    tables = []
+    for axis, other in kinds:
+        shape = (extent, other) if axis == 0 else (other, extent)
+        tables.append((np.array([random.randrange(2) for _ in range(extent * other)]).reshape(shape), axis))
+    code = classes(extent, tables)
+    for a in range(extent):
+        for b in range(extent):
+            equal = all((table.take(a, axis) == table.take(b, axis)).all() for table, axis in tables)
+            assert (code[a] == code[b]) == equal
+    many = np.repeat(code, 100)  # too many for one by one
+    assert len(np.unique(np.stack((many, classes(len(many), [(many, 0)])), axis=1), axis=0)) == len(set(code.tolist()))

@@ -9,10 +9,11 @@ seconds are ``null``, too, or an estimate where a host was named.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from oracle.errors import ArtifactError
+from oracle.records import plain
 from tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
 SCHEMA = "archloom.report/1"
@@ -128,7 +129,8 @@ class Report:
 
     def to_json(self) -> Json:
         """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects."""
-        return asdict(self)
+        data: Json = plain(self)
+        return data
 
     @staticmethod
     def from_json(data: Any, origin: str = "report") -> "Report":
