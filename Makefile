@@ -9,13 +9,14 @@ STAMP := $(VENV)/archloom.stamp
 DOCS_STAMP := $(VENV)/archloom-docs.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench docs clean
+.PHONY: help setup demo test test-slow lint bench networks-cores docs clean
 
 help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
 	@echo "make test       the tests;  make test-slow: the long ones too"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      every benchmark, each figure beside its target (benchmarks/RESULTS.md)"
+	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
 	@echo "make docs       the pages of docs/ as a site in build/site"
 	@echo "make clean      remove build/ and the caches of the tools"
 
@@ -47,6 +48,10 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) benchmarks/run_all.py
+
+networks-cores: $(STAMP)
+	$(PY) benchmarks/networks.py --size tiny --targets mesh --options x=2,y=2
+	$(PY) benchmarks/networks.py --size tiny --targets triple_ring --options rows=2,columns=2
 
 docs: $(DOCS_STAMP)
 	$(PY) -m mkdocs build --strict --site-dir build/site
