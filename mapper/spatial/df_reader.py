@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from mapper.spatial.df import ComputeUnit, Cores, Description, Item, Links, Memories, Scalar, SpatialDim
 from mapper.spatial.df_line import Declared, DfFault, declared
@@ -15,6 +15,9 @@ from oracle.errors import TargetError
 _MODULE = re.compile(r"\s*module(?:\s+@(\w+))?(?:\s+attributes\s*\{\s*clock_hz\s*=\s*([^}]*?)\s*\})?\s*\{\s*$")
 
 MOST_POINTS = 1 << 20
+
+LONGEST = 300
+"""Characters of what is wrong with a line that are told: a line may be of any length."""
 
 
 def _points(extents: tuple[int, ...], images: int) -> Iterator[tuple[int, ...]]:
@@ -26,7 +29,7 @@ def _points(extents: tuple[int, ...], images: int) -> Iterator[tuple[int, ...]]:
 
 def read_text(text: str, operations: bool) -> Description:
     """See :func:`mapper.spatial.df.read`; ``operations``: what ``throughput`` counts in a cycle."""
-    items: list[Item] = []
+    items: dict[str, Item] = {}
     name: str | None = None
     clock: float | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -35,10 +38,12 @@ def read_text(text: str, operations: bool) -> Description:
             if re.match(r"\s*module\b", line):
                 name, clock = _module(line)
             elif line.strip() not in ("", "}"):
-                items.append(_item(line, items, operations))
+                item = _item(line, items, operations)
+                items[item.name] = item
         except DfFault as error:
-            raise TargetError(f"df, line {number}, column {error.column}: {error}") from None
-    return Description(tuple(items), name, clock)
+            what = str(error) if len(str(error)) <= LONGEST else f"{str(error)[:LONGEST]}..."
+            raise TargetError(f"df, line {number}, column {error.column}: {what}") from None
+    return Description(tuple(items.values()), name, clock)
 
 
 def _module(line: str) -> tuple[str | None, float | None]:
@@ -60,7 +65,7 @@ def _clock(text: str, column: int) -> float:
     return value
 
 
-def _item(line: str, before: Sequence[Item], operations: bool) -> Item:
+def _item(line: str, before: Mapping[str, Item], operations: bool) -> Item:
     found = declared(line)
     item = found.item
     if isinstance(item, ComputeUnit) and operations:
@@ -78,9 +83,9 @@ def _by_operations(unit: ComputeUnit, column: int) -> ComputeUnit:
     return ComputeUnit(unit.name, unit.kind, unit.shape, cycles, unit.latency)
 
 
-def _check(found: Declared, before: Sequence[Item]) -> None:
+def _check(found: Declared, known: Mapping[str, Item]) -> None:
     """Whether a declaration goes with those before it."""
-    item, known = found.item, {other.name: other for other in before}
+    item = found.item
     if item.name in known:
         raise DfFault(f"%{item.name} is declared a second time", found.column("name"))
     if isinstance(item, (Cores, Memories)):
@@ -95,13 +100,13 @@ def _check(found: Declared, before: Sequence[Item]) -> None:
         for name in (item.source, item.target):
             _require(found, known, name, (Cores, Memories), "a df.core or df.memory")
         try:
-            _check_map(item, Description(tuple(before)))
+            _check_map(item, Description(tuple(known.values())))
         except TargetError as error:
             raise DfFault(str(error), found.column("map")) from None
 
 
 def _require(
-    found: Declared, known: dict[str, Item], name: str, kinds: type[Item] | tuple[type[Item], ...], what: str
+    found: Declared, known: Mapping[str, Item], name: str, kinds: type[Item] | tuple[type[Item], ...], what: str
 ) -> None:
     if name not in known:
         raise DfFault(f"%{name} is not declared before it is used", found.column(f"%{name}"))

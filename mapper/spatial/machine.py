@@ -121,7 +121,7 @@ class _Reader:
         for unit in graph.functional_units:
             for mnemonic in unit.to_process:
                 self.units.setdefault(mnemonic, []).append(unit)
-        absent = [name for name in ("hbm", "l1") if not graph.buffers.get(name)]
+        absent = [name for name in ("hbm", "l1", "acc", "stat") if not graph.buffers.get(name)]
         if absent:
             raise TargetError(f"graph {graph.name!r} is no mesh of cores: it places no buffer {', '.join(absent)}")
         self.memory = _storage(graph, graph.buffers["hbm"][0].storage)

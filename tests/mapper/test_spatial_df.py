@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -37,6 +36,7 @@ from mapper.spatial.search import search
 from mapper.spatial.view import described
 from oracle import taidl
 from oracle.errors import ArchloomError, TargetError
+from tvm_backend import cli
 from tvm_backend.uma.registry import get, names
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
@@ -372,26 +372,61 @@ def test_operators_bind_as_usual() -> None:
 WORDS = (
     "%hbm", "%l1", "%cores", "df.mux", "df.memory", "size", "(", "]", "}", ",", "=", "d0", "s0", "mod", "0", "-1",
     "9" * 20)
-FIGURES = str(described(triple_ring(columns=3)))
+CHARACTERS = "{}()[]<>%,=->x0d \x00\u202e\u00b2\""
+FIGURES = [str(described(graph)) for graph in (
+    triple_ring(columns=3), mesh(3, 2, torus=False, semaphores=4), wormhole(rows=1, columns=2, dram_channels=2))]
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(RATES))
 def test_damaged_texts_are_refused_with_an_error_of_archloom(random: Random, rates: str) -> None:
-    lines = FIGURES.splitlines()
+    lines = random.choice(FIGURES).splitlines()
     for _ in range(random.choice((1, 1, 2, 3))):
         i = random.randrange(len(lines))
         words = re.findall(r"%?\w+|\S", lines[i])
-        match random.randrange(4):
-            case 0:
+        match random.randrange(6):
+            case 0 if len(lines) > 1:
                 del lines[i]
             case 1:
                 lines.insert(random.randrange(len(lines)), lines[i])
             case 2:
                 words[random.randrange(len(words))] = random.choice(WORDS)
                 lines[i] = " ".join(words)
+            case 3:
+                at = random.choice(list(re.finditer(r"\d+|$", lines[i])))
+                value = random.choice((0, 1, 2, 7, 1 << 31, 10**30, -1, 1.5, "9" * 5000))
+                lines[i] = f"{lines[i][:at.start()]}{value}{lines[i][at.end():]}"
+            case 4:
+                spot = random.randrange(len(lines[i]) + 1)
+                lines[i] = f"{lines[i][:spot]}{random.choice(CHARACTERS)}{lines[i][spot + random.randrange(2):]}"
             case _:
                 j = random.randrange(len(lines))
                 lines[i], lines[j] = lines[j], lines[i]
-    with suppress(ArchloomError):
-        graph_of(read("\n".join(lines), rates))
+    try:
+        described(graph_of(read("\n".join(lines), rates)))
+    except ArchloomError as error:
+        assert 10 < len(str(error)) < 1000
+
+
+def test_long_texts_are_read_in_time_and_long_words_are_cut() -> None:
+    text = "\n".join(f"%d{i} = df.spatial_dim 2" for i in range(20_000))
+    assert len(read(text).items) == 20_000
+    with pytest.raises(TargetError, match="df, line 1, column .{10,400}$"):
+        read("%x = df.memory {" + "a" * 5000 + " = 3}")
+
+
+@pytest.mark.parametrize(("data", "message"), [
+    (b"\xff\xfe\x00", "can't decode byte 0xff"), (b"", "a machine has one df.core, this text has 0"),
+    (b"(" * 9999, "line 1, column 1: expected '%name = df.operation"), (b"%a = df.spatial_dim 0", "line 1, column 21"),
+    (FIGURES[0].replace("d1 + 1", "d1 floordiv 0").encode(), "d1 floordiv 0 divides by 0"),
+    (FIGURES[0].replace("spatial_dim 3", "spatial_dim 999999").encode(), "are more than 1048576"),
+])
+@pytest.mark.parametrize("command", [["describe"], ["map", "--gemm", "64x64x64", "-t"]])
+def test_the_commands_refuse_bad_files(
+    data: bytes, message: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.df"
+    path.write_bytes(data)
+    assert cli.main([*command, str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "bad.df: " in error and message in error and "Traceback" not in error

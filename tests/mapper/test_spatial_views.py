@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +25,18 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
+from acadl_models.acadl.rules import check
+from acadl_models.gemmini import gemmini
+from acadl_models.mesh import mesh
 from acadl_models.parts import Fetch, QueuedUnit
+from acadl_models.triple_ring import triple_ring
+from acadl_models.wormhole import wormhole
+from mapper.hardware import Hardware
 from mapper.spatial.df import Cores, Memories, read
+from mapper.spatial.machine import Machine
 from mapper.spatial.view import described
 from oracle import taidl
-from oracle.errors import TargetError
+from oracle.errors import ArchloomError, TargetError
 from oracle.taidl.isa import Isa
 
 
@@ -159,3 +168,49 @@ def test_any_graph_has_a_view_or_a_reason(isa: Isa, cores, memories, channels, c
         assert any(name in str(error) for name in (*graph.objects, "core[", "big[", "small[", "ways over"))
         return
     assert str(read(text)) == text
+
+
+BASES = [
+    wormhole(rows=2, columns=2), mesh(3, 1, torus=False, semaphores=3, name="wormhole"),
+    triple_ring(columns=2, name="wormhole"), gemmini(),
+]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, len(BASES) - 1), st.randoms(use_true_random=False))
+def test_damaged_graphs_have_a_view_or_a_reason(number: int, random: Random) -> None:
+    """Edges, buffers and dimensions are taken out and figures changed of graphs of targets; what is still a graph by
+    the rules is described, or refused by an error that names the graph or one of its objects."""
+    graph = BASES[number]
+    damaged = damage(graph, random)
+    if check(list(damaged.objects.values()), damaged.edges):
+        return
+    for ask in (described, Machine.of, Hardware.from_graph):
+        try:
+            ask(damaged)
+        except ArchloomError as error:
+            assert graph.name in str(error) or any(part in str(error) for part in graph.objects)
+
+
+def damage(graph: ArchitectureGraph, random: Random) -> ArchitectureGraph:
+    match random.randrange(4):
+        case 0:
+            gone = {random.randrange(len(graph.edges)) for _ in range(random.choice((1, 1, 3, 20)))}
+            return replace(graph, edges=tuple(e for k, e in enumerate(graph.edges) if k not in gone))
+        case 1:
+            gone_buffer = random.choice(sorted(graph.buffers))
+            return replace(graph, buffers={k: v for k, v in graph.buffers.items() if k != gone_buffer})
+        case 2:
+            dims = {k: random.choice((v, 1, 2, 3, 7)) for k, v in graph.dims.items() if random.random() < 0.7}
+            return replace(graph, dims=dims)
+        case _:
+            part = random.choice(list(graph.objects.values()))
+            figures = [k for k, v in vars(part).items() if isinstance(v, int) and not isinstance(v, bool)]
+            other = copy(part)
+            if figures:
+                object.__setattr__(other, random.choice(figures), random.choice((1, 2, 7, 10**12)))
+            edges = [copy(edge) for edge in graph.edges]
+            for edge, end in itertools.product(edges, ("source", "target", "link")):
+                if getattr(edge, end) is part:
+                    object.__setattr__(edge, end, other)
+            return replace(graph, objects={**graph.objects, part.name: other}, edges=tuple(edges))
