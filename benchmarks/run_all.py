@@ -131,6 +131,8 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… over the best blocks without sharing", lambda r: r["over_best_reload"], *RECORDED),
         Figure("… share of the time in which a core's busiest unit works", lambda r: r["busy"], *RECORDED),
         Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
+        Figure("… the least of four workloads on twelve other meshes and triple rings", lambda r: r["least_on_others"],
+               *at_least(0.95)),
         Figure("… time with a causal mask over the time with all keys", lambda r: r["causal_time"], *RECORDED),
         Figure("… steps of decoding with keys dealt out to cores over those with whole keys", lambda r: r["decoding"],
                *RECORDED),
@@ -142,6 +144,8 @@ SUITE: dict[str, tuple[Figure, ...]] = {
         Figure("… without the second start of the cores", lambda r: r["without_launch"], *RECORDED),
         Figure("… share of the peak", lambda r: r["peak"], *RECORDED),
         Figure("… least rank correlation of the cost model", lambda r: r["least_correlation"], *at_least(0.95)),
+        Figure("… the least of three chains on twelve other meshes and triple rings", lambda r: r["least_on_others"],
+               *at_least(0.95)),
         Figure("… oracle's largest difference from float32", lambda r: r["max_error"], *at_most(2e-3)),
     ),
     "tl_workloads.py": (

@@ -12,10 +12,11 @@ keys and values from memory again for every block of queries, in every core on i
 
 ``busy``: the share of the time, without the launch, in which a core's matrix or vector unit works, whichever works
 more. Rank correlation (Spearman) of the cost model with the simulation: candidates from the whole range of estimates up
-to eight times the best. Beyond the paper: causal masks (``causal_time``: the time over that with all keys), and a model
-with grouped queries (32 heads of 128, 8 of keys): reading 2048 tokens, and a step of decoding with 8192 tokens in the
-cache. ``decoding``: the time of steps of decoding without over that with keys dealt out to several cores, whose results
-are merged over the network; geometric mean of ``DECODED``. Numerics: the oracle, all cores at once, against a
+to eight times the best; the same for ``OTHER_SHAPES`` on meshes and triple rings (``least_on_others``). Beyond the
+paper: causal masks (``causal_time``: the time over that with all keys), and a model with grouped queries (32 heads of
+128, 8 of keys): reading 2048 tokens, and a step of decoding with 8192 tokens in the cache. ``decoding``: the time of
+steps of decoding without over that with keys dealt out to several cores, whose results are merged over the network;
+geometric mean of ``DECODED``. Numerics: the oracle, all cores at once, against a
 float32 reference.
 """
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import data, geometric_mean, reference, spearman
+from tl_common import data, geometric_mean, on_others, rank_correlation, reference
 
 if TYPE_CHECKING:
     from mapper.spatial.attention import Attention
@@ -47,6 +48,13 @@ GROUPED = ((2048, 2048), (1, 8192))
 DECODED = ((1, 32, 1, 8192), (1, 32, 8, 8192), (1, 32, 8, 2048), (8, 16, 2, 4096), (1, 32, 32, 8192))
 """Batch, heads of 128 numbers, heads of keys, and keys."""
 
+OTHER_SHAPES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "8 x 512": ((1, 8, 512, 64), {}), "4 x 384, causal": ((1, 4, 384, 64), {"causal": True}),
+    "8 x 200, 2 of keys, 256 before": ((1, 8, 200, 64, 2), {"keys": 456, "causal": True}),
+    "2 x 16 x 1, 4 of 2048 keys": ((2, 16, 1, 64, 4), {"keys": 2048, "causal": True}),
+}
+"""Batch, heads, queries, width and heads of keys, ranked on other machines."""
+
 SAMPLES = 15
 RANKED = 2048
 """The longest sequence for which candidates of the whole range are simulated."""
@@ -56,7 +64,7 @@ def main() -> None:
     args = arguments(__doc__ or "", _options)
     recorded = reference(args.data)["workloads"]["flash_attention"]
     rows = list(_rows(recorded, args.quick))
-    correlations = dict(_correlations(recorded, args.quick))
+    correlations, others = dict(_correlations(recorded, args.quick)), _others()
     result: dict[str, Any] = {
         "speedup": geometric_mean(r["reload_32"] / r["cycles"] for r in rows),
         "least_speedup": min(r["reload_32"] / r["cycles"] for r in rows),
@@ -64,6 +72,7 @@ def main() -> None:
         "over_best_reload": geometric_mean(r["reload"] / r["cycles"] for r in rows),
         "busy": geometric_mean(r["busy"] for r in rows),
         "least_correlation": min(correlations.values()), "correlations": correlations,
+        "least_on_others": min(others.values()), "others": others,
         **_causal(rows, recorded), "grouped": list(_grouped()), **_decoded(),
         "max_abs_error": max(_error(*case) for case in CHECKED), "rows": rows,
     }
@@ -127,27 +136,22 @@ def _busy(timing: Any, launch: int) -> float:
 def _correlations(recorded: Any, quick: bool) -> Any:
     """Of the points of figure 7 up to ``RANKED``, and with a causal mask of the shortest."""
     from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention_cost import attention_cycles
-    from mapper.spatial.attention_emit import emit_attention
-    from mapper.spatial.attention_space import attention_space
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import simulated
 
     graph = wormhole()
-    machine = Machine.of(graph)
     points = [point for point in _workloads(recorded, quick) if point[1] <= RANKED]
     points += [point for point in _workloads(recorded, quick, True) if point[1] == min(CAUSAL)]
     for heads, length, attention in points:
-        found = attention_space(attention, machine)
-        estimated = attention_cycles(attention, machine, found)
-        order = np.argsort(estimated, kind="stable")
-        order = order[estimated[order] <= 8 * estimated[order[0]]]
-        sample = order[np.linspace(0, len(order) - 1, SAMPLES).astype(int)]
-        real = [simulated(emit_attention(attention, found.plan(int(i)), machine), graph).cycles for i in sample]
-        name = f"{heads} x {length}" + (" causal" if attention.past is not None else "")
-        value = spearman(estimated[sample], np.array(real))
+        name, value = f"{heads} x {length}" + (" causal" if attention.past is not None else ""), rank_correlation(
+            attention, graph, SAMPLES)
         print(f"rank correlation {name}: {value:.4f}", flush=True)
         yield name, value
+
+
+def _others() -> dict[str, float]:
+    from mapper.spatial.attention import Attention
+
+    works = {name: Attention.of(*shape, **options) for name, (shape, options) in OTHER_SHAPES.items()}
+    return on_others(works, SAMPLES)
 
 
 def _causal(rows: Any, recorded: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ that is found for it alone, with the activation as its epilogue.
   product;
 * ``peak``: the share of the matrix units' peak that one program reaches;
 * rank correlation (Spearman) of the cost model with the simulation, over candidates from the whole range of estimates
-  up to eight times the best.
+  up to eight times the best; the same for ``OTHER_SHAPES`` on meshes and triple rings (``least_on_others``).
 
 Numerics: the oracle, all cores at once, against a float32 reference whose middle block is rounded to fp16.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import geometric_mean, spearman
+from tl_common import geometric_mean, on_others, rank_correlation
 
 SHAPES = {
     "BERT-base, 128 rows": (128, 768, 3072, 768, "gelu"), "BERT-base, 512 rows": (512, 768, 3072, 768, "gelu"),
@@ -30,18 +30,28 @@ SHAPES = {
 }
 """Rows, k, hidden and n, and the activation."""
 
+OTHER_SHAPES: dict[str, tuple[Any, ...]] = {
+    "256 x 128 x 512 x 128, gelu": (256, 128, 512, 128, "gelu"),
+    "1024 x 96 x 384 x 96, silu": (1024, 96, 384, 96, "silu"),
+    "96 x 256 x 1024 x 256, relu, biases": (96, 256, 1024, 256, "relu", (True, True)),
+}
+"""Chains that are ranked on other machines."""
+
 CHECKED = ((2, 2, (150, 96, 300, 70, "gelu")), (2, 3, (64, 40, 500, 100, "relu")), (1, 4, (256, 128, 512, 128, "silu")))
 SAMPLES = 25
 
 
 def main() -> None:
     args = arguments(__doc__ or "")
-    rows = list(_rows())
+    from mapper.spatial.chain import Chain
+
+    rows, others = list(_rows()), on_others({name: Chain(*shape) for name, shape in OTHER_SHAPES.items()}, SAMPLES)
     result: dict[str, Any] = {
         "speedup": geometric_mean(r["apart"] / r["cycles"] for r in rows),
         "least_speedup": min(r["apart"] / r["cycles"] for r in rows),
         "without_launch": geometric_mean((r["apart"] - r["launch"]) / r["cycles"] for r in rows),
         "peak": geometric_mean(r["peak"] for r in rows), "least_correlation": min(r["correlation"] for r in rows),
+        "least_on_others": min(others.values()), "others": others,
         "max_error": max(_error(*case) for case in CHECKED), "rows": rows,
     }
     finish(args, result)
@@ -67,28 +77,11 @@ def _rows() -> Any:
         row = {
             "name": name, "cycles": best.cycles, "apart": apart, "launch": machine.launch_cycles,
             "peak": chain.products / 32**3 * machine.product_cycles / machine.cores / best.cycles,
-            "correlation": _correlation(chain, graph), "plan": str(best.plan),
+            "correlation": rank_correlation(chain, graph, SAMPLES), "plan": str(best.plan),
         }
         print(f"{name:24}{best.cycles:9}{apart / best.cycles:7.2f}{(apart - machine.launch_cycles) / best.cycles:8.2f}"
               f"{row['peak']:6.2f}{row['correlation']:6.3f}  {best.plan}", flush=True)
         yield row
-
-
-def _correlation(chain: Any, graph: Any) -> float:
-    from mapper.spatial.chain_cost import chain_cycles
-    from mapper.spatial.chain_emit import emit_chain
-    from mapper.spatial.chain_space import chain_space
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import simulated
-
-    machine = Machine.of(graph)
-    found = chain_space(chain, machine)
-    estimated = chain_cycles(chain, machine, found)
-    order = np.argsort(estimated, kind="stable")
-    order = order[estimated[order] <= 8 * estimated[order[0]]]
-    sample = order[np.linspace(0, len(order) - 1, SAMPLES).astype(int)]
-    real = [simulated(emit_chain(chain, found.plan(int(i)), machine), graph).cycles for i in sample]
-    return spearman(estimated[sample], np.array(real))
 
 
 def _error(rows: int, columns: int, shape: tuple[Any, ...]) -> float:

@@ -7,10 +7,13 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import ROOT, refuse
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
 
 DATA = ROOT / "benchmarks" / "data"
 NAME = "tl_reference.json"
@@ -43,3 +46,58 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
         ends = np.cumsum(counts)
         ranks.append((ends - (counts - 1) / 2)[inverse])
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mesh 2x2": ("mesh", {"x": 2, "y": 2}), "mesh 4x1": ("mesh", {"x": 1, "y": 4}),
+    "mesh 1x8": ("mesh", {"x": 8, "y": 1}),
+    "mesh 4x4": ("mesh", {"x": 4, "y": 4}),
+    "mesh 4x4, small L1": ("mesh", {"x": 4, "y": 4, "sums": 12, "stats": 32, "l1_bytes": 1 << 17}),
+    "mesh 4x4, narrow ports": ("mesh", {"x": 4, "y": 4, "l1_bytes_per_cycle": 40}),
+    "mesh 4x4, narrow memory": ("mesh", {"x": 4, "y": 4, "dram_bytes_per_cycle": 32}),
+    "mesh 3x4, no torus": ("mesh", {"x": 4, "y": 3, "torus": False}), "mesh 8x8": ("mesh", {"x": 8, "y": 8}),
+    "triple ring": ("triple_ring", {}), "triple ring of 8": ("triple_ring", {"columns": 8}),
+    "triple ring of 16 x 4": ("triple_ring", {"columns": 16, "rows": 4, "memories": 1}),
+}
+"""Machines other than Wormhole: the graph and its options."""
+
+
+def other(machine: str) -> "ArchitectureGraph":
+    """The graph of one of ``OTHERS``."""
+    from acadl_models.mesh import mesh
+    from acadl_models.triple_ring import triple_ring
+
+    kind, options = OTHERS[machine]
+    return mesh(**options) if kind == "mesh" else triple_ring(**options)
+
+
+def rank_correlation(work: Any, graph: "ArchitectureGraph", samples: int) -> float:
+    """Of the cost model with the simulation, over candidates from the whole range of estimates up to eight times the
+    best; 1 if there are fewer than three."""
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.timing import simulated
+    from mapper.spatial.workloads import emitted, kind_of
+
+    kind, machine = kind_of(work), Machine.of(graph)
+    found = kind.space(work, machine, None)
+    estimated = kind.cycles(work, machine, found)
+    order = np.argsort(estimated, kind="stable")
+    order = order[estimated[order] <= 8 * estimated[order[0]]]
+    sample = order[np.linspace(0, len(order) - 1, samples).astype(int)] if len(order) > samples else order
+    real = [simulated(emitted(work, found.plan(int(i)), machine), graph).cycles for i in sample]
+    return spearman(estimated[sample], np.array(real)) if len(sample) > 2 else 1.0
+
+
+def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
+    """:func:`rank_correlation` of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
+    from mapper.spatial.machine import Machine
+    from mapper.spatial.workloads import kind_of
+
+    found = {}
+    for machine in OTHERS:
+        graph = other(machine)
+        for name, work in works.items():
+            if len(kind_of(work).space(work, Machine.of(graph), None)):
+                found[f"{machine}: {name}"] = value = rank_correlation(work, graph, samples)
+                print(f"rank correlation, {machine}: {name}: {value:.4f}", flush=True)
+    return found

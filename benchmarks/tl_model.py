@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import spearman
+from tl_common import OTHERS, other, spearman
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -59,19 +59,6 @@ SMALL: tuple[tuple[Mesh, tuple[int, int, int]], ...] = (
     ((2, 3), (4, 3, 2)), ((2, 3), (2, 6, 3)), ((2, 4), (2, 4, 4)), ((2, 4), (4, 4, 2)),
 )
 """Extents in tiles."""
-
-OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mesh 2x2": ("mesh", {"x": 2, "y": 2}), "mesh 4x1": ("mesh", {"x": 1, "y": 4}),
-    "mesh 1x8": ("mesh", {"x": 8, "y": 1}),
-    "mesh 4x4": ("mesh", {"x": 4, "y": 4}),
-    "mesh 4x4, small L1": ("mesh", {"x": 4, "y": 4, "sums": 12, "stats": 32, "l1_bytes": 1 << 17}),
-    "mesh 4x4, narrow ports": ("mesh", {"x": 4, "y": 4, "l1_bytes_per_cycle": 40}),
-    "mesh 4x4, narrow memory": ("mesh", {"x": 4, "y": 4, "dram_bytes_per_cycle": 32}),
-    "mesh 3x4, no torus": ("mesh", {"x": 4, "y": 3, "torus": False}), "mesh 8x8": ("mesh", {"x": 8, "y": 8}),
-    "triple ring": ("triple_ring", {}), "triple ring of 8": ("triple_ring", {"columns": 8}),
-    "triple ring of 16 x 4": ("triple_ring", {"columns": 16, "rows": 4, "memories": 1}),
-}
-"""Machines other than Wormhole: the graph and its options."""
 
 OTHER_SHAPES: tuple[Shape, ...] = (
     (512, 512, 512), (1024, 256, 2048), (200, 700, 300), (2048, 64, 512), (4096, 1024, 256))
@@ -140,13 +127,9 @@ def _on_others(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, f
 
 
 def _on_other(machine: str, shape: Shape, samples: int) -> tuple[float, float]:
-    from acadl_models.mesh import mesh
-    from acadl_models.triple_ring import triple_ring
     from mapper.spatial.space import EVERYTHING
 
-    kind, options = OTHERS[machine]
-    graph = mesh(**options) if kind == "mesh" else triple_ring(**options)
-    return _ranked(graph, shape, EVERYTHING, samples)
+    return _ranked(other(machine), shape, EVERYTHING, samples)
 
 
 def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: int) -> tuple[float, float]:

@@ -50,7 +50,7 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     load, way = _load(attention, machine, c, bk, waves_p, waves_q)
     loaded = np.where(c["keep"] == 1, work.first, work.loaded) / bk  # a last step may have fewer tiles
     # queries come to all cores of a block, results leave one of them
-    rows = -(-queries // places) if attention.past is None else tall * waves_q
+    rows = queries / places
     queried = d * -(-TILE_BYTES // machine.dram_bytes) * machine.cores * attention.problems / (waves_p * spread)
     moved = queried * rows * (1 + 1 / (c["rk"] * c["ck"]))
     added = attention.bias * tall * work.seen * TILE_BYTES
@@ -60,7 +60,8 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     # kept keys are loaded by the first wave of a problem, while the others need none
     first = np.where(c["keep"] == 1, work.first / work.seen, 1)
     busy = np.maximum(first * core.busy, keys) + (1 - first) * core.busy
-    begin, end = np.maximum(load, way) / 2 + queried * bq, core.score + queried * bq / (c["rk"] * c["ck"])
+    once = queried * np.minimum(bq, rows)
+    begin, end = np.maximum(load, way) / 2 + once, core.score + once / (c["rk"] * c["ck"])
     worked = np.maximum(waves_p * busy + np.where(keys > first * core.busy, 0, begin), waves_p * loads)
     return np.asarray(machine.launch_cycles + 3 * machine.dram_latency + worked + end, np.float64)
 
@@ -152,7 +153,9 @@ def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray)
     shortest = seen_tiles(attention, np.minimum(first + bq, rows) - 1)
     paired = (number ^ 1) < waves[:, None]  # a last wave by itself takes as long as its longest block
     sent = np.where(there, np.where((c["way"] == 0)[:, None], (longest + shortest) / 2, longest), 0)
-    shortest = np.where(paired, shortest, longest)
+    # cores to which keys are sent at the same time go in step, so that the longest block is what counts
+    apart = (c["way"] == 0) | (c["keep"] == 1)
+    shortest = np.where(paired & apart[:, None], shortest, longest)
     depth = bk[:, None]
     seen = np.where(there, (longest + shortest) / 2, 0)
     steps = np.where(there, -(-longest // depth) + -(-shortest // depth), 0) / 2

@@ -5,7 +5,7 @@ Nothing is drawn by chance: the same product on the same graph always gets the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,8 +60,18 @@ def search(
     # depth of their first steps, the first
     return tried(
         gemm, found, (cost, expected), attempts, wishes, same=lambda plan, _: replace(plan, outer="rows", lead=0),
-        alike=lambda plan: tuple(plan.spread(loop) for loop in range(3)),
+        alike=_alike if attempts.machine.cores > 1 else _alike_on_one,
         variants=(lambda plan: _variants(gemm, plan, rules)) if refine else None, considered=listed)
+
+
+def _alike(plan: Plan) -> Hashable:
+    """Equal for plans with the same spread over the cores."""
+    return tuple(plan.spread(loop) for loop in range(3))
+
+
+def _alike_on_one(plan: Plan) -> Hashable:
+    """On one core, for those with the same blocks of sums, of which the same tiles are kept."""
+    return plan.block[:2], plan.a[1], plan.b[1]
 
 
 def _expected(gemm: TileGemm, attempts: Attempts[Plan], found: Space) -> tuple[np.ndarray, np.ndarray]:
@@ -72,10 +82,15 @@ def _expected(gemm: TileGemm, attempts: Attempts[Plan], found: Space) -> tuple[n
 
 def _variants(gemm: TileGemm, plan: Plan, rules: Rules) -> Iterator[Plan]:
     (bm, bn, bk), depth = plan.block, gemm.k // plan.spread(2)
+    alone = all(plan.spread(loop) == 1 for loop in range(3))
     if "stream" in (plan.a[1], plan.b[1]):
         yield replace(plan, slots=3)
     if not rules.whole_blocks:
-        if bk < depth:
+        if alone and bk < depth:  # nobody waits for others: the whole depth costs no more than its first load
+            yield replace(plan, block=(bm, bn, depth))
+            if "stream" in (plan.a[1], plan.b[1]):
+                yield replace(plan, block=(bm, bn, depth), slots=3)
+        if 2 * bk < depth or (bk < depth and not alone):
             yield replace(plan, block=(bm, bn, 2 * bk))
         if bk > 1:
             yield replace(plan, block=(bm, bn, -(-bk // 2)))

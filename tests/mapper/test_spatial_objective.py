@@ -103,6 +103,13 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
+@pytest.mark.parametrize("tiles", [(5, 6, 7), (3, 4, 5), (7, 3, 11), (2, 9, 6)])
+def test_what_is_chosen_by_time_is_no_slower_than_what_is_chosen_otherwise(tiles: tuple[int, int, int]) -> None:
+    chip = mesh(1, 1)
+    fast, other = (search(TileGemm(*tiles), chip, objective=name).best for name in ("time", "edp"))
+    assert fast.cycles <= other.cycles
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_energies_of_every_machine_are_near_those_that_are_measured(name: str) -> None:
     chip = MACHINES[name]()
@@ -144,7 +151,7 @@ def test_an_unknown_objective_and_a_graph_without_energies_are_refused() -> None
 
 def without_energies() -> ArchitectureGraph:
     sizes = Sizes(200, 32, 64, 32, 0, 64, 100, 1)
-    chip = Chip("mesh", 1, 2, sizes, 128, 300, (1 << 30,), 1000, 1e9)
+    chip = Chip("mesh", 1, 2, sizes, 128, 300, 1 << 30, 1000, 1e9)
     return assembled(chip, lambda *given: rings(chip, True, *given))
 
 
