@@ -232,7 +232,8 @@ class _Estimate:
         loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, self.both))
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
         late = _above(loads, rest + self.between / self.waves)
-        return times * self.around.problems * _above(late, _above(self.with_both, self.compute))
+        waited = _above(np.where(self.inner_kept, strip, self.with_both), self.compute)
+        return times * self.around.problems * _above(late, waited)
 
     # --- waves ---------------------------------------------------------------------------------------------------
     @cached_property
