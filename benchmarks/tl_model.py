@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--samples", type=int, default=25, help="candidates of each product that are simulated")
+    parser.add_argument("--samples", type=int, default=40, help="candidates of each product that are simulated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--ranks-only", action="store_true", help="rank correlations alone")
 

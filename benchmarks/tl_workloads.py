@@ -94,7 +94,7 @@ def main() -> None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=1, help="only every so manyth workload")
-    parser.add_argument("--samples", type=int, default=16, help="candidates that are simulated for the correlation")
+    parser.add_argument("--samples", type=int, default=40, help="candidates that are simulated for the correlation")
 
 
 def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
