@@ -62,6 +62,7 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     busy = np.maximum(first * core.busy, keys) + (1 - first) * core.busy
     once = queried * np.minimum(bq, rows)
     begin, end = np.maximum(load, way) / 2 + once, core.score + once / (c["rk"] * c["ck"])
+    end = end + _merging(machine, c, d)[0]
     worked = np.maximum(waves_p * busy + np.where(keys > first * core.busy, 0, begin), waves_p * loads)
     return np.asarray(machine.launch_cycles + 3 * machine.dram_latency + worked + end, np.float64)
 
@@ -93,21 +94,22 @@ class _Core:
         soften = unit * tall * (
             (SOFTMAX["soften"] + BINARY["add"] * attention.bias) * work.seen + SOFTMAX["mask"] * work.masked)
         rescale = unit * tall * SOFTMAX["rescale"] * d * work.steps
-        ends = unit * tall * (SOFTMAX["begin"] + SOFTMAX["finish"]) * d + _merging(machine, c, d)
+        ends = unit * tall * (SOFTMAX["begin"] + SOFTMAX["finish"]) * d + _merging(machine, c, d)[1]
         one, weights = product / work.steps, (soften + rescale) / work.steps
         scores = one * np.minimum(2, work.steps / work.blocks)
         gap = work.blocks * np.maximum(scores, np.maximum(one, ends) + weights)
         matrix = 2 * product + gap - work.blocks * scores
         steady = (1 - work.blocks / work.steps) * (np.maximum(product, soften) + rescale)
-        return _Core(np.maximum(matrix, steady + work.blocks * one + gap), one)
+        merged = work.blocks * sum(_merging(machine, c, d))  # one after the other, by the core that has the result
+        return _Core(np.maximum.reduce([matrix, steady + work.blocks * one + gap, merged]), one)
 
 
-def _merging(machine: Machine, c: Columns, d: int) -> np.ndarray:
-    """Cycles in which cores put their results of a block together: what they hand over, and what they do with it."""
-    rounds = np.ceil(np.log2(c["rk"])) + np.ceil(np.log2(c["ck"]))
-    way = c["bq"] * (d + 1) * 2 * TILE_BYTES / machine.sum_bytes
-    found: np.ndarray = rounds * (way + machine.vector_cycles * c["bq"] * (2 * d + 2))
-    return found
+def _merging(machine: Machine, c: Columns, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles in which cores put their results of a block together: for what they hand over, which the adder takes
+    beside the next block, and for what the vector unit does with it."""
+    down, along = np.ceil(np.log2(c["rk"])), np.ceil(np.log2(c["ck"]))
+    way = c["bq"] * (d + 1) * 2 * TILE_BYTES * (down / machine.column_sum_bytes + along / machine.sum_bytes)
+    return way, (down + along) * machine.vector_cycles * c["bq"] * (2 * d + 2)
 
 
 def _load(
