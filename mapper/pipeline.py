@@ -34,6 +34,9 @@ Number: TypeAlias = "int | float | np.ndarray"
 MOST_PLACES = 16
 """More than the loads that can be under way have no use."""
 
+FAR = 1 << 20
+"""As good as no bound to how many iterations something may be ahead."""
+
 CLOSE = 0.01
 """How much of what is no bound of an iteration is added to its cycles: of plans that are equal but for it, the one that
 is further from the bound."""
@@ -45,7 +48,8 @@ class Issue:
 
     ``moves``: bytes between HBM and the unit for each of so many ``pieces`` of memory; ``words``: what each reads and
     writes of other memories; ``ahead``: how many may be under way, where places for what they bring are fewer than what
-    the unit can do at a time; ``values``: attributes and registers on which its latency depends.
+    the unit can do at a time; ``values``: attributes and registers on which its latency depends; ``beats``: cycles in
+    which each reads its operands and writes its result on chip, before and after its own latency.
     """
 
     mnemonic: str
@@ -56,6 +60,7 @@ class Issue:
     units: Number = 0
     ahead: Number = 1 << 30
     values: Mapping[str, Number] = field(default_factory=dict)
+    beats: Number = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +93,7 @@ class _Cost:
     tail: Number
     waits: Any
     fill: Number
+    ahead: Mapping[str, Number] = field(default_factory=dict)
 
 
 class Rates:
@@ -108,10 +114,16 @@ class Rates:
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
-        own = self.hardware.latency_columns(issue.mnemonic, issue.values)
+        own = self.hardware.latency_columns(issue.mnemonic, issue.values) + issue.beats
         _, port, more = self.hardware.way(issue.mnemonic)
         moved = self._transfer(issue, port)
         return own + np.where(moved > 0, self.hbm.read_latency_cycles + more + moved, 0)
+
+    def tail(self, issue: Issue) -> np.ndarray:
+        """Cycles from when the unit takes the next instruction until one has ended."""
+        latency, interval = self.latency(issue), self.hardware.interval_columns(issue.mnemonic, issue.values)
+        ahead = np.minimum(issue.ahead, self.hardware.unit(issue.mnemonic).in_flight)
+        return np.asarray(latency - np.minimum(latency, np.maximum(interval, latency / ahead)))
 
     def busy(self, issue: Issue) -> tuple[tuple[str, Number], ...]:
         """The unit, the link and the memories that the instructions keep busy, each with its cycles."""
@@ -226,16 +238,19 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
     tail: Number = 0
     fill: Number = 0
     waits: Any = False
+    early: dict[str, Number] = {}
     for part in loop.body:
         if isinstance(part, Loop):
             found = _cost(part, rates)
+            early.update({name: np.where(np.asarray(part.times) > 0, count / np.maximum(part.times, 1e-9), early.get(
+                name, FAR)) for name, count in found.ahead.items()})
             inner, tail = inner + found.time, found.tail
             there = np.asarray(part.times) > 0
             fill, waits = np.maximum(fill, np.where(there, found.fill, 0)), waits | (found.waits & there)
             _add(busy, found.busy.items())
             _add(issued, found.issued.items())
         else:
-            tail = rates.latency(part)
+            tail = rates.tail(part)
             _count(busy, issued, part, rates)
     rest = time = _most(inner, busy, issued, rates)
     if loop.first or loop.last:
@@ -244,24 +259,31 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
             _count(busy, issued, issue, rates)
         first, last = rates.wait(loop.first, loop.whole, waits), rates.wait(loop.last)
         most = _most(rest, busy, issued, rates)
-        ahead = rates.ahead(loop, body)
+        ahead = reduce(np.minimum, [early.get(name, FAR) for name in _units(loop.first, rates)], rates.ahead(loop, body))
         ordered = _in_order(first, rest, ahead)
-        # what the body waits for by itself stands in the same queue, behind what comes first
-        held = np.where(waits, 1, loop.held)
-        taken = np.where(first + last > 0, first + rest * held + tail + last, 0) / loop.slots
+        taken = np.where(first + last > 0, first + rest * loop.held + tail + last, 0) / loop.slots
+        for issue in loop.first:
+            name = rates.hardware.unit(issue.mnemonic).name
+            early[name] = np.minimum(early.get(name, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
         time = np.maximum(most, np.maximum(ordered, taken)) + CLOSE * (ordered + taken)
         fill, waits = fill + np.maximum(first + rest - time, 0), waits | (first > 0)
     alone = sum(rates.alone(issue) for issue in loop.alone)
     time = time + alone + loop.waits
     if isinstance(loop.times, int) and loop.times == 1:
-        return _Cost(time, busy, issued, tail, waits, fill)
+        return _Cost(time, busy, issued, tail, waits, fill, early)
     return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
-                 {name: loop.times * count for name, count in issued.items()}, tail, waits, fill)
+                 {name: loop.times * count for name, count in issued.items()}, tail, waits, fill,
+                 early)
+
+
+def _units(issues: Iterable[Issue], rates: Rates) -> set[str]:
+    """Names of the units that process them."""
+    return {rates.hardware.unit(issue.mnemonic).name for issue in issues}
 
 
 def _in_order(first: Number, rest: Number, ahead: Number) -> Number:
     """Cycles of an iteration whose ``first`` cycles may lie in those of the ``rest`` of as many ``ahead``."""
-    ahead = np.where(np.asarray(first) > 0, ahead, 1 << 20)
+    ahead = np.where(np.asarray(first) > 0, ahead, FAR)
     whole = np.floor(ahead)
     return (first + rest * (1 - (ahead - whole))) / (1 + whole)
 

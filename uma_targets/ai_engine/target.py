@@ -44,14 +44,22 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
     ways = _ways(cores)
     sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     def loops(c: "Columns") -> Loop:
-        """Rounds of tiles on all cores; for each step of k two streams and a product."""
+        """Rounds of tiles on all cores; for each step of k two streams and a product; operands and sums take turns."""
         m, n, k = (c[d] for d in "mnk")
-        rounds = _rounds(shape.m, m, ways[c["dataflow"], 0]) * _rounds(shape.n, n, ways[c["dataflow"], 1])
-        read = Issue("read_a", cores, m * k * shape.item)
-        mmul = Issue("mmul", cores, values={"m": m, "n": n, "k": k})
-        write = Issue("write_c", cores, m * n * shape.out_item)
-        step = Loop(ceil_div(shape.k, k), (read, replace(read, mnemonic="read_b", moves=k * n * shape.item), mmul))
-        return Loop(1, (Loop(rounds, (step, write)),), alone=tuple(replace(i, times=1) for i in (read, mmul, write)))
+        tall, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, m), (shape.n, n)))
+        rows, columns = ways[c["dataflow"], 0], ways[c["dataflow"], 1]
+        rounds = ceil_div(tall, rows) * ceil_div(wide, columns)
+        many = tall * wide / rounds
+        deep = np.asarray(ceil_div(shape.k, k))
+        depth = shape.k / deep
+        read = Issue("read_a", many, depth * shape.item, m, units=many)
+        mmul = Issue("mmul", many, units=many, values={"m": m, "n": n, "k": depth})
+        write = Issue("write_c", many, n * shape.out_item, m, units=many)
+        bias = replace(read, mnemonic="read_bias", moves=4 * n, pieces=1)
+        step = Loop(deep, (mmul,), first=(read, replace(read, mnemonic="read_b", moves=n * shape.item, pieces=depth)),
+                    slots=2)
+        tiles = Loop(rounds, (step,), first=(bias,) if shape.bias else (), last=(write,), slots=2)
+        return Loop(1, (tiles,), alone=tuple(replace(i, times=1) for i in (mmul, write)))
 
     return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), loops=loops)
 

@@ -66,27 +66,44 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
             "scratchpad": panel,
         },
         room={"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows},
-        loops=lambda c: _loops(shape, c, options["complexes"], orders),
+        loops=lambda c: _loops(shape, c, options["complexes"], options["registers"], orders),
         help="more registers, accumulators or scratchpad_kib",
     )
 
 
-def _loops(shape: "Shape", c: "Columns", complexes: int, orders: tuple[tuple[str, ...], ...]) -> Loop:
-    """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones."""
+def _loops(
+    shape: "Shape", c: "Columns", complexes: int, registers: int, orders: tuple[tuple[str, ...], ...]
+) -> Loop:
+    """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones.
+
+    Sums, panels and operands take turns, results in the registers that operands leave. Sizes are those of mean tiles.
+    """
     by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
-    tiles = {"m": ceil_div(shape.m, c["m"]), "n": ceil_div(shape.n, c["n"])}
-    blocks = {d: ceil_div(c[d], LANES) for d in "mnk"}
+    extents = {"m": shape.m, "n": shape.n, "k": shape.k}
+    tiles = {d: np.asarray(ceil_div(e, c[d])) for d, e in extents.items()}
+    blocks = {d: ceil_div(e, LANES) / tiles[d] for d, e in extents.items()}
+    high, wide, deep = (e / ceil_div(e, LANES) for e in extents.values())
     own, shared = np.where(by_n, blocks["n"], blocks["m"]), np.where(by_n, blocks["m"], blocks["n"])
     spread, other = np.where(by_n, tiles["n"], tiles["m"]), np.where(by_n, tiles["m"], tiles["n"])
-    sums, block = blocks["m"] * blocks["n"], {"rows": LANES}
-    fetch = Issue("fetch8", 1, LANES, c["k"], values={"rows": c["k"]})
-    load = Issue("load8", moves=LANES, pieces=LANES, values=block)
-    panels = ceil_div(shape.k, c["k"])
-    step = Loop(ceil_div(shape.k, LANES) / panels, (
-        replace(load, times=complexes * own), Issue("matmul", complexes * sums, values=block)))
-    panel = Loop(panels, (
-        step, replace(fetch, times=complexes * shared)))
-    return Loop(ceil_div(spread, complexes) * other, (panel,), alone=(fetch, Issue("gemm", sums, values=block)))
+    rounds = np.asarray(ceil_div(spread, complexes))
+    many, sums = spread / rounds, blocks["m"] * blocks["n"]
+    leaders = np.where(np.minimum(spread, complexes) > 1, many / 2, 1)
+
+    # of n a column of blocks at a time, of m a column of k
+    panel, parts = np.where(by_n, blocks["m"] * high, blocks["k"] * deep), np.where(by_n, blocks["k"], shared)
+    fetch = Issue("fetch8", leaders * parts, np.where(by_n, deep, wide) * shape.item, panel, units=leaders,
+                  values={"rows": panel}, beats=panel)
+    rows = np.where(by_n, deep, high)
+    load = Issue("load8", many * own, np.where(by_n, wide, deep) * shape.item, rows, units=many, values={"rows": rows})
+    read = Issue("read", many * shared, units=many, beats=np.where(by_n, high, deep))
+    products = Issue("matmul", many * sums, units=many, values={"rows": high})
+    store = Issue("store8", many * sums, wide * shape.out_item, high, units=many, values={"rows": high})
+    bias = Issue("bias", many * sums, 4 * wide, units=many)
+
+    step = Loop(blocks["k"], (products,), first=(load, read), slots=2)
+    panels = Loop(tiles["k"], (step,), first=(fetch,), slots=2, held=0)
+    tile = Loop(rounds * other, (panels,), first=(bias,) if shape.bias else (), last=(store,), slots=2)
+    return Loop(1, (tile,), alone=(products, store))
 
 
 GAMMA = GemmKit(

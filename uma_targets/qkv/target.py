@@ -18,6 +18,7 @@ from uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from mapper.pipeline import Number
     from mapper.space import Columns
     from uma_targets.kit import Shape
 
@@ -55,19 +56,33 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     return Tiling(
         {"m": divided(shape.m, dim, sums // dim * dim), "n": [dim], "k": [dim]}, dataflows=FLOWS,
         demand={"operand_rows": need}, room={"operand_rows": operands},
-        loops=lambda c: _loops(shape, c, dim, deep), help="more operand_rows or sum_rows",
+        loops=lambda c: _loops(shape, c, dim, deep, sums), help="more operand_rows or sum_rows",
     )
 
 
-def _loops(shape: "Shape", c: "Columns", dim: int, deep: int) -> Loop:
-    """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column."""
-    block, resident = c["m"] // dim, c["dataflow"] == 0
-    load = Issue("load", moves=dim * shape.item, pieces=dim, values={"rows": dim})
-    gemm, store = Issue("gemm", block), Issue("store", block, dim * shape.out_item, dim, values={"rows": dim})
-    step = Loop(deep, (replace(load, times=1 + np.where(resident, 0, block)), gemm))
-    column = Loop(ceil_div(shape.n, dim), (
-        step, store, replace(load, mnemonic="load_sums", times=block * shape.bias)), alone=(Issue("gemm", 2),))
-    return Loop(ceil_div(shape.m, c["m"]), (column, replace(load, times=np.where(resident, block * deep, 0))))
+def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> Loop:
+    """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column.
+
+    Tiles of B take turns, and so do those of A that are streamed, but all of a block's of one step have one place. Sums
+    of a column take turns where two blocks fit. Sizes are those of mean tiles.
+    """
+    tall, wide, resident = int(ceil_div(shape.m, dim)), int(ceil_div(shape.n, dim)), c["dataflow"] == 0
+    blocks = np.asarray(ceil_div(shape.m, c["m"]))
+    block, rows, depth, columns = tall / blocks, shape.m / tall, shape.k / deep, shape.n / wide
+
+    def load(times: Number, rows: float, columns: float, name: str = "load") -> Issue:
+        return Issue(name, times, columns * shape.item, rows, values={"rows": rows}, beats=rows)
+
+    a, gemm = load(1, rows, depth), Issue("gemm", beats=2 * dim)
+    store = Issue("store", block, columns * shape.out_item, rows, values={"rows": rows}, beats=rows)
+    streamed = replace(a, times=np.where(resident, 0, 1))
+    # the first tile of A comes with that of B; where k has odd tiles, those behind it take turns, too
+    products = Loop(block - 1, (gemm,), first=(streamed,), slots=1 + deep % 2)
+    step = Loop(deep, (products, gemm), first=(load(1, depth, columns), streamed), slots=2)
+    column = Loop(wide, (step,), first=(load(block * shape.bias, rows, columns, "load_sums"),), last=(store,),
+                  slots=np.where(2 * c["m"] <= sum_rows, 2, 1))
+    tiles = Loop(blocks, (column,), first=(replace(a, times=np.where(resident, block * deep, 0)),), slots=1)
+    return Loop(1, (tiles,), alone=(gemm, store))
 
 
 QKV = GemmKit(
