@@ -165,10 +165,10 @@ class Rates:
         most = np.max(np.broadcast_arrays(*(spent for _, spent in self.busy(issue))), axis=0)
         return np.where(times > 0, self.latency(issue) + most * np.maximum(times - 1, 0) / np.maximum(times, 1), 0)
 
-    def wait(self, issues: tuple[Issue, ...], whole: Number = 0, followed: Any = False) -> Number:
-        """Cycles for which what follows ``issues`` waits for them: until all have ended, but where nothing like them is
-        ``followed`` those of the last of them that may still wait or be under way and do not belong to the share that
-        is needed as a ``whole``."""
+    def wait(self, issues: tuple[Issue, ...], whole: Number = 0, followed: Any = False) -> tuple[Number, Number]:
+        """Cycles for which what follows ``issues`` waits for them, from the start of the last to its end and before
+        that: until all have ended, but where nothing like them is ``followed`` those of the last of them that may still
+        wait or be under way and do not belong to the share that is needed as a ``whole``."""
         latency: Number = 0
         before: Number = 0
         for issue in reversed(issues):
@@ -180,7 +180,7 @@ class Rates:
             ended = np.where(followed, times, np.maximum(times - 1 - waiting, 0))
             before = before + most * ended / np.maximum(times, 1)
             followed = (times > 0) | followed
-        return latency + before
+        return latency, before
 
     def ahead(self, loop: Loop, body: Mapping[str, Number]) -> Number:
         """How many iterations' instructions of the ``body`` may wait while what comes first of the next one starts.
@@ -257,7 +257,8 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
         body = dict(issued)
         for issue in (*loop.first, *loop.last):
             _count(busy, issued, issue, rates)
-        first, last = rates.wait(loop.first, loop.whole, waits), rates.wait(loop.last)
+        latency, before = rates.wait(loop.first, loop.whole, waits)
+        first, last = latency + before, sum(rates.wait(loop.last))
         most = _most(rest, busy, issued, rates)
         ahead = reduce(np.minimum, [early.get(name, FAR) for name in _units(loop.first, rates)], rates.ahead(loop, body))
         ordered = _in_order(first, rest, ahead)
@@ -266,7 +267,9 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
             name = rates.hardware.unit(issue.mnemonic).name
             early[name] = np.minimum(early.get(name, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
         time = np.maximum(most, np.maximum(ordered, taken)) + CLOSE * (ordered + taken)
-        fill, waits = fill + np.maximum(first + rest - time, 0), waits | (first > 0)
+        # all that comes first is on its way at the same time
+        more = before + rest - time
+        fill, waits = np.maximum(fill, latency + np.minimum(more, 0)) + np.maximum(more, 0), waits | (first > 0)
     alone = sum(rates.alone(issue) for issue in loop.alone)
     time = time + alone + loop.waits
     if isinstance(loop.times, int) and loop.times == 1:

@@ -73,12 +73,13 @@ def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> 
     def load(times: Number, rows: float, columns: float, name: str = "load") -> Issue:
         return Issue(name, times, columns * shape.item, rows, values={"rows": rows}, beats=rows)
 
-    a, gemm = load(1, rows, depth), Issue("gemm", beats=2 * dim)
+    a, b, gemm = load(1, rows, depth), load(1, depth, columns), Issue("gemm", beats=2 * dim)
     store = Issue("store", block, columns * shape.out_item, rows, values={"rows": rows}, beats=rows)
     streamed = replace(a, times=np.where(resident, 0, 1))
-    # the first tile of A comes with that of B; where k has odd tiles, those behind it take turns, too
-    products = Loop(block - 1, (gemm,), first=(streamed,), slots=1 + deep % 2)
-    step = Loop(deep, (products, gemm), first=(load(1, depth, columns), streamed), slots=2)
+    if deep % 2:  # tiles of A take turns from row to row, too; else the first comes with that of B
+        step = Loop(deep, (Loop(block, (gemm,), first=(streamed,), slots=2),), first=(b,), slots=2)
+    else:
+        step = Loop(deep, (Loop(block - 1, (gemm,), first=(streamed,), slots=1), gemm), first=(b, streamed), slots=2)
     column = Loop(wide, (step,), first=(load(block * shape.bias, rows, columns, "load_sums"),), last=(store,),
                   slots=np.where(2 * c["m"] <= sum_rows, 2, 1))
     tiles = Loop(blocks, (column,), first=(replace(a, times=np.where(resident, block * deep, 0)),), slots=1)
