@@ -61,16 +61,27 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
 
 
 def _loops(shape: Shape, c: "Columns", dim: int) -> Loop:
-    """Columns of tiles of C; weights come for all of them where k is one tile, else for each."""
+    """Columns of tiles of C; weights come for all of them where k is one tile, else for each; all memories take turns.
+
+    Sizes are those of mean tiles.
+    """
     wide, tall, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("n", shape.n), ("m", shape.m), ("k", shape.k)))
-    rows, cols, depth = shape.m / tall, ceil_div(shape.n, dim) / wide, ceil_div(shape.k, dim) / deep  # of a mean tile
-    weights = Issue("load_weights", cols * depth, dim, dim)
-    step = Loop(deep, (
-        Issue("load_features", depth, dim, rows), replace(weights, times=np.where(deep > 1, cols * depth, 0)),
-        Issue("mac", cols * rows, values={"layer_blocks": depth, "taps": 1})))
-    tile = Loop(tall, (step, Issue("store_sums", cols, dim, rows)))
-    return Loop(wide, (tile, Issue("load_bias", cols * shape.bias, 4 * dim), replace(
-        weights, times=np.where(deep > 1, 0, cols * depth))))
+    rows, cols, depth = shape.m / tall, ceil_div(shape.n, dim) / wide, ceil_div(shape.k, dim) / deep
+    inputs, outputs = shape.k / ceil_div(shape.k, dim), shape.n / ceil_div(shape.n, dim)
+    features = Issue("load_features", depth, inputs, rows, beats=rows)
+    weights = Issue("load_weights", cols * depth, outputs, inputs, beats=1)
+    bias = Issue("load_bias", cols * shape.bias, 4 * outputs, beats=1)
+    macs = Issue("mac", cols * rows, values={"layer_blocks": depth, "taps": 1}, beats=depth + 1)
+    store = Issue("store_sums", cols, outputs, rows, beats=rows)
+
+    def where(there: np.ndarray) -> Issue:
+        return replace(weights, times=np.where(there, weights.times, 0))
+
+    step = Loop(deep, (Issue("layer"), macs), first=(features, where(deep > 1)), slots=2,
+                whole=np.where(deep > 1, 1 / cols, 1))  # a sum takes all features, but weights of its own
+    tile = Loop(tall, (step,), last=(store,), slots=2)
+    columns = Loop(wide, (tile,), first=(bias, where(deep == 1)), slots=2)
+    return Loop(1, (columns,), alone=(macs, replace(store, times=1)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ through the memory of partial sums and are scaled when they are stored, as those
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,14 +143,21 @@ def space(workload: Workload, hardware: "Hardware", parameters: Mapping[str, int
 
 
 def _loops(work: Temporal, bias: bool, outputs: np.ndarray, dim: int) -> Loop:
-    """Inputs one after the other; for each tile of output channels weights, sums of all windows, results."""
-    w, blocks, more = work.windows, ceil_div(work.channels, dim), -(-outputs // dim)
-    features = Issue("load_features", blocks, dim, w.positions)
-    weights = Issue("load_weights", more * blocks, dim, w.kernel * dim)
-    store = Issue("store_sums", more, dim, w.count)
-    macs = Issue("mac", more * w.count, values={"layer_blocks": blocks, "taps": w.kernel})
-    tile = Loop(-(-work.outputs // outputs), (weights, Issue("load_bias", bias * more, 4 * dim), macs, store))
-    return Loop(1, (Loop(work.batch, (features, tile)),), alone=(features, weights, store))
+    """Inputs one after the other; for each tile of output channels weights, sums of all windows, results.
+
+    Features, weights and sums take turns. Sizes are those of mean tiles.
+    """
+    w, blocks, all_of = work.windows, ceil_div(work.channels, dim), -(-work.outputs // dim)
+    tiles = np.asarray(ceil_div(work.outputs, outputs))
+    more, inputs, filters = all_of / tiles, work.channels / blocks, work.outputs / all_of
+    features = Issue("load_features", blocks, inputs, w.positions, beats=w.positions)
+    weights = Issue("load_weights", more * blocks, filters, w.kernel * inputs, beats=w.kernel)
+    first = Issue("load_bias", bias * more, 4 * filters, beats=1)
+    store = Issue("store_sums", more, filters, w.count, beats=w.count)
+    macs = Issue("mac", more * w.count, values={"layer_blocks": blocks, "taps": w.kernel}, beats=blocks * w.kernel + 1)
+    one = Loop(1, (Issue("layer"), macs), first=(weights, first), slots=2)
+    tile = Loop(tiles, (one,), last=(store,), slots=2)
+    return Loop(1, (Loop(work.batch, (tile,), first=(features,), slots=2),), alone=(macs, replace(store, times=1)))
 
 
 # --- instructions ---------------------------------------------------------------------------------------------------
