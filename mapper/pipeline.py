@@ -104,13 +104,15 @@ class Rates:
         self.known: dict[Loop, _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
         self.streams = 1 if self.hbm.shared_port else self.hbm.slots
-        self.bursts: dict[str, Number] = {}
-        """The longest request of the nest at each memory whose port all share: others wait behind it."""
+        self.bursts: dict[str, dict[str, Number]] = {}
+        """The longest request of each mnemonic at each memory whose port all share: others wait behind it."""
         for issue in _issues(nest):
             for name, words in issue.words.items():
                 memory = hardware.memory(name)
                 if memory.shared_port:
-                    self.bursts[name] = np.maximum(self.bursts.get(name, 0), words / memory.words_per_cycle)
+                    longest = self.bursts.setdefault(name, {})
+                    longest[issue.mnemonic] = np.maximum(
+                        longest.get(issue.mnemonic, 0), words / memory.words_per_cycle)
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
@@ -136,7 +138,7 @@ class Rates:
         interval = self.hardware.interval_columns(issue.mnemonic, issue.values)
         link, port, more = self.hardware.way(issue.mnemonic)
         units = self._units(issue)
-        latency = self.latency(issue) + sum(self.bursts.get(name, 0) for name in issue.words)
+        latency = self.latency(issue)
         ahead = np.minimum(issue.ahead, unit.in_flight)
         yield unit.name, issue.times * (np.maximum(interval, latency / ahead) / units)
         if isinstance(issue.moves, np.ndarray) or issue.moves:
@@ -151,6 +153,16 @@ class Rates:
             memory = self.hardware.memory(name)
             ports = memory.words_per_cycle * (1 if memory.shared_port else memory.slots)
             yield name, issue.times * words / (ports * np.minimum(units, memory.banks))
+
+    def behind(self, issue: Issue) -> Iterator[tuple[str, str, Number]]:
+        """For each memory whose port all share: the unit, the memory, and how long the unit waits for it if each of the
+        instructions meets the longest request of others there."""
+        unit = self.hardware.unit(issue.mnemonic)
+        ahead = np.minimum(issue.ahead, unit.in_flight) * self._units(issue)
+        for name in issue.words:
+            for other, words in self.bursts.get(name, {}).items():
+                if other != issue.mnemonic:
+                    yield unit.name, name, issue.times * words / ahead
 
     def _units(self, issue: Issue) -> Number:
         """How many units share the instructions."""
@@ -239,6 +251,7 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
     fill: Number = 0
     waits: Any = False
     early: dict[str, Number] = {}
+    behind: list[tuple[str, str, Number]] = []
     for part in loop.body:
         if isinstance(part, Loop):
             found = _cost(part, rates)
@@ -252,13 +265,16 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
         else:
             tail = rates.tail(part)
             _count(busy, issued, part, rates)
+            behind.extend(rates.behind(part))
     rest = time = _most(inner, busy, issued, rates)
     if loop.first or loop.last:
         body = dict(issued)
         for issue in (*loop.first, *loop.last):
             _count(busy, issued, issue, rates)
+            behind.extend(rates.behind(issue))
         latency, before = rates.wait(loop.first, loop.whole, waits)
         first, last = latency + before, sum(rates.wait(loop.last))
+        _crowd(behind, busy, _most(rest, busy, issued, rates))
         most = _most(rest, busy, issued, rates)
         ahead = reduce(np.minimum, [early.get(name, FAR) for name in _units(loop.first, rates)], rates.ahead(loop, body))
         ordered = _in_order(first, rest, ahead)
@@ -277,6 +293,12 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
     return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
                  {name: loop.times * count for name, count in issued.items()}, tail, waits, fill,
                  early)
+
+
+def _crowd(behind: Iterable[tuple[str, str, Number]], busy: dict[str, Number], most: Number) -> None:
+    """Let units wait for memories, as often as these are at work in ``most`` cycles."""
+    often = {memory: busy.get(memory, 0) / np.maximum(most, 1e-9) for _, memory, _ in behind}
+    _add(busy, [(unit, spent * often[memory]) for unit, memory, spent in behind])
 
 
 def _units(issues: Iterable[Issue], rates: Rates) -> set[str]:

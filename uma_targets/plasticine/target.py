@@ -83,18 +83,19 @@ def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine)
     steps, mean_m, mean_n = ceil_div(shape.k, k), rows_each / tall, vectors_each / wide
     pairs, deep = down * across, shape.k / steps
     words = mean_n * deep + ceil_div(k, machine.lanes) + 2 * mean_n + 2
-    rows = Issue("load", down, deep * WORD_BYTES, high, words={"pmu": mean_m * ceil_div(k, machine.lanes)})
-    columns = Issue("load", filled, broad, deep, words={"pmu": mean_n * k})
-    fold = Issue(
-        "fold_product", pairs * mean_m, words={"pmu": words}, units=pairs, values={"k": deep, "n": mean_n})
-    store = Issue("store", down * filled, broad, high)
-    # the first loads of a tile stand alone, and its stores where there is one block of sums, else the last tile's
-    count, two, later = tall * wide, sums == 2, (steps - 1) / steps
-    ahead = (replace(rows, times=down * later), replace(columns, times=filled * later))
-    tiles = Loop(count, (
-        Loop(steps, (*ahead, fold)), replace(store, times=np.where(two, down * filled * (count - 1) / count, 0))
-    ), alone=(rows, columns, replace(store, times=np.where(two, 0, down * filled))))
-    return Loop(1, (tiles,), alone=(fold, replace(store, times=np.where(two, down * filled, 0))))
+    scalars, vectors = high * ceil_div(k, machine.lanes), mean_n * deep
+    rows = Issue("load", down, deep * WORD_BYTES, high, words={"pmu": 0}, beats=scalars)
+    columns = Issue("load", filled, broad, deep, words={"pmu": 0}, beats=vectors)
+    # the port of a PMU also takes what is loaded, once for all patterns of a step
+    fold = Issue("fold_product", pairs * mean_m, words={"pmu": words + (scalars + vectors) / mean_m}, units=pairs,
+                 values={"k": deep, "n": mean_n}, beats=words)
+    store = Issue("store", down * filled, broad, high, beats=high * mean_n)
+    bias = replace(columns, times=filled * shape.bias, pieces=high, moves=broad)
+    # the first blocks of a tile lie where those of the third step did, too
+    others, first = (Loop(times, (fold,), first=(rows, columns), slots=slots) for times, slots in (
+        (steps - 1, 2), (1, np.where(steps % 2 == 1, 1, 2))))
+    tiles = Loop(tall * wide, (first, others), first=(bias,), last=(store,), slots=sums)
+    return Loop(1, (tiles,), alone=(replace(fold, times=1), replace(store, times=1)))
 
 
 def _peak(graph: "ArchitectureGraph") -> int:
