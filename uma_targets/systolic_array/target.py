@@ -75,9 +75,12 @@ def _loops(shape: "Shape", c: "Columns", dataflow: str, array: tuple[int, int]) 
     bias = Issue("load_out", int(shape.bias), 4 * n, m)
     save = Issue("save_scaled", moves=n * shape.out_item, pieces=m)
     # an instruction for each vector: loads behind a tile's wait until nearly all of them are issued
-    step = Loop(deep, _folds(dataflow, m, n, k, array), alone=(replace(load_a, times=np.where(deep > 1, 1, 0)), load_b))
-    tile = Loop(wide, (step, save), alone=(bias,))
-    return Loop(1, (Loop(tall, (tile,), alone=(replace(load_a, times=np.where(deep > 1, 0, 1)),)),), alone=(save,))
+    one = deep == 1
+    loads = (replace(load_a, times=np.where(one, 0, 1)), load_b)
+    step = Loop(deep, _folds(dataflow, m, n, k, array), first=loads, slots=2)
+    tile = Loop(wide, (step,), first=(bias,), last=(save,), slots=2)
+    rows = Loop(tall, (tile,), first=(replace(load_a, times=np.where(one, 1, 0)),), slots=2)
+    return Loop(1, (rows,), alone=(save,))
 
 
 def _folds(
