@@ -5,16 +5,16 @@ For cores that take one element at a time: within a tile, each row of A meets al
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper.reuse import ceil_div
 from mapper.space import Columns
-from mapper.tiling import Shape, tile_loads
+from mapper.tiling import Shape
 from oracle.errors import TargetError
 
 if TYPE_CHECKING:
@@ -49,41 +49,90 @@ class Cache:
     def lines(self) -> int:
         return self.sets * self.ways
 
-    def staying(self, stride_bytes: int, wide: np.ndarray) -> np.ndarray:
-        """Lines that stay of rows ``wide`` lines long that lie ``stride_bytes`` apart.
-
-        Those of the sets on which they fall, less a quarter, since other data fall on them as well.
-        """
-        shared = math.gcd(stride_bytes // self.line_bytes, self.sets) if stride_bytes % self.line_bytes == 0 else 1
-        found: np.ndarray = np.minimum(self.sets, self.sets // shared * np.minimum(wide, shared)) * self.ways * 0.75
+    def staying(self, rows: np.ndarray, wide: np.ndarray, stride_bytes: int, others: np.ndarray) -> np.ndarray:
+        """Share that stays of the lines of ``rows``, each ``wide`` lines long, that lie ``stride_bytes`` apart, while so
+        many ``others`` come in between, which fall on any set. A line goes where its set has more than its ways."""
+        pairs = np.stack(np.broadcast_arrays(rows, np.ceil(wide))).astype(np.int64).reshape(2, -1)
+        distinct, where = np.unique(pairs, axis=1, return_inverse=True)
+        held = np.array([_together(int(r), int(w), stride_bytes, self) for r, w in distinct.T])[where.reshape(-1)]
+        often = others / self.sets
+        found: np.ndarray = sum(  # type: ignore[assignment]
+            held[:, i] * _at_most(self.ways - i - 1, often) for i in range(self.ways))
         return found
 
 
-def misses(shape: Shape, c: Columns, cache: Cache, orders: Sequence[tuple[str, ...]], sum_bytes: int = 4) -> np.ndarray:
-    """Misses of one product: of an operand's tile whenever another one is asked for.
+@lru_cache(maxsize=1 << 14)
+def _together(rows: int, wide: int, stride_bytes: int, cache: Cache) -> tuple[float, ...]:
+    """Shares of such lines that lie in a set with one of them, with two ... up to the ways of a set."""
+    starts = np.arange(min(rows, cache.sets * cache.line_bytes * 4)) * stride_bytes // cache.line_bytes
+    lines = np.unique(starts[:, None] + np.arange(wide))
+    there = np.bincount(lines % cache.sets, minlength=cache.sets)
+    return tuple(float(there[there == count].sum()) / len(lines) for count in range(1, cache.ways + 1))
 
-    A tile that stays in the cache misses once; one of which a column of lines stays, once for each row of A; any other
-    for each element. Sums of ``sum_bytes`` wait in memory where k is cut.
+
+def _at_most(count: int, often: np.ndarray) -> np.ndarray:
+    """The probability that of what happens ``often`` in the mean no more than ``count`` happen."""
+    total = term = np.exp(-often)
+    for i in range(count):
+        term = term * often / (i + 1)
+        total = total + term
+    return total
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand over the dimensions ``index`` in rows of ``row_bytes``, of elements of ``item`` bytes.
+
+    ``share``: of how many of the passes over k it is asked for.
     """
-    line = cache.line_bytes
-    counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
-    row, wide = ceil_div(c["k"], line) + 1, np.asarray(ceil_div(c["n"], line))
-    deep = np.asarray(ceil_div(c["k"], max(1, line // shape.n)))
-    sums = np.where(counts["k"] > 1, ceil_div(sum_bytes * c["n"], line) + 1, 0)
-    whole = deep * wide + row + sums <= cache.staying(shape.n, wide)
-    strip = deep <= cache.staying(shape.n, np.ones_like(wide))
-    lines = {
-        "mk": c["m"] * row,
-        "kn": np.where(whole, deep * wide, c["m"] * np.where(strip, deep * wide, c["n"] * c["k"])),
-        "mn": c["m"] * sums,
-    }
-    # only what stays is still there when the next tile asks for it
-    both = lines["mk"] + deep * wide <= cache.lines
-    stays = {"mk": both, "kn": whole, "mn": both & (lines["mk"] + deep * wide + lines["mn"] <= cache.staying(
-        sum_bytes * shape.n, np.asarray(ceil_div(sum_bytes * c["n"], line))))}
-    visits = counts["m"] * counts["n"] * counts["k"]
+
+    index: str
+    item: int
+    row_bytes: int
+    share: Any = 1
+
+    def rows(self, cache: Cache, extent: Mapping[str, Any]) -> tuple[Any, Any]:
+        """How many rows so many elements take, and how many lines one of them, wherever it begins."""
+        rows = extent[self.index[0]] if len(self.index) > 1 else np.ones_like(extent[self.index])
+        return rows, (extent[self.index[-1]] * self.item - 1) / cache.line_bytes + 1
+
+    def lines(self, cache: Cache, extent: Mapping[str, Any]) -> Any:
+        """Lines that so many elements lie in."""
+        rows, wide = self.rows(cache, extent)
+        return np.minimum(rows * wide, (rows - 1) * self.row_bytes / cache.line_bytes + wide)
+
+
+def misses(shape: Shape, c: Columns, cache: Cache, orders: Sequence[tuple[str, ...]], sum_bytes: int = 4) -> np.ndarray:
+    """Misses of one product of tiles: what a loop asks for again is still there if all that one of its iterations asks
+    for stays, and else missed in every iteration.
+
+    Sums of ``sum_bytes`` wait in memory where k is cut; results are stored behind the last tile of k, and biases are
+    read before the first.
+    """
+    extents = {"m": shape.m, "n": shape.n, "k": shape.k}
+    counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in extents.items()}
+    cut, once = counts["k"] > 1, 1 / counts["k"]
+    operands = (
+        _Operand("mk", shape.item, shape.k * shape.item), _Operand("kn", shape.item, shape.n * shape.item),
+        _Operand("mn", sum_bytes, shape.n * sum_bytes, np.where(cut, 1, 0)),
+        _Operand("mn", shape.out_item, shape.n * shape.out_item, once), *(
+            [_Operand("n", sum_bytes, 0, once)] if shape.bias else []),
+    )
     by_order = [c["order"] == i for i in range(len(orders))]
-    once = {index: np.select(by_order, [tile_loads(o, index, counts) for o in orders]) for index in lines}
-    found: np.ndarray = sum(  # type: ignore[assignment]
-        lines[index] * np.where(stays[index], once[index], visits) for index in lines)
+    extent: dict[str, Any] = {d: np.ones_like(c[d]) for d in "mnk"}
+    missed: list[Any] = [operand.lines(cache, extent) for operand in operands]
+    for depth in range(6):  # the reduction, columns and rows of a tile, then tiles from the innermost loop on
+        lines = [np.where(np.asarray(o.share) > 0, o.lines(cache, extent), 0) for o in operands]
+        stays = [cache.staying(*o.rows(cache, extent), o.row_bytes, sum(lines) - part)
+                 for o, part in zip(operands, lines)]
+        if depth < 3:
+            d = "knm"[depth]
+            trips, extent = c[d], {**extent, d: c[d]}
+        else:
+            here = [order[5 - depth] for order in orders]
+            trips = np.select(by_order, [counts[d] for d in here])
+            extent = {d: np.select(by_order, [extents[d] if d == now else extent[d] for now in here]) for d in "mnk"}
+        missed = [stay * np.minimum(o.lines(cache, extent), trips * before) + (1 - stay) * trips * before
+                  for o, stay, before in zip(operands, stays, missed)]
+    found: np.ndarray = sum(o.share * count for o, count in zip(operands, missed))  # type: ignore[assignment]
     return found

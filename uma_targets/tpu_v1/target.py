@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,20 +50,24 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     return Tiling(
         {"m": blocks, "n": [dim], "k": [dim]},
         demand={"unified_buffer": lambda c: c["m"] * panels_of(shape.k, dim)}, room={"unified_buffer": buffer},
-        loops=lambda c: _loops(shape, c, dim, acc), help="a larger unified_buffer_kib",
+        loops=lambda c: _loops(shape, c, dim, acc, hardware.memory("fifo").rows), help="a larger unified_buffer_kib",
     )
 
 
-def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int) -> Loop:
-    """Blocks of rows from the host; columns of weight tiles; a column that waits for its own accumulators."""
-    rows, alone = c["m"], 2 * c["m"] > acc_rows
-    host = Issue("read_host_memory", moves=rows * shape.k * shape.item)
-    step = Loop(ceil_div(shape.k, dim), (
-        Issue("read_weights_strided", moves=dim * dim), Issue("matrix_multiply", values={"rows": rows, "take": 1})))
-    column = Loop(ceil_div(shape.n, dim), (
-        step, Issue("activate", values={"rows": rows}), Issue("write_host_memory", moves=rows * dim)),
-        alone=(Issue("activate", np.where(alone, 1, 0), values={"rows": rows}),), waits=np.where(alone, 2 * rows, 0))
-    return Loop(1, (Loop(ceil_div(shape.m, rows), (host, column)),), alone=(host,))
+def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int, fifo: int) -> Loop:
+    """Blocks of rows from the host; columns of weight tiles through the FIFO; columns take turns in the accumulators
+    where two fit, and blocks in the Unified Buffer. Sizes are those of mean tiles.
+    """
+    blocks, deep, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, c["m"]), (shape.k, dim), (shape.n, dim)))
+    rows, depth, columns = shape.m / blocks, shape.k / deep, shape.n / wide
+    host = Issue("read_host_memory", deep, depth * shape.item, rows)
+    product = Issue("matrix_multiply", values={"rows": rows, "take": 1}, beats=2 * rows)
+    write = Issue("write_host_memory", 1, columns * shape.out_item, rows)
+    step = Loop(deep, (product,), first=(Issue("read_weights_strided", 1, columns * shape.item, depth),), slots=fifo)
+    column = Loop(wide, (step,), last=(Issue("activate", values={"rows": rows}, beats=2 * rows),),
+                  slots=np.where(2 * c["m"] <= acc_rows, 2, 1))
+    written = Loop(1, (column, replace(write, times=wide)))
+    return Loop(1, (Loop(blocks, (written,), first=(host,), slots=2),), alone=(write,))
 
 
 TPU_V1 = GemmKit(
