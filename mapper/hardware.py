@@ -156,9 +156,9 @@ class Hardware:
         """The graph's caches."""
         return self._graph.caches
 
-    def way(self, mnemonic: str) -> tuple[str, float, int]:
-        """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes in a cycle,
-        and cycles of latency beside those of the memory."""
+    def way(self, mnemonic: str) -> tuple[str, float, float, int]:
+        """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes that the memory
+        moves in a cycle and that the link does, and cycles of latency beside those of the memory."""
         from acadl_models.acadl import READ_DATA, WRITE_DATA
 
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
@@ -168,8 +168,8 @@ class Hardware:
         for kind in (READ_DATA, WRITE_DATA):
             link = self._graph.link(storage, unit, kind)
             if link is not None:
-                return link.name, min(port, link.bandwidth), link.latency
-        return "", port, 0
+                return link.name, port, link.bandwidth, link.latency
+        return "", port, port, 0
 
     def interval_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
         """As :meth:`interval_cycles`, for columns of attributes."""

@@ -117,8 +117,8 @@ class Rates:
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
         own = self.hardware.latency_columns(issue.mnemonic, issue.values) + issue.beats
-        _, port, more = self.hardware.way(issue.mnemonic)
-        moved = self._transfer(issue, port)
+        _, port, width, more = self.hardware.way(issue.mnemonic)
+        moved = np.maximum(self._beats(issue, port), self._passing(issue, width))
         return own + np.where(moved > 0, self.hbm.read_latency_cycles + more + moved, 0)
 
     def tail(self, issue: Issue) -> np.ndarray:
@@ -136,17 +136,18 @@ class Rates:
     def _busy(self, issue: Issue) -> Iterator[tuple[str, Number]]:
         unit = self.hardware.unit(issue.mnemonic)
         interval = self.hardware.interval_columns(issue.mnemonic, issue.values)
-        link, port, more = self.hardware.way(issue.mnemonic)
+        link, port, width, more = self.hardware.way(issue.mnemonic)
         units = self._units(issue)
         latency = self.latency(issue)
         ahead = np.minimum(issue.ahead, unit.in_flight)
         yield unit.name, issue.times * (np.maximum(interval, latency / ahead) / units)
         if isinstance(issue.moves, np.ndarray) or issue.moves:
-            transfer = self._transfer(issue, port)
+            beats, passing = self._beats(issue, port), self._passing(issue, width)
+            transfer = np.maximum(beats, passing)
             moving = issue.times * transfer
             if link:  # one request after the other; else each has a stream of memory's of its own
-                yield link, moving / units
-            yield "hbm", moving / self.streams
+                yield link, issue.times * passing / units
+            yield "hbm", issue.times * beats / self.streams
             pause = np.where(transfer > 0, self.hbm.read_latency_cycles + more, 0)
             yield "requests to hbm", (pause * issue.times + moving) / self.hbm.slots
         for name, words in issue.words.items():
@@ -213,9 +214,14 @@ class Rates:
         return np.maximum(room + queued, 2) / np.maximum(total, 1e-9)
 
     @staticmethod
-    def _transfer(issue: Issue, port: float) -> np.ndarray:
-        """Cycles for which one of the instructions moves data."""
+    def _beats(issue: Issue, port: float) -> np.ndarray:
+        """Cycles for which memory moves what one of the instructions asks for, piece by piece."""
         return np.asarray(issue.pieces * np.ceil(np.asarray(issue.moves) / port))
+
+    @staticmethod
+    def _passing(issue: Issue, width: float) -> np.ndarray:
+        """Cycles for which that passes a link, as a whole."""
+        return np.ceil(np.asarray(issue.pieces * np.asarray(issue.moves)) / width)
 
 
 def cycles(nest: Loop, hardware: "Hardware") -> np.ndarray:
