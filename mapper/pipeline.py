@@ -183,17 +183,16 @@ class Rates:
         that: until all have ended, but where nothing like them is ``followed`` those of the last of them that may still
         wait or be under way and do not belong to the share that is needed as a ``whole``."""
         latency: Number = 0
-        before: Number = 0
+        before: dict[str, Number] = {}
         for issue in reversed(issues):
             times = np.asarray(issue.times)
             latency = np.maximum(latency, np.where(times > 0, self.latency(issue), 0))
-            most = reduce(np.maximum, [spent for _, spent in self.busy(issue)])
             unit = self.hardware.unit(issue.mnemonic)
             waiting = np.minimum(self.hardware.issue_entries + unit.queue + unit.in_flight, (1 - whole) * times)
             ended = np.where(followed, times, np.maximum(times - 1 - waiting, 0))
-            before = before + most * ended / np.maximum(times, 1)
+            _add(before, [(name, spent * ended / np.maximum(times, 1)) for name, spent in self.busy(issue)])
             followed = (times > 0) | followed
-        return latency, before
+        return latency, reduce(np.maximum, before.values(), 0)
 
     def ahead(self, loop: Loop, body: Mapping[str, Number]) -> Number:
         """How many iterations' instructions of the ``body`` may wait while what comes first of the next one starts.

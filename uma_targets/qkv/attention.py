@@ -68,16 +68,24 @@ def space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) 
 
 
 def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
-    """A tile of queries after the other, or two in turn; keys and values come through the ring."""
+    """Tiles of queries in turn; keys and values come through the ring, shares when all scores are there."""
     deep, long, wide = (rows_of(n, dim) // dim for n in (shape.depth, shape.keys, shape.values))
-    load = Issue("load", moves=dim * ITEM, pieces=dim, ahead=c["slots"], values={"rows": dim})
-    softmax = Issue("softmax", values={"keys": shape.keys})
-    store = Issue("store", wide, dim * ITEM, dim, values={"rows": dim})
-    scores, sums = (Loop(n, (load, Issue("gemm"))) for n in (deep * long, long * wide))
-    whole = replace(load, times=deep + bias * long, ahead=long)
-    alone = c["turns"] == 1
-    return Loop(shape.batch * shape.heads * -(-shape.queries // dim), (whole, scores, softmax, sums, store), alone=(
-        *(replace(issue, times=np.where(alone, issue.times, 0)) for issue in (whole, softmax, store)),))
+    tiles = -(-shape.queries // dim)
+    rows, keys = shape.queries / tiles, shape.keys / long
+
+    def load(times: int, rows: float, columns: float, name: str = "load") -> Issue:
+        return Issue(name, times, columns * ITEM, rows, values={"rows": rows}, beats=rows)
+
+    gemm, softmax = Issue("gemm", beats=2 * dim), Issue("softmax", values={"keys": shape.keys}, beats=2 * dim * long)
+    depth, values = shape.depth / deep, shape.values / wide
+    store = Issue("store", wide, values * ITEM, rows, values={"rows": rows}, beats=rows)
+    scores = Loop(deep * long, (gemm,), first=(load(1, keys, depth),), slots=c["slots"])
+    sums = Loop(long * wide, (gemm,), first=(load(1, keys, values),), slots=c["slots"])
+    queries = (load(deep, rows, depth), load(bias * long, rows, keys, "load_sums"))
+    # products wait for the shares, and those of the next tile stand behind them; a place is taken from there on
+    tile = Loop(shape.batch * shape.heads * tiles, (scores, Loop(1, (), first=(softmax,)), sums), first=queries,
+                last=(store,), slots=c["turns"], held=wide / (deep + wide))
+    return Loop(1, (tile,), alone=(gemm, store))
 
 
 def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
