@@ -49,10 +49,10 @@ def fastest(trials: Iterable[Trial[P]], score: Callable[[Trial[P]], float] = few
 def explore(
     ranked: Iterable[tuple[P, float]], attempt: Callable[[P, float], Trial[P]], *, top_k: int,
     score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
-    enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None,
+    enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None, rounds: int = 1,
 ) -> tuple[Trial[P], ...]:
     """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, then the
-    ``variants`` of the one with the lowest ``score``.
+    ``variants`` of the one with the lowest ``score``; up to ``rounds`` times, as long as one of them is as good.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
     is tried instead. ``enough`` ends the search early, once there is a trial; ``heard`` is told each trial. The first
@@ -77,11 +77,16 @@ def explore(
             break
     if not trials and refused:
         raise refused[0]
-    if trials and variants is not None:
-        best = fastest(trials.values(), score)
+    best = fastest(trials.values(), score) if trials and variants is not None else None
+    for _ in range(rounds):
+        if best is None or variants is None:
+            break
+        known = len(trials)
         for plan in variants(best.plan):
             if plan not in trials and not enough():
                 take(plan, best.estimated_cycles)
+        found = fastest(list(trials.values())[known:], score) if len(trials) > known else best
+        best = found if found is not best and score(found) <= score(best) else None
     return tuple(trials.values())
 
 

@@ -50,8 +50,8 @@ class Cache:
         return self.sets * self.ways
 
     def staying(self, rows: np.ndarray, wide: np.ndarray, stride_bytes: int, others: np.ndarray) -> np.ndarray:
-        """Share that stays of the lines of ``rows``, each ``wide`` lines long, that lie ``stride_bytes`` apart, while so
-        many ``others`` come in between, which fall on any set. A line goes where its set has more than its ways."""
+        """Share that stays of the lines of ``rows``, each ``wide`` lines long, that lie ``stride_bytes`` apart, while
+        so many ``others`` come in between, which fall on any set. A line goes where its set has more than its ways."""
         pairs = np.stack(np.broadcast_arrays(rows, np.ceil(wide))).astype(np.int64).reshape(2, -1)
         distinct, where = np.unique(pairs, axis=1, return_inverse=True)
         held = np.array([_together(int(r), int(w), stride_bytes, self) for r, w in distinct.T])[where.reshape(-1)]

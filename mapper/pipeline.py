@@ -9,8 +9,8 @@ iteration waits for what is before it, and keeps what follows waiting:
 
 Instructions are issued in order, so what the rest of an iteration needs ``first`` comes early only as far as the
 instructions before it wait elsewhere: those of ``ahead`` iterations fit into the window of the fetch stage and the
-queues. What ``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. Neither may take
-longer than
+queues, and as what inner loops need first, which waits for places in the queue of the same unit, lets it through. What
+``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. An iteration takes no less than
 
     T(iteration) >= (latency of first + T(inner) * (1 - fraction of ahead)) / (1 + whole ahead)
     T(iteration) >= (latency of first + T(inner) + latency of last) / slots
@@ -85,7 +85,8 @@ class Loop:
 class _Cost:
     """Cycles of a nest, and of each unit and of memory in it; how many instructions that are, by unit; ``tail``: from
     when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
-    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them."""
+    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them; ``ahead``:
+    by how many iterations what comes first is ahead at most on each unit, as its places are no more."""
 
     time: Number
     busy: Mapping[str, Number]
@@ -183,16 +184,17 @@ class Rates:
         that: until all have ended, but where nothing like them is ``followed`` those of the last of them that may still
         wait or be under way and do not belong to the share that is needed as a ``whole``."""
         latency: Number = 0
-        before: dict[str, Number] = {}
+        before: dict[str, Number] = {"": 0}
+        behind: dict[str, Any] = {}
         for issue in reversed(issues):
             times = np.asarray(issue.times)
             latency = np.maximum(latency, np.where(times > 0, self.latency(issue), 0))
             unit = self.hardware.unit(issue.mnemonic)
             waiting = np.minimum(self.hardware.issue_entries + unit.queue + unit.in_flight, (1 - whole) * times)
-            ended = np.where(followed, times, np.maximum(times - 1 - waiting, 0))
+            ended = np.where(behind.get(unit.name, followed), times, np.maximum(times - 1 - waiting, 0))
             _add(before, [(name, spent * ended / np.maximum(times, 1)) for name, spent in self.busy(issue)])
-            followed = (times > 0) | followed
-        return latency, reduce(np.maximum, before.values(), 0)
+            behind[unit.name] = (times > 0) | behind.get(unit.name, followed)
+        return latency, reduce(np.maximum, before.values())
 
     def ahead(self, loop: Loop, body: Mapping[str, Number]) -> Number:
         """How many iterations' instructions of the ``body`` may wait while what comes first of the next one starts.
@@ -271,9 +273,10 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
             tail = rates.tail(part)
             _count(busy, issued, part, rates)
             behind.extend(rates.behind(part))
+    _crowd(behind, busy, _most(inner, busy, issued, rates))
     rest = time = _most(inner, busy, issued, rates)
     if loop.first or loop.last:
-        body = dict(issued)
+        body, behind = dict(issued), []
         for issue in (*loop.first, *loop.last):
             _count(busy, issued, issue, rates)
             behind.extend(rates.behind(issue))
@@ -281,7 +284,9 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
         first, last = latency + before, sum(rates.wait(loop.last))
         _crowd(behind, busy, _most(rest, busy, issued, rates))
         most = _most(rest, busy, issued, rates)
-        ahead = reduce(np.minimum, [early.get(name, FAR) for name in _units(loop.first, rates)], rates.ahead(loop, body))
+        ahead = rates.ahead(loop, body)
+        for name in _units(loop.first, rates):
+            ahead = np.minimum(ahead, early.get(name, FAR))
         ordered = _in_order(first, rest, ahead)
         taken = np.where(first + last > 0, first + rest * loop.held + tail + last, 0) / loop.slots
         for issue in loop.first:

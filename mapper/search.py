@@ -31,6 +31,9 @@ STEPPED_BUDGET = 200_000
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
+ROUNDS = 3
+"""How often what is like the best is simulated, as long as one of it is as good."""
+
 ALIKE = 2
 """Candidates that are simulated of those whose table says that they are alike."""
 
@@ -111,9 +114,14 @@ def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = No
     """The best mapping and its cycles by simulating every candidate: the reference for :func:`search`."""
     configuration = accelerator.configure(options)
     estimated, mapping_of = configuration.space(workload).ranked()
-    streams = (configuration.emitter.emit(workload, mapping_of(i)) for i in range(len(estimated)))
-    best = min((_simulate(stream, configuration).cycles, i) for i, stream in enumerate(streams))
+    cycles = (simulated_cycles(workload, mapping_of(i), configuration) for i in range(len(estimated)))
+    best = min((found, i) for i, found in enumerate(cycles))
     return mapping_of(best[1]), best[0]
+
+
+def simulated_cycles(workload: Workload, mapping: Mapping, configuration: "Configuration") -> int:
+    """Cycles of a workload with a mapping; MappingError or StreamError where it turns out to be impossible."""
+    return _simulate(configuration.emitter.emit(workload, mapping), configuration).cycles
 
 
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
@@ -157,10 +165,13 @@ def _search(
 
     def variants(mapping: Mapping) -> Iterator[Mapping]:
         yield from _variants(mapping)
-        yield from map(mapping_of, space.neighbours(numbers[mapping]))
+        for i in space.neighbours(numbers[mapping]) if mapping in numbers else ():
+            found = mapping_of(i)
+            numbers.setdefault(found, i)
+            yield found
 
     score = _score(workload, configuration, objective)
-    trials = explore(worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent)
+    trials = explore(worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, rounds=ROUNDS)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = fastest(trials, score)

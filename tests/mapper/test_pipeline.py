@@ -13,6 +13,7 @@ from mapper.pipeline import Issue, Loop, cycles
 from mapper.search import exhaustive, search
 from mapper.tiling import Shape
 from mapper.workload import Epilogue, gemm
+from uma_targets.ai_engine.target import AI_ENGINE
 from uma_targets.gamma.target import GAMMA
 from uma_targets.oma.target import OMA
 from uma_targets.plasticine.target import PLASTICINE
@@ -60,11 +61,28 @@ def test_links_and_shared_ports_are_those_of_the_graph() -> None:
     # four generators share one port to memory
     alone = cycles(Loop(1, (Issue("load", 100, 51, 100),)), plasticine)
     assert alone == 100 * 100
-    # a load waits behind the pattern that holds the port of its PMU
-    short, long = (cycles(Loop(1, (
-        Issue("load", 100, 51, 1, words={"pmu": 1}), Issue("fold_product", 1, words={"pmu": burst}, values={
-            "k": 1, "n": 1}))), plasticine) for burst in (1, 900))
-    assert long > 2 * short
+    # a load waits behind the pattern that holds the port of its PMU, as often as one does
+    short, long = (float(cycles(Loop(1, (
+        Issue("load", 100, 51, 1, words={"pmu": 1}), Issue("fold_product", 64, words={"pmu": burst}, values={
+            "k": 1, "n": 1}))), plasticine)) for burst in (1, 150))
+    assert short > 150 and 1.5 * short < long < short + 100 * 150 / 16
+
+
+def test_a_link_moves_the_whole_of_a_request_and_memory_its_pieces() -> None:
+    engine = AI_ENGINE.accelerator.hardware()  # streams of 4 bytes a cycle, memory of 64
+    assert cycles(Loop(1, (Issue("read_a", moves=21, pieces=20, units=1),)), engine) == 21 * 20 / 4 + 1
+    assert cycles(Loop(1, (Issue("read_a", moves=1, pieces=20, units=1),)), engine) == 20 + 1
+
+
+def test_the_place_of_an_operand_bounds_the_loads_ahead_of_it() -> None:
+    load, product = Issue("load", moves=64, pieces=16, values=LOAD, beats=16), Issue("gemm", beats=32)
+    one, two, many = (qkv(Loop(100, (product,), first=(load,), slots=slots))[0] for slots in (1, 2, 16))
+    # 67 for the load, 16 to write it; 16 for each operand, product and sums
+    assert 100 * 131 < one < 1.05 * 100 * 131 and one / two == pytest.approx(2, rel=0.05) and many < 0.3 * two
+    # loads of another loop stand behind those that wait for a place
+    inner = Loop(8, (product,), first=(load,), slots=2)
+    alone, after = (qkv(Loop(50, (inner,), first=first, slots=99))[0] for first in ((), (load,)))
+    assert alone < after < alone + 50 * 83
 
 
 @pytest.mark.parametrize("text", [
@@ -86,8 +104,13 @@ def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
     shape = Shape(1, 64, 64, 64, 1, 1, True)
     columns = {d: np.array([64, 8]) for d in "mnk"} | {"order": np.zeros(2, int)}
     whole, cut = misses(shape, columns, large, (("m", "n", "k"),))
-    # A and B, with a line more for each row where it may begin within one
-    assert whole == 64 * (64 // cache.line_bytes + 1) + 64 * 64 // cache.line_bytes
+    # A, B and C, and biases of four bytes, with what they may reach into a line more
+    assert whole == pytest.approx((3 * (64 * 64 - 1) + 4 * 64 - 1) / cache.line_bytes + 4)
+    # a column of 64 rows that lie two lines apart falls on half of the sets, in each on 8 lines of 2 ways
+    small = Cache(16, 2, cache.line_bytes, 1, 10)
+    rows, one = np.array([8, 16, 17, 64]), np.ones(4)
+    assert small.staying(rows, one, 64, np.zeros(4)).tolist() == pytest.approx([1, 1, 14 / 17, 0])
+    assert (small.staying(rows, one, 64, np.full(4, 4.0))[:3] < small.staying(rows, one, 64, np.zeros(4))[:3]).all()
     assert cut > whole
 
 

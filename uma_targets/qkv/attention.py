@@ -7,7 +7,6 @@ there is room: one is stored while the next is computed. Tiles of keys and value
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np

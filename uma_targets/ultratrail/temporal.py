@@ -148,7 +148,7 @@ def _loops(work: Temporal, bias: bool, outputs: np.ndarray, dim: int) -> Loop:
     Features, weights and sums take turns. Sizes are those of mean tiles.
     """
     w, blocks, all_of = work.windows, ceil_div(work.channels, dim), -(-work.outputs // dim)
-    tiles = np.asarray(ceil_div(work.outputs, outputs))
+    tiles = -(-work.outputs // outputs)
     more, inputs, filters = all_of / tiles, work.channels / blocks, work.outputs / all_of
     features = Issue("load_features", blocks, inputs, w.positions, beats=w.positions)
     weights = Issue("load_weights", more * blocks, filters, w.kernel * inputs, beats=w.kernel)
