@@ -49,14 +49,16 @@ def fastest(trials: Iterable[Trial[P]], score: Callable[[Trial[P]], float] = few
 def explore(
     ranked: Iterable[tuple[P, float]], attempt: Callable[[P, float], Trial[P]], *, top_k: int,
     score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
-    enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None, rounds: int = 1,
+    enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None,
+    further: Callable[[int, float], bool] = lambda tried, over: False,
 ) -> tuple[Trial[P], ...]:
     """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, then the
-    ``variants`` of the one with the lowest ``score``; up to ``rounds`` times, as long as one of them is as good.
+    ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
-    is tried instead. ``enough`` ends the search early, once there is a trial; ``heard`` is told each trial. The first
-    of those errors is raised where no plan is possible; without any plan the trials are none.
+    is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
+    than ``top_k``, of how many were tried and what it is estimated at, over the best; ``heard`` is told each trial. The
+    first of those errors is raised where no plan is possible; without any plan the trials are none.
     """
     trials: dict[P, Trial[P]] = {}
     refused: list[MappingError | StreamError] = []
@@ -71,22 +73,21 @@ def explore(
         if heard is not None:
             heard(trial)
 
+    lowest = 0.0
     for plan, estimate in ranked:
+        lowest = lowest or estimate
+        if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
+            break
         take(plan, estimate)
-        if len(trials) == top_k or len(refused) == MOST_REFUSED or (trials and enough()):
+        if len(refused) == MOST_REFUSED or (trials and enough()):
             break
     if not trials and refused:
         raise refused[0]
-    best = fastest(trials.values(), score) if trials and variants is not None else None
-    for _ in range(rounds):
-        if best is None or variants is None:
-            break
-        known = len(trials)
+    if trials and variants is not None:
+        best = fastest(trials.values(), score)
         for plan in variants(best.plan):
             if plan not in trials and not enough():
                 take(plan, best.estimated_cycles)
-        found = fastest(list(trials.values())[known:], score) if len(trials) > known else best
-        best = found if found is not best and score(found) <= score(best) else None
     return tuple(trials.values())
 
 

@@ -85,8 +85,8 @@ class Loop:
 class _Cost:
     """Cycles of a nest, and of each unit and of memory in it; how many instructions that are, by unit; ``tail``: from
     when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
-    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them; ``ahead``:
-    by how many iterations what comes first is ahead at most on each unit, as its places are no more."""
+    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them;
+    ``ahead``: by how many iterations what comes first is ahead at most on each unit, as its places are no more."""
 
     time: Number
     busy: Mapping[str, Number]

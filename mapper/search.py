@@ -31,8 +31,11 @@ STEPPED_BUDGET = 200_000
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
-ROUNDS = 3
-"""How often what is like the best is simulated, as long as one of it is as good."""
+NEAR, MORE = 1.003, 3
+"""Candidates whose estimates are so close to the best are tried, too: so many more than ``top_k`` at most."""
+
+EASY, SMALL = 500, 4
+"""Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried."""
 
 ALIKE = 2
 """Candidates that are simulated of those whose table says that they are alike."""
@@ -165,13 +168,14 @@ def _search(
 
     def variants(mapping: Mapping) -> Iterator[Mapping]:
         yield from _variants(mapping)
-        for i in space.neighbours(numbers[mapping]) if mapping in numbers else ():
-            found = mapping_of(i)
-            numbers.setdefault(found, i)
-            yield found
+        yield from map(mapping_of, space.neighbours(numbers[mapping]))
+
+    def further(tried: int, over: float) -> bool:
+        return (over <= NEAR and tried < top_k + MORE) or (effort.stepped < EASY and tried < SMALL * top_k)
 
     score = _score(workload, configuration, objective)
-    trials = explore(worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, rounds=ROUNDS)
+    trials = explore(
+        worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = fastest(trials, score)

@@ -42,6 +42,17 @@ def test_the_first_possible_ones_are_tried_in_their_order() -> None:
     assert fastest(trials).plan == 3
 
 
+def test_more_than_the_first_are_tried_as_long_as_it_is_asked_for() -> None:
+    asked = []
+
+    def further(tried: int, over: float) -> bool:
+        asked.append((tried, over))
+        return over <= 1.5
+
+    trials = explore(ranked(2, 3, 4, 1), attempt, top_k=1, further=further)
+    assert [t.plan for t in trials] == [2, 3] and asked == [(1, 1.5), (2, 2.0)]
+
+
 def test_variants_are_those_of_the_best_by_the_score_and_tried_once() -> None:
     asked = []
 
