@@ -1,10 +1,8 @@
 """The cost of candidates for attention, vectorized over columns of plans.
 
 A step of keys takes as long as the slowest of what works on it at the same time: the matrix unit (scores and weighted
-values), the vector unit (softmax), memory, the rings and the ports. Under a causal mask waves of queries have ever more
-steps, all of which are counted. Where the blocks of a wave end at different keys, a core works as long as the mean
-block takes, as every second wave is dealt out the other way round; keys that are sent to all of them are sent for the
-longest.
+values), the vector unit (softmax), memory, the rings and the ports. Under a causal mask, where the blocks of a wave end
+at different keys, cores are followed through their waves (:mod:`mapper.spatial.attention_waves`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ import numpy as np
 from acadl_models.mesh.vector import BINARY, SOFTMAX
 from mapper.spatial.attention import Attention
 from mapper.spatial.attention_space import AttentionSpace
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from mapper.spatial.attention_waves import Waves
+from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import PATTERNS
 from mapper.spatial.space import Columns
 
@@ -42,16 +41,20 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     bq, bk = c["bq"], np.minimum(c["bk"], keys)
     places, spread = c["rq"] * c["cq"], c["rp"] * c["cp"]
     waves_p, waves_q = -(-attention.problems // spread), -(-queries // (bq * places))
-    work = _causal(attention, c, bk, waves_q) if attention.past is not None else _uniform(keys, bk, waves_q)
-
-    last = np.minimum(bq, queries - (waves_q - 1) * bq * places)
-    tall = bq - (bq - last) / waves_q  # of a mean block of the core that has most
-    core = _Core.of(attention, machine, c, (bk, last, tall), work)
-    load, way = _load(attention, machine, c, bk, waves_p, waves_q)
-    loaded = np.where(c["keep"] == 1, work.first, work.loaded) / bk  # a last step may have fewer tiles
+    load, way, first = _load(attention, machine, c, bk, waves_p, waves_q)
     # queries come to all cores of a block, results leave one of them
     rows = queries / places
     queried = d * -(-TILE_BYTES // machine.dram_bytes) * machine.cores * attention.problems / (waves_p * spread)
+    if attention.past is not None:
+        # cores by themselves load as many keys as they need
+        load = np.where(c["way"] == 0, load * waves_q * places / -(-queries // c["bq"]), load)
+        return machine.launch_cycles + Waves(attention, machine, c, bk, (load, way, first), queried).cycles()
+
+    work = _uniform(keys, bk, waves_q)
+    last = np.minimum(bq, queries - (waves_q - 1) * bq * places)
+    tall = bq - (bq - last) / waves_q  # of a mean block of the core that has most
+    core = _Core.of(attention, machine, c, (bk, last, tall), work)
+    loaded = np.where(c["keep"] == 1, work.first, work.loaded) / bk  # a last step may have fewer tiles
     moved = queried * rows * (1 + 1 / (c["rk"] * c["ck"]))
     added = attention.bias * tall * work.seen * TILE_BYTES
     keys = np.maximum(load, way) * loaded
@@ -114,8 +117,9 @@ def _merging(machine: Machine, c: Columns, d: int) -> tuple[np.ndarray, np.ndarr
 
 def _load(
     attention: Attention, machine: Machine, c: Columns, bk: np.ndarray, waves_p: np.ndarray, waves_q: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles in which keys and values of a step are read for all cores, and in which their ways are busy."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cycles in which keys and values of a step are read for all cores, in which their ways are busy, and in which they
+    are sent if nothing was under way."""
     d = attention.tiles[2]
     rp, rq, cp, cq, way = (c[name] for name in ("rp", "rq", "cp", "cq", "way"))
     size = 2 * bk * d * TILE_BYTES
@@ -129,52 +133,16 @@ def _load(
     copies = copies * np.where(way == 0, blocks / (waves_q * rq * cq), 1)
     # keys and values by themselves; who sends waits for memory, with so many transfers under way
     one = size / 2 / np.where(way == 0, machine.core_bytes, machine.ring_bytes)
+    alone = one + np.where(tree, size / 2 / machine.tree_bytes, 0) if machine.tree_bytes else one
     one = np.maximum(one, (machine.dram_latency + one) / machine.in_flight)
     # on a ring those of all problems that there are, dealt out along the rows first
     along, down = np.minimum(cp, attention.problems), np.minimum(rp, -(-attention.problems // cp))
     sends = np.where(row, along * c["ck"], np.where(column, down * c["rk"], 1))
-    transfer = 2 * sends * one
-    if machine.port_bytes:
-        transfer = np.maximum(transfer, size * machine.port_cores / machine.port_bytes)
-    return beats * copies, transfer
+    port = size * machine.port_cores / machine.port_bytes if machine.port_bytes else 0 * size
+    return beats * copies, np.maximum(2 * sends * one, port), np.maximum(2 * sends * alone, port)
 
 
 def _uniform(keys: np.ndarray, bk: np.ndarray, waves: np.ndarray) -> _Work:
     """All blocks see all keys that their cores have."""
     steps = -(-keys // bk)
     return _Work(waves, keys * waves, steps * waves, np.zeros_like(bk), keys * waves, keys)
-
-
-def _causal(attention: Attention, c: Columns, bk: np.ndarray, waves: np.ndarray) -> _Work:
-    """Blocks see keys up to their last query; waves are an axis of their own."""
-    bq, places, rows = c["bq"][:, None], (c["rq"] * c["cq"])[:, None], attention.tiles[0]
-    number = np.arange(int(waves.max(initial=1)))[None]
-    there = number < waves[:, None]
-    first = np.minimum(number * bq * places, rows - 1)
-    longest = seen_tiles(attention, np.minimum(first + bq * places, rows) - 1)
-    shortest = seen_tiles(attention, np.minimum(first + bq, rows) - 1)
-    paired = (number ^ 1) < waves[:, None]  # a last wave by itself takes as long as its longest block
-    sent = np.where(there, np.where((c["way"] == 0)[:, None], (longest + shortest) / 2, longest), 0)
-    # cores to which keys are sent at the same time go in step, so that the longest block is what counts
-    apart = (c["way"] == 0) | (c["keep"] == 1)
-    shortest = np.where(paired & apart[:, None], shortest, longest)
-    depth = bk[:, None]
-    seen = np.where(there, (longest + shortest) / 2, 0)
-    steps = np.where(there, -(-longest // depth) + -(-shortest // depth), 0) / 2
-    unmasked = unmasked_tiles(attention, first)
-    masked = np.where(there, longest - np.minimum(unmasked // depth * depth, longest), 0)
-    most = np.where(there, longest, 0).max(axis=1)
-    return _Work(waves, seen.sum(axis=1), steps.sum(axis=1), masked.sum(axis=1), sent.sum(axis=1), most)
-
-
-def seen_tiles(attention: Attention, last: np.ndarray) -> np.ndarray:
-    """Tiles of keys that the last query of a tile of queries sees."""
-    query = np.minimum((last // attention.group + 1) * SIDE, attention.queries) - 1
-    return -(-np.minimum(attention.keys, query + (attention.past or 0) + 1) // SIDE)
-
-
-def unmasked_tiles(attention: Attention, first: np.ndarray) -> np.ndarray:
-    """Tiles of keys of which the first query of a tile of queries sees all."""
-    found: np.ndarray = np.minimum(
-        attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
-    return found

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mapper.spatial.attention import Attention
-from mapper.spatial.attention_cost import seen_tiles, unmasked_tiles
 from mapper.spatial.attention_space import AttentionSpace
+from mapper.spatial.attention_waves import seen_tiles, unmasked_tiles
 from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import PATTERNS
 from mapper.spatial.rates import Joules, Rates
