@@ -56,6 +56,9 @@ OTHER_SHAPES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 """Batch, heads, queries, width and heads of keys, ranked on other machines."""
 
 SAMPLES = 15
+OTHER_SAMPLES = 40
+"""On other machines: correlations of fewer move by chance."""
+
 RANKED = 2048
 """The longest sequence for which candidates of the whole range are simulated."""
 
@@ -151,7 +154,7 @@ def _others() -> dict[str, float]:
     from mapper.spatial.attention import Attention
 
     works = {name: Attention.of(*shape, **options) for name, (shape, options) in OTHER_SHAPES.items()}
-    return on_others(works, SAMPLES)
+    return on_others(works, OTHER_SAMPLES)
 
 
 def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
