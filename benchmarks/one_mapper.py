@@ -141,7 +141,7 @@ SAMPLES, RANGE, SPREAD = 16, 8, 1.1
 MOST_RANKED = 1 << 24
 """Multiply-accumulates of the largest workload whose candidates are simulated (scalar machines: of a 16th)."""
 
-ALL = 120
+ALL = 250
 """Candidates of the largest space of which all are simulated."""
 
 

@@ -37,7 +37,7 @@ MOST_PLACES = 16
 FAR = 1 << 20
 """As good as no bound to how many iterations something may be ahead."""
 
-CLOSE = 0.01
+CLOSE = 0.003
 """How much of what is no bound of an iteration is added to its cycles: of plans that are equal but for it, the one that
 is further from the bound."""
 
@@ -65,10 +65,12 @@ class Issue:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """``times`` iterations of ``body``; ``alone``: instructions of an iteration that nothing else overlaps; ``waits``:
-    cycles of an iteration in which nothing happens; ``first``: what the body waits for; ``last``: what frees the place
-    of that, of which there are ``slots``, each taken for the share ``held`` of the body. ``whole``: the share of
-    what comes first with which the body begins; it takes the rest of it up as it arrives."""
+    """``times`` iterations of ``body``; ``alone``: instructions of an iteration that nothing else overlaps;
+    ``waits``: cycles of an iteration in which nothing happens; ``first``: what the body waits for; ``last``: what
+    frees the place of that, of which there are ``slots``, each taken for the share ``held`` of the body. ``whole``:
+    the share of what comes first with which the body begins; it takes the rest of it up as it arrives. ``early``: by
+    how many iterations what comes first may be ahead at most: none where the body waits for it in the queue of its
+    unit."""
 
     times: Number
     body: "tuple[Union[Loop, Issue], ...]"
@@ -79,13 +81,15 @@ class Loop:
     slots: Number = 1 << 30
     held: Number = 1
     whole: Number = 0
+    early: Number = FAR
 
 
 @dataclass(frozen=True, eq=False)
 class _Cost:
     """Cycles of a nest, and of each unit and of memory in it; how many instructions that are, by unit; ``tail``: from
     when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
-    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them;
+    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them, and
+    ``start``: what of the time lies before the first of them has all that it waits for, but for the latency of that;
     ``ahead``: by how many iterations what comes first is ahead at most on each unit, as its places are no more."""
 
     time: Number
@@ -94,6 +98,7 @@ class _Cost:
     tail: Number
     waits: Any
     fill: Number
+    start: Number
     ahead: Mapping[str, Number] = field(default_factory=dict)
 
 
@@ -102,7 +107,7 @@ class Rates:
 
     def __init__(self, hardware: "Hardware", nest: Loop) -> None:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
-        self.known: dict[Loop, _Cost] = {}
+        self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
         self.streams = 1 if self.hbm.shared_port else self.hbm.slots
         self.bursts: dict[str, dict[str, Number]] = {}
@@ -188,8 +193,10 @@ class Rates:
         behind: dict[str, Any] = {}
         for issue in reversed(issues):
             times = np.asarray(issue.times)
-            latency = np.maximum(latency, np.where(times > 0, self.latency(issue), 0))
             unit = self.hardware.unit(issue.mnemonic)
+            # what is issued after it starts when it has left the unit
+            passed = np.where(behind.get(unit.name, followed), self.latency(issue) - self.tail(issue), 0)
+            latency = np.maximum(latency, np.where(times > 0, self.latency(issue) - passed, 0))
             waiting = np.minimum(self.hardware.issue_entries + unit.queue + unit.in_flight, (1 - whole) * times)
             ended = np.where(behind.get(unit.name, followed), times, np.maximum(times - 1 - waiting, 0))
             _add(before, [(name, spent * ended / np.maximum(times, 1)) for name, spent in self.busy(issue)])
@@ -227,7 +234,7 @@ class Rates:
 
 def cycles(nest: Loop, hardware: "Hardware") -> np.ndarray:
     """Estimated cycles of every candidate."""
-    found = _cost(nest, Rates(hardware, nest))
+    found = _cost(nest, Rates(hardware, nest), True)
     return np.asarray(found.time + found.fill, float)
 
 
@@ -243,30 +250,35 @@ def _issues(loop: Loop) -> Iterator[Issue]:
         yield from _issues(part) if isinstance(part, Loop) else (part,)
 
 
-def _cost(loop: Loop, rates: Rates) -> _Cost:
-    """The cost of a loop; one that stands in several places is looked at once."""
-    if loop not in rates.known:
-        rates.known[loop] = _found(loop, rates)
-    return rates.known[loop]
+def _cost(loop: Loop, rates: Rates, once: Any) -> _Cost:
+    """The cost of a loop, which is entered but ``once`` or more often; one that stands in several places is looked at
+    once."""
+    once = np.asarray(once & (np.asarray(loop.times) == 1))
+    key = loop, once.tobytes()
+    if key not in rates.known:
+        rates.known[key] = _found(loop, rates, once)
+    return rates.known[key]
 
 
-def _found(loop: Loop, rates: Rates) -> _Cost:
+def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
     busy: dict[str, Number] = {}
     issued: dict[str, Number] = {}
     inner: Number = 0
     tail: Number = 0
     fill: Number = 0
+    start: Number = 0
     waits: Any = False
     early: dict[str, Number] = {}
     behind: list[tuple[str, str, Number]] = []
     for part in loop.body:
         if isinstance(part, Loop):
-            found = _cost(part, rates)
+            found = _cost(part, rates, once)
             early.update({name: np.where(np.asarray(part.times) > 0, count / np.maximum(part.times, 1e-9), early.get(
                 name, FAR)) for name, count in found.ahead.items()})
             inner, tail = inner + found.time, found.tail
             there = np.asarray(part.times) > 0
             fill, waits = np.maximum(fill, np.where(there, found.fill, 0)), waits | (found.waits & there)
+            start = np.maximum(start, np.where(there, found.start, 0))
             _add(busy, found.busy.items())
             _add(issued, found.issued.items())
         else:
@@ -284,7 +296,7 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
         first, last = latency + before, sum(rates.wait(loop.last))
         _crowd(behind, busy, _most(rest, busy, issued, rates))
         most = _most(rest, busy, issued, rates)
-        ahead = rates.ahead(loop, body)
+        ahead = np.minimum(rates.ahead(loop, body), loop.early)
         for name in _units(loop.first, rates):
             ahead = np.minimum(ahead, early.get(name, FAR))
         ordered = _in_order(first, rest, ahead)
@@ -292,17 +304,20 @@ def _found(loop: Loop, rates: Rates) -> _Cost:
         for issue in loop.first:
             name = rates.hardware.unit(issue.mnemonic).name
             early[name] = np.minimum(early.get(name, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
-        time = np.maximum(most, np.maximum(ordered, taken)) + CLOSE * (ordered + taken)
+        steady = np.maximum(most, np.maximum(ordered, taken))
+        # where there is but one iteration, what it waits for at the start is no part of it
+        time = np.where(once, np.maximum(most, before + rest), steady + CLOSE * (ordered + taken))
         # all that comes first is on its way at the same time
         more = before + rest - time
-        fill, waits = np.maximum(fill, latency + np.minimum(more, 0)) + np.maximum(more, 0), waits | (first > 0)
+        fill = np.maximum(fill, latency + np.minimum(more, 0) - np.where(once, start, 0)) + np.maximum(more, 0)
+        waits, start = waits | (first > 0), start + before
     alone = sum(rates.alone(issue) for issue in loop.alone)
     time = time + alone + loop.waits
     if isinstance(loop.times, int) and loop.times == 1:
-        return _Cost(time, busy, issued, tail, waits, fill, early)
+        return _Cost(time, busy, issued, tail, waits, fill, start, early)
     return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
                  {name: loop.times * count for name, count in issued.items()}, tail, waits, fill,
-                 early)
+                 start, early)
 
 
 def _crowd(behind: Iterable[tuple[str, str, Number]], busy: dict[str, Number], most: Number) -> None:

@@ -34,11 +34,12 @@ WRITTEN_BUDGET = 2_000
 NEAR, MORE = 1.003, 3
 """Candidates whose estimates are so close to the best are tried, too: so many more than ``top_k`` at most."""
 
-EASY, SMALL = 500, 4
+EASY, SMALL = 1500, 4
 """Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried."""
 
-ALIKE = 2
-"""Candidates that are simulated of those whose table says that they are alike."""
+ALIKE, FEW = 2, 40
+"""Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do
+not take too long."""
 
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
@@ -147,7 +148,7 @@ def _search(
         return configuration.planner.find(workload, top_k)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort = _Effort()
+    effort, few = _Effort(), len(space) <= FEW
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
@@ -162,7 +163,7 @@ def _search(
 
     def worth() -> Iterator[tuple[Mapping, float]]:
         for i, mapping in ranked(
-            least(estimated), mapping_of, same=_same, alike=lambda i, _: space.likeness(i), kin=ALIKE):
+            least(estimated), mapping_of, same=_same, alike=lambda i, _: space.likeness(i), kin=FEW if few else ALIKE):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 
@@ -171,7 +172,8 @@ def _search(
         yield from map(mapping_of, space.neighbours(numbers[mapping]))
 
     def further(tried: int, over: float) -> bool:
-        return (over <= NEAR and tried < top_k + MORE) or (effort.stepped < EASY and tried < SMALL * top_k)
+        easy = FEW if few else SMALL * top_k
+        return (over <= NEAR and tried < top_k + MORE) or (effort.stepped < EASY and tried < easy)
 
     score = _score(workload, configuration, objective)
     trials = explore(

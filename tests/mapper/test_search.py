@@ -61,7 +61,7 @@ def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
         assert plan.mapping.dataflow == dataflow
     mapped.check(workload, plan.mapping, GEMMINI.isa(options))
     assert plan.timing.cycles >= workload.macs / 16
-    assert 1 <= plan.simulated <= 23 and plan.fitting <= plan.considered
+    assert 1 <= plan.simulated <= 43 and plan.fitting <= plan.considered
 
 
 LITTLE = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mapper.hardware import Hardware
 from mapper.pipeline import Issue, Loop, Number
 from mapper.reuse import ceil_div
 from mapper.space import HOIST, INTERLEAVE, STREAM, Columns
@@ -38,19 +39,20 @@ class ConvShape:
     out_pixels: int
 
 
-def load(times: Number, rows: Number, row_bytes: Number, **more: Any) -> Issue:
-    """Loads of ``rows`` rows, each of them a piece of memory."""
-    return Issue("mvin", times, row_bytes, rows, values={"rows": rows}, **more)
+def load(times: Number, rows: Number, row_bytes: Number, parts: Number = 1, **more: Any) -> Issue:
+    """Loads of ``rows`` rows, each of ``parts`` pieces of memory."""
+    return Issue("mvin", times, row_bytes, rows * parts, values={"rows": rows}, beats=rows, **more)
 
 
-def load_bias(times: Number, rows: Number, row_bytes: Number) -> Issue:
-    """Loads of one piece of memory into each of ``rows`` rows."""
-    return Issue("mvin", times, row_bytes, values={"rows": rows})
+def load_bias(times: Number, rows: Number, row_bytes: Number, parts: Number = 1) -> Issue:
+    """Loads of ``parts`` pieces of memory into each of ``rows`` rows."""
+    return Issue("mvin", times, row_bytes, parts, values={"rows": rows}, beats=rows)
 
 
-def save(times: Number, rows: Number, row_bytes: Number, dim: int) -> Issue:
-    """Stores of ``rows`` rows, without pooling."""
-    return Issue("mvout", times, row_bytes, rows, values={"rows": rows, "cols": dim, "st_pool_stride": 0})
+def save(times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number = 1) -> Issue:
+    """Stores of ``rows`` rows of ``parts`` pieces, without pooling."""
+    values = {"rows": rows, "cols": dim, "st_pool_stride": 0}
+    return Issue("mvout", times, row_bytes, rows * parts, values=values, beats=rows)
 
 
 def pairs(flow: str, weights: Number, many: Number, first: Number, rows: Number, dim: int) -> tuple[Issue, ...]:
@@ -71,21 +73,42 @@ def pairs(flow: str, weights: Number, many: Number, first: Number, rows: Number,
     )
 
 
-def gemm_loops(shape: GemmShape, c: Columns, flow: str, dim: int) -> Loop:
+def beats(extent: int, dim: int, item: int, port: int) -> float:
+    """Beats of ``port`` bytes that memory takes for a row of a block, in the mean: those of the last one are fewer."""
+    whole, rest = divmod(extent, dim)
+    total = whole * int(ceil_div(dim * item, port)) + int(ceil_div(rest * item, port))
+    return total / int(ceil_div(extent, dim))
+
+
+def left_over(out: Issue, blocks: Number, products: Number, pace: Number, hardware: Hardware) -> Issue:
+    """The stores of ``blocks`` that are still to come when the last of as many ``products`` as may overlap them ends.
+
+    One product is done every ``pace`` cycles; those that wait with the stores fill the fetch stage and their queue.
+    """
+    waiting = (hardware.issue_entries + hardware.unit("preload").queue) / 2
+    one = hardware.latency_columns("mvout", out.values) + out.beats + hardware.memory("hbm").read_latency_cycles
+    each = (one + out.pieces) / hardware.unit("mvout").in_flight
+    done = np.minimum(products, waiting) * pace / each
+    return replace(out, times=1 + np.maximum(blocks - 1 - done, 0))
+
+
+def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> Loop:
     """Tiles of C in the order of the mapping; chunks of the reduction; products of blocks.
 
     Columns: tm, tn, tk (elements of a tile), m_outer, level_a, level_b, slots_a, slots_b, slots_c, interleave. Sizes
     are those of a mean tile and a mean block: the last ones are smaller.
     """
+    dim, port = hardware.dim, int(hardware.way("mvin")[1])
     mt, nt, kt = (ceil_div(e, c[t]) for e, t in ((shape.m, "tm"), (shape.n, "tn"), (shape.k, "tk")))
     all_m, all_n, all_k = (int(ceil_div(e, dim)) for e in (shape.m, shape.n, shape.k))
     mb, nb, kb = all_m / mt, all_n / nt, all_k / kt
-    rows, wide, deep = shape.m / all_m, shape.n / all_n, shape.k / all_k
+    rows, deep = shape.m / all_m, shape.k / all_k
+    beats_a, beats_b = beats(shape.k, dim, 1, port), beats(shape.n, dim, 1, port)
     # the rows of a mean tile; new weights take as long as the array is high, however few the rows of the last one
     rest = shape.m % c["tm"]
     high = (shape.m - rest + np.where(rest > 0, np.maximum(rest, dim), 0)) / mt
     products = pairs(flow, kb * nb, mb, dim, high, dim)
-    a, b = load(mb * kb, rows, deep), load(nb * kb, deep, wide)
+    a, b = load(mb * kb, rows, port, beats_a), load(nb * kb, deep, port, beats_b)
     stream_a, stream_b = c["level_a"] == STREAM, c["level_b"] == STREAM
     first_a, first_b = c["level_a"] == INTERLEAVE, c["level_b"] == INTERLEAVE
     places = np.minimum(np.where(stream_a, c["slots_a"], 99), np.where(stream_b, c["slots_b"], 99))
@@ -105,22 +128,39 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, dim: int) -> Loop:
         chunks(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
     )
     blocks, last = mb * nb, c["interleave"] == 1
-    bias, out = load_bias(blocks * shape.bias, rows, 4 * wide), save(blocks, rows, wide * shape.out_bytes, dim)
+    bias = load_bias(blocks * shape.bias, rows, port, beats(shape.n, dim, 4, port))
+    out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
     # sums wait for the end of their tile, or for what is left of the reduction
     held = np.where(last, 1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), 1)
     tile = Loop(inner, (replace(out, times=np.where(last, blocks - 1, 0)), *steps), first=(bias,), last=(
         replace(out, times=np.where(last, 1, blocks)),), slots=c["slots_c"], held=held)
     # one operand is loaded for each tile of the outer loop, the other one for all of them, where they are not streamed
     high_mine, high_whole = np.where(m_outer, rows, deep), np.where(m_outer, deep, rows)
-    mine = load(np.where(m_outer, mb, nb) * all_k, high_mine, np.where(m_outer, deep, wide))
-    whole = load(np.where(m_outer, all_n, all_m) * all_k, high_whole, np.where(m_outer, wide, deep))
+    mine = load(np.where(m_outer, mb, nb) * all_k, high_mine, port, np.where(m_outer, beats_a, beats_b))
+    whole = load(np.where(m_outer, all_n, all_m) * all_k, high_whole, port, np.where(m_outer, beats_b, beats_a))
     level_mine = np.where(m_outer, c["level_a"], c["level_b"])
     level_whole = np.where(m_outer, c["level_b"], c["level_a"])
     rows_of_tiles = Loop(outer, (tile,), first=(_where(mine, level_mine == HOIST),),
                          slots=np.where(m_outer, c["slots_a"], c["slots_b"]))
     one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
                slots=np.where(m_outer, c["slots_b"], c["slots_a"]))
-    return Loop(1, (one,), alone=(*pairs(flow, 1, 1, dim, dim, dim), replace(out, times=1)))
+    per_block = kb if flow == "os" else 1
+    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * per_block
+    end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
+    # products that are left when the last load of the last chunk has arrived, less what they lag behind anyway
+    pace = dim if flow == "os" else rows
+    both, chunk = mb * nb * kb * pace, shape.batch * mt * nt * kt
+    some_a, some_b = stream_a | (first_a & (inner == 1)), stream_b | (first_b & (inner == 1))
+    load_a, load_b = (rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1))
+    lag = chunk * np.maximum(both - np.where(some_a, mb * kb * load_a, 0) - np.where(some_b, nb * kb * load_b, 0), 0)
+    waiting = mb * nb * (kb if flow == "os" else 1) - (kb - 1 if flow == "os" else 0)
+    passing = np.where(some_b, (nb - 1) * load_b, (mb - 1) * load_a) / pace
+    ahead = np.minimum((hardware.issue_entries + hardware.unit("preload").queue) / (2 * mb * nb * kb), 1)
+    least = (np.where(some_b, mb - 1, mb * (nb - 1)) * kb if flow == "os" else np.where(some_b, mb, nb) - 1)
+    # where not even one chunk's instructions fit the window, the loads wait for the rest of them anyway
+    least, waiting = least * ahead, waiting * ahead
+    left = np.where((some_a | some_b) & (chunk > 1), np.maximum(waiting - passing - 1, least) - lag / pace, 0)
+    return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(left, 0), 1, dim, dim, dim), end))
 
 
 def conv_loops(shape: ConvShape, c: Columns, flow: str, dim: int) -> Loop:
@@ -144,7 +184,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, dim: int) -> Loop:
         chunk = Loop(1, (Loop(steps, products),), first=(every,), slots=c["slots_w"], whole=whole)
     else:
         chunk = Loop(steps, products, first=(_where(weights, streamed),), slots=c["slots_w"])
-    x = load(c["loads"] / tiles, c["load_rows"] / c["loads"], min(dim, shape.c))
+    x = replace(load(c["loads"] / tiles, c["load_rows"] / c["loads"], min(dim, shape.c)), beats=0)
     edges = load(c["edges"] / tiles, 1, min(dim, shape.c), ahead=1)
     stream_x, kept = c["level_x"] == STREAM, c["level_x"] == HOIST
     # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
@@ -173,7 +213,7 @@ def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:
     first = load(c["rows"] / dim, dim, dim)
     out = save(c["rows"] / dim, dim, dim * out_bytes, dim)
     tile = Loop(ceil_div(count, c["rows"]), (replace(first, mnemonic="mvin2"),), first=(first,), last=(out,),
-                slots=c["slots_c"])
+                slots=c["slots_c"], early=0)
     return Loop(1, (tile,), alone=(out,))
 
 

@@ -118,7 +118,7 @@ def _add_gemms(
     spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
-        lambda c: cycles(gemm_loops(shape, c, flow, dim), hardware), lambda c, i: _gemm_mapping(c, i, flow),
+        lambda c: cycles(gemm_loops(shape, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
         alike=("mb", "nb", "kb"),
     ))
 
