@@ -38,6 +38,8 @@ _AT_A_TIME = 1 << 13
 _ALONG_ROWS, _ALONG_COLUMNS = (
     np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, WAVE, one)) for one in (ROW, COLUMN))
 """Patterns, by number, with which cores of a row, or of a column, get the same tiles."""
+_TO_ALL = np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS))
+"""Patterns of one sender for all cores."""
 
 
 def cycles(
@@ -194,14 +196,25 @@ class _Estimate:
     @cached_property
     def with_both(self) -> np.ndarray:
         """Cycles of a step that loads both operands."""
-        chain = self.chained(np.maximum(self.a.way * self.streams_a, self.b.way * self.streams_b))
+        way_a, way_b = self.ways
+        chain = self.chained(np.maximum(way_a * self.streams_a, way_b * self.streams_b))
         return np.maximum(self.both, np.where(self.streams_a | self.streams_b, chain, 0))
+
+    @cached_property
+    def ways(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of A's tiles and of B's to the cores that share them, until the last of these has room. Cores with one block
+        of sums are as far apart as their stores follow one another in memory, and a tree waits for all of them."""
+        stores = np.where(
+            self.c["outputs"] == 1, self.storing * self.stored * self.m.filled * self.n.filled / self.count, 0)
+        return (self.a.way + np.where(_TO_ALL[self.c["way_a"]], stores, 0),
+                self.b.way + np.where(_TO_ALL[self.c["way_b"]], stores, 0))
 
     @cached_property
     def waits(self) -> np.ndarray:
         """For loads of all steps but the first."""
-        alone_a = np.maximum(self.a.alone(self.in_step), np.where(self.streams_a, self.chained(self.a.way), 0))
-        alone_b = np.maximum(self.b.alone(self.in_step), np.where(self.streams_b, self.chained(self.b.way), 0))
+        way_a, way_b = self.ways
+        alone_a = np.maximum(self.a.alone(self.in_step), np.where(self.streams_a, self.chained(way_a), 0))
+        alone_b = np.maximum(self.b.alone(self.in_step), np.where(self.streams_b, self.chained(way_b), 0))
         found = self.times_a * self.times_b * _above(self.with_both, self.compute)
         found = found + (self.m.count - self.times_b) * self.times_a * _above(alone_a, self.compute)
         found = found + (self.n.count - self.times_a) * self.times_b * _above(alone_b, self.compute)
