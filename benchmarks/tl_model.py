@@ -3,7 +3,8 @@
 Rank correlation (Spearman) of the model with the simulation, for products of every benchmark: of table 1 (within its
 own rules), of figures 5 and 6, of ``mapper.py``, and others of odd sizes on meshes of odd shapes. Candidates are taken
 at even distances of the ranking, up to eight times the best estimate; those of more than 40,000 products of blocks are
-left out, as they take long to simulate (and are bad).
+left out, as they take long to simulate (and are bad). Of one product forty candidates gave 0.941, eighty 0.972 and a
+hundred and sixty 0.979: the least of a hundred products is not to be had from fewer than eighty.
 
 The same for products on other machines: small meshes, rows and columns of cores, small memories, narrow ports, no
 torus, and the triple ring (``OTHERS``).
@@ -81,7 +82,7 @@ def main() -> None:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--samples", type=int, default=40, help="candidates of each product that are simulated")
+    parser.add_argument("--samples", type=int, default=80, help="candidates of each product that are simulated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--ranks-only", action="store_true", help="rank correlations alone")
 
