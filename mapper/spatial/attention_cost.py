@@ -60,13 +60,17 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     keys = np.maximum(load, way) * loaded
     loads = np.maximum(load * loaded + added * machine.cores / machine.dram_bytes + moved,
                        way * loaded + added / machine.core_bytes)
+    core_busy = core.busy
+    if machine.port_bytes:  # values take the place of those of two steps before, behind them come keys; both pass ports
+        turn = _turn(machine, c, bk * d * TILE_BYTES) * work.loaded / bk + machine.dram_latency * work.steps
+        core_busy = np.where(c["keep"] == 1, core.busy, np.maximum(core.busy, turn / 2 + core.score * work.steps))
     # kept keys are loaded by the first wave of a problem, while the others need none
     first = np.where(c["keep"] == 1, work.first / work.seen, 1)
-    busy = np.maximum(first * core.busy, keys) + (1 - first) * core.busy
+    busy = np.maximum(first * core_busy, keys) + (1 - first) * core_busy
     once = queried * np.minimum(bq, rows)
     begin, end = np.maximum(load, way) / 2 + once, core.score + once / (c["rk"] * c["ck"])
     end = end + _merging(machine, c, d)[0]
-    worked = np.maximum(waves_p * busy + np.where(keys > first * core.busy, 0, begin), waves_p * loads)
+    worked = np.maximum(waves_p * busy + np.where(keys > first * core_busy, 0, begin), waves_p * loads)
     return np.asarray(machine.launch_cycles + 3 * machine.dram_latency + worked + end, np.float64)
 
 
@@ -134,12 +138,23 @@ def _load(
     # keys and values by themselves; who sends waits for memory, with so many transfers under way
     one = size / 2 / np.where(way == 0, machine.core_bytes, machine.ring_bytes)
     alone = one + np.where(tree, size / 2 / machine.tree_bytes, 0) if machine.tree_bytes else one
-    one = np.maximum(one, (machine.dram_latency + one) / machine.in_flight)
+    # what the cores of a column share passes their port once
+    passed = size / machine.port_bytes if machine.port_bytes else 0 * size
+    one = np.maximum(one, (machine.dram_latency + one + passed / 2) / machine.in_flight)
     # on a ring those of all problems that there are, dealt out along the rows first
     along, down = np.minimum(cp, attention.problems), np.minimum(rp, -(-attention.problems // cp))
     sends = np.where(row, along * c["ck"], np.where(column, down * c["rk"], 1))
-    port = size * machine.port_cores / machine.port_bytes if machine.port_bytes else 0 * size
+    port = passed * np.where(column | tree, 1, machine.port_cores)
     return beats * copies, np.maximum(2 * sends * one, port), np.maximum(2 * sends * alone, port)
+
+
+def _turn(machine: Machine, c: Columns, size: np.ndarray) -> np.ndarray:
+    """Cycles in which values of ``size`` bytes and as many keys behind them come, if only those of one core's row are
+    under way: both wait for what is slower, their ring or the port that cores of a row pass in step."""
+    way = c["way"]
+    ring = size / np.where(way == PATTERNS.index("none"), machine.core_bytes, machine.ring_bytes)
+    port = size / machine.port_bytes * np.where(way == PATTERNS.index("row"), machine.port_cores, 1)
+    return ring + port + np.maximum(ring, port)
 
 
 def _uniform(keys: np.ndarray, bk: np.ndarray, waves: np.ndarray) -> _Work:
