@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import data, geometric_mean, on_others, rank_correlation, reference
+from tl_common import data, geometric_mean, on_others, ranked, reference
 
 if TYPE_CHECKING:
     from mapper.spatial.attention import Attention
@@ -144,8 +144,8 @@ def _correlations(recorded: Any, quick: bool) -> Any:
     points = [point for point in _workloads(recorded, quick) if point[1] <= RANKED]
     points += [point for point in _workloads(recorded, quick, True) if point[1] == min(CAUSAL)]
     for heads, length, attention in points:
-        name, value = f"{heads} x {length}" + (" causal" if attention.past is not None else ""), rank_correlation(
-            attention, graph, SAMPLES)
+        name = f"{heads} x {length}" + (" causal" if attention.past is not None else "")
+        value = ranked(attention, graph, SAMPLES)[0]
         print(f"rank correlation {name}: {value:.4f}", flush=True)
         yield name, value
 

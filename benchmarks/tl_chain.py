@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import geometric_mean, on_others, rank_correlation
+from tl_common import geometric_mean, on_others, ranked
 
 SHAPES = {
     "BERT-base, 128 rows": (128, 768, 3072, 768, "gelu"), "BERT-base, 512 rows": (512, 768, 3072, 768, "gelu"),
@@ -80,7 +80,7 @@ def _rows() -> Any:
         row = {
             "name": name, "cycles": best.cycles, "apart": apart, "launch": machine.launch_cycles,
             "peak": chain.products / 32**3 * machine.product_cycles / machine.cores / best.cycles,
-            "correlation": rank_correlation(chain, graph, SAMPLES), "plan": str(best.plan),
+            "correlation": ranked(chain, graph, SAMPLES)[0], "plan": str(best.plan),
         }
         print(f"{name:24}{best.cycles:9}{apart / best.cycles:7.2f}{(apart - machine.launch_cycles) / best.cycles:8.2f}"
               f"{row['peak']:6.2f}{row['correlation']:6.3f}  {best.plan}", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,25 +71,38 @@ def other(machine: str) -> "ArchitectureGraph":
     return mesh(**options) if kind == "mesh" else triple_ring(**options)
 
 
-def rank_correlation(work: Any, graph: "ArchitectureGraph", samples: int) -> float:
-    """Of the cost model with the simulation, over candidates from the whole range of estimates up to eight times the
-    best; 1 if there are fewer than three."""
+def ranking(
+    estimated: np.ndarray, simulated: Callable[[int], int], samples: int, allowed: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """Rank correlation of estimates (cycles) with the simulation, and mean error of the estimates.
+
+    Candidates are taken at even distances of the ranking, up to eight times the best estimate, of those that are
+    ``allowed`` (all); the correlation of fewer than three is 1.
+    """
+    order = np.argsort(estimated, kind="stable")
+    if allowed is not None:
+        order = order[allowed[order]]
+    order = order[estimated[order] <= 8 * estimated[order[0]]]
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, samples).astype(int))]
+    real = np.array([simulated(i) for i in chosen.tolist()])
+    correlation = spearman(estimated[chosen], real) if len(chosen) > 2 else 1.0
+    return correlation, float(np.abs(estimated[chosen] / real - 1).mean())
+
+
+def ranked(work: Any, graph: "ArchitectureGraph", samples: int) -> tuple[float, float]:
+    """:func:`ranking` of the space of a workload on a machine of cores."""
     from mapper.spatial.machine import Machine
     from mapper.spatial.timing import simulated
     from mapper.spatial.workloads import emitted, kind_of
 
     kind, machine = kind_of(work), Machine.of(graph)
     found = kind.space(work, machine, None)
-    estimated = kind.cycles(work, machine, found)
-    order = np.argsort(estimated, kind="stable")
-    order = order[estimated[order] <= 8 * estimated[order[0]]]
-    sample = order[np.linspace(0, len(order) - 1, samples).astype(int)] if len(order) > samples else order
-    real = [simulated(emitted(work, found.plan(int(i)), machine), graph).cycles for i in sample]
-    return spearman(estimated[sample], np.array(real)) if len(sample) > 2 else 1.0
+    return ranking(kind.cycles(work, machine, found),
+                   lambda i: simulated(emitted(work, found.plan(i), machine), graph).cycles, samples)
 
 
 def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
-    """:func:`rank_correlation` of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
+    """Rank correlation of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
     from mapper.spatial.machine import Machine
     from mapper.spatial.workloads import kind_of
 
@@ -98,6 +111,6 @@ def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
         graph = other(machine)
         for name, work in works.items():
             if len(kind_of(work).space(work, Machine.of(graph), None)):
-                found[f"{machine}: {name}"] = value = rank_correlation(work, graph, samples)
+                found[f"{machine}: {name}"] = value = ranked(work, graph, samples)[0]
                 print(f"rank correlation, {machine}: {name}: {value:.4f}", flush=True)
     return found

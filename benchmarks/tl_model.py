@@ -21,9 +21,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from common import arguments, finish
-from tl_common import OTHERS, other, spearman
+from tl_common import OTHERS, other, ranking
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
@@ -147,11 +146,9 @@ def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: i
     c = candidates.columns
     products = -(-gemm.m // c["bm"]) * -(-gemm.n // c["bn"]) * -(-gemm.k // c["bk"])
     estimated, _ = cycles(gemm, machine, candidates)
-    order = np.argsort(np.where(products <= MOST_PRODUCTS, estimated, np.inf), kind="stable")
-    order = order[(estimated[order] <= 8 * estimated[order[0]]) & (products[order] <= MOST_PRODUCTS)]
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, samples).astype(int))]
-    real = np.array([simulated(emit(gemm, candidates.plan(int(i)), machine), graph).cycles for i in chosen])
-    return spearman(estimated[chosen], real), float(np.abs(estimated[chosen] / real - 1).mean())
+    return ranking(
+        estimated, lambda i: simulated(emit(gemm, candidates.plan(i), machine), graph).cycles, samples,
+        products <= MOST_PRODUCTS)
 
 
 def _against_all(mesh: Mesh, tiles: tuple[int, int, int]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from common import arguments, finish
-from tl_common import geometric_mean, spearman
+from tl_common import geometric_mean, ranked
 
 BATCH, SEQUENCE, HEADS, WIDTH = 8, 384, 12, 768
 RESNET = (
@@ -100,6 +100,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
     from acadl_models.wormhole import wormhole
     from mapper.spatial.machine import Machine
+    from mapper.spatial.sweep import Sweep
     from mapper.spatial.workloads import search_workload
 
     graph = wormhole()
@@ -107,32 +108,16 @@ def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
     started = time.process_time()
     found = search_workload(work, graph)
     seconds = time.process_time() - started
-    best = found.best
+    best, (correlation, error) = found.best, ranked(work, graph, samples)
     row = {
         "name": name, "plan": str(best.plan), "cycles": best.cycles, "estimated": best.estimated_cycles,
         "considered": found.considered, "seconds": seconds, "bound": bound(work, machine),
         "share": bound(work, machine) / (best.cycles - machine.launch_cycles),
-        **_quality(work, graph, machine, samples),
+        "sweep": isinstance(work, Sweep), "correlation": correlation, "error": error,
     }
     print(f"{name:36}{row['cycles']:9} cycles, share {row['share']:.2f}, correlation {row['correlation']:.3f}, "
           f"error {row['error']:.3f}, {seconds:.2f} s  {row['plan']}", flush=True)
     return row
-
-
-def _quality(work: Any, graph: Any, machine: Any, samples: int) -> dict[str, Any]:
-    from mapper.spatial.parts import parted_cycles, parted_space
-    from mapper.spatial.sweep import Sweep, sweep_cycles, sweep_space
-    from mapper.spatial.timing import simulated
-    from mapper.spatial.workloads import emitted
-
-    found: Any = sweep_space(work, machine) if isinstance(work, Sweep) else parted_space(work, machine)
-    estimated = sweep_cycles(work, machine, found) if isinstance(work, Sweep) else parted_cycles(work, found)
-    order = np.argsort(estimated, kind="stable")
-    order = order[estimated[order] <= 8 * estimated[order[0]]]
-    chosen = np.unique(order[np.linspace(0, len(order) - 1, samples).astype(int)])
-    real = np.array([simulated(emitted(work, found.plan(i), machine), graph).cycles for i in chosen.tolist()])
-    return {"sweep": isinstance(work, Sweep), "correlation": spearman(estimated[chosen], real),
-            "error": float(np.mean(np.abs(estimated[chosen] / real - 1)))}
 
 
 if __name__ == "__main__":

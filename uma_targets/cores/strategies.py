@@ -136,7 +136,7 @@ def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
 def _edges(op: QuantizedOp) -> dict[str, Any]:
     """Beyond which edges of a product's result there may be other numbers than zeros: a bias is added to all rows."""
     activation = _activation(op)
-    beyond = ("rows", "columns") if activation not in ("", "relu6") and not keeps_zero(activation) else ("rows",)
+    beyond = ("rows", "columns") if activation and not keeps_zero(activation) else ("rows",)
     return {"beyond": beyond, "carried": ("residual",)}
 
 

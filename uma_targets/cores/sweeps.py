@@ -191,7 +191,8 @@ def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Layout) -> 
 
 
 AT: Mapping[str, Callable[[float], float]] = {
-    "relu": lambda x: max(x, 0.0), "gelu": lambda x: x / (1 + math.exp(-1.7 * x)),
+    "relu": lambda x: max(x, 0.0), "relu6": lambda x: min(max(x, 0.0), 6.0),
+    "gelu": lambda x: x / (1 + math.exp(-1.7 * x)),
     "silu": lambda x: x / (1 + math.exp(-x)), "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "tanh": math.tanh,
     "exp": math.exp, "sqrt": math.sqrt, "reciprocal": lambda x: 1 / x, "negate": lambda x: -x, "abs": abs,
     "square": lambda x: x * x,
