@@ -16,7 +16,7 @@ from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Atten
 from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
 from mapper.spatial.emit import Nodes, bits, instructions, repeat
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.placing import placed, program
+from mapper.spatial.placing import Shapes, placed, program
 from mapper.spatial.zones import Wave, Zone, halves, waves
 from oracle.affine import Affine
 from oracle.resolve import MAX_INSTRUCTIONS
@@ -33,14 +33,19 @@ def emit_attention(
     resolved, blocks end together by twos, fours, ..., which costs them some masked steps.
     """
     check(attention, plan, machine)
+    tensors = placed(tensors_of(attention))
+    body = _short(attention, plan, machine, {tensor.name: tensor.address for tensor in tensors})
+    return program(machine, tensors, body, name)
+
+
+def tensors_of(attention: Attention) -> Shapes:
+    """Names and shapes in memory of all operands, the result O the last."""
     queries, keys, width = attention.tiles
     shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
     if attention.bias:
         shapes["B"] = queries, keys
     shapes["O"] = queries, width
-    tensors = placed((label, (attention.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
-    body = _short(attention, plan, machine, {tensor.name: tensor.address for tensor in tensors})
-    return program(machine, tensors, body, name)
+    return tuple((label, (attention.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
 
 
 def _short(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mapper.objective import Objective
 from mapper.spatial.attention import Attention, AttentionPlan, faults_of
 from mapper.spatial.attention_cost import attention_cycles
-from mapper.spatial.attention_emit import emit_attention
+from mapper.spatial.attention_emit import emit_attention, tensors_of
 from mapper.spatial.attention_energy import attention_joules
 from mapper.spatial.attention_space import ANYTHING, AttentionRules, AttentionSpace, attention_space
 from mapper.spatial.machine import Machine
@@ -41,7 +41,7 @@ def _nothing_fits(attention: Attention, machine: Machine) -> str:
 
 
 ATTENTION: Kind[Attention, AttentionPlan] = Kind(
-    AttentionPlan, _space, attention_cycles, attention_joules, emit_attention, _nothing_fits,
+    AttentionPlan, _space, attention_cycles, attention_joules, emit_attention, tensors_of, _nothing_fits,
     alike=lambda plan: plan.block)
 """How attention is planned."""
 

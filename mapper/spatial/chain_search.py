@@ -39,6 +39,6 @@ def _nothing_fits(chain: Chain, machine: Machine) -> str:
 
 
 CHAIN: Kind[Chain, ChainPlan] = Kind(
-    ChainPlan, _space, chain_cycles, chain_joules, emit_chain, _nothing_fits,
+    ChainPlan, _space, chain_cycles, chain_joules, emit_chain, Chain.tensors, _nothing_fits,
     alike=lambda plan: (*plan.rows, *plan.columns))
 """How chains are planned."""

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from mapper.spatial.bounds import check
 from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.placing import placed, program
+from mapper.spatial.placing import Shapes, placed, program
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.signalling import signalled
 from mapper.spatial.zones import Wave, Zone, halves, waves
@@ -38,9 +38,14 @@ def emit(
 
 def operands(gemm: TileGemm) -> tuple[HbmTensor, HbmTensor, HbmTensor]:
     """A, B and C, in tiles."""
-    shapes = {"A": (gemm.m, gemm.k), "B": (gemm.k, gemm.n), "C": (gemm.m, gemm.n)}
-    a, b, c = placed((name, (*shape, SIDE, SIDE)) for name, shape in shapes.items())
+    a, b, c = placed(tensors_of(gemm))
     return a, b, c
+
+
+def tensors_of(gemm: TileGemm) -> Shapes:
+    """Names and shapes in memory of A, B and C."""
+    return tuple((name, (*shape, SIDE, SIDE)) for name, shape in (
+        ("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
 
 
 def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:

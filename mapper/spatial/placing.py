@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mapper.spatial.machine import Machine
+from oracle.errors import MappingError
 from oracle.stream import HbmTensor, Node, Stream
+
+if TYPE_CHECKING:
+    from acadl_models.acadl import ArchitectureGraph
 
 ISA = "wormhole"
 """Of every mesh."""
@@ -18,6 +23,10 @@ TYPE = "float16"
 
 ALIGNMENT = 64
 """Addresses of tensors are multiples of this; none is 0."""
+
+
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes of tensors in memory, in numbers; the result is the last."""
 
 
 def placed(tensors: Iterable[tuple[str, tuple[int, ...]]]) -> list[HbmTensor]:
@@ -32,6 +41,14 @@ def program(machine: Machine, tensors: Sequence[HbmTensor], body: Iterable[Node]
     """The stream of a program that is given all tensors but the last one, which is its result."""
     *inputs, result = tensors
     return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), _end(tensors), tuple(body), name)
+
+
+def check_memory(work: object, tensors: Shapes, graph: "ArchitectureGraph") -> None:
+    """MappingError where a workload's operands and its result are more than memory holds."""
+    needed, held = _end(placed(tensors)), graph.bytes_of("hbm")
+    if needed > held:
+        names = ", ".join(name for name, _ in tensors)
+        raise MappingError(f"{work}: {names} take {needed} bytes of memory, of which {graph.name} has {held}")
 
 
 def _end(tensors: Sequence[HbmTensor]) -> int:

@@ -14,9 +14,10 @@ import numpy as np
 from mapper.explore import least
 from mapper.objective import Objective
 from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit
+from mapper.spatial.emit import emit, tensors_of
 from mapper.spatial.energy import joules
 from mapper.spatial.machine import Machine
+from mapper.spatial.placing import check_memory
 from mapper.spatial.plan import Plan, TileGemm
 from mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
 from mapper.spatial.trials import TOP_K, Attempts, Found, Measured, Wishes, tried
@@ -44,6 +45,7 @@ def search(
     first steps.
     """
     attempts: Attempts[Plan] = Attempts(graph, objective, lambda plan, machine: emit(gemm, plan, machine))
+    check_memory(gemm, tensors_of(gemm), graph)
     found = space(gemm, attempts.machine, rules)
     if not len(found):
         raise MappingError(nothing_fits(gemm, attempts.machine))

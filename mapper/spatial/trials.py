@@ -16,6 +16,7 @@ import numpy as np
 from mapper.explore import Trial, explore, least, ranked
 from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from mapper.spatial.machine import Machine
+from mapper.spatial.placing import Shapes, check_memory
 from mapper.spatial.rates import Rates, measured_joules
 from mapper.spatial.timing import simulated
 from oracle.errors import MappingError
@@ -161,13 +162,15 @@ def tried(
 @dataclass(frozen=True)
 class Kind(Generic[W, P]):
     """How workloads of a kind are planned: ``plan`` is the type of their plans, ``space`` takes rules (None:
-    everything), ``nothing_fits`` says what is too small where there is no candidate; :func:`tried` says the rest."""
+    everything), ``tensors`` are those of a workload in memory, ``nothing_fits`` says what is too small where there is
+    no candidate; :func:`tried` says the rest."""
 
     plan: type[P]
     space: Callable[[W, Machine, Any], Candidates[P]]
     cycles: Callable[[W, Machine, Any], np.ndarray]
     joules: Callable[[W, Machine, Rates, Any], np.ndarray]
     emit: Callable[[W, P, Machine], "Stream"]
+    tensors: Callable[[W], Shapes]
     nothing_fits: Callable[[W, Machine], str]
     same: Callable[[P, float], Hashable] | None = None
     alike: Callable[[P], Hashable] | None = None
@@ -177,6 +180,7 @@ class Kind(Generic[W, P]):
         """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
         attempts: Attempts[P] = Attempts(graph, wishes.objective, lambda plan, machine: self.emit(work, plan, machine))
         machine = attempts.machine
+        check_memory(work, self.tensors(work), graph)
         found = self.space(work, machine, rules)
         if not len(found):
             raise MappingError(self.nothing_fits(work, machine))

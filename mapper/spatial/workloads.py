@@ -26,7 +26,7 @@ from mapper.spatial.chain_search import CHAIN
 from mapper.spatial.convolution import Convolution
 from mapper.spatial.convolution_emit import ConvolutionEmitter
 from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit
+from mapper.spatial.emit import emit, tensors_of
 from mapper.spatial.energy import joules, parted_joules
 from mapper.spatial.keeping import Planned, kept
 from mapper.spatial.machine import Machine
@@ -181,13 +181,13 @@ def _nothing_fits(work: Contraction, machine: Machine) -> str:
     return nothing_fits(work.gemm, machine)
 
 
-_GEMM: Kind[TileGemm, Plan] = Kind(Plan, _space, _cycles, joules, emit, nothing_fits)
+_GEMM: Kind[TileGemm, Plan] = Kind(Plan, _space, _cycles, joules, emit, tensors_of, nothing_fits)
 _PARTS: Kind[Contraction, PartedPlan] = Kind(
-    PartedPlan, _parted_space, _parted_cycles, _parted_joules, _emit_parts, _nothing_fits,
+    PartedPlan, _parted_space, _parted_cycles, _parted_joules, _emit_parts, lambda work: work.tensors(), _nothing_fits,
     # of those that are alike, equal estimates come from equal programs
     same=lambda plan, cost: (_alike(plan), cost), alike=_alike, variants=_variants)
 _SWEEP: Kind[Sweep, SweepPlan] = Kind(
-    SweepPlan, _sweep_space, sweep_cycles, sweep_joules, emit_sweep, sweep.nothing_fits,
+    SweepPlan, _sweep_space, sweep_cycles, sweep_joules, emit_sweep, lambda work: work.tensors(), sweep.nothing_fits,
     same=lambda plan, cost: (_alike_sweeps(plan), cost), alike=_alike_sweeps)
 _KINDS: tuple[tuple[type, Kind[Any, Any]], ...] = (
     (TileGemm, _GEMM), (Contraction, _PARTS), (Sweep, _SWEEP), (Attention, ATTENTION), (Chain, CHAIN))

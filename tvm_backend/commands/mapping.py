@@ -100,17 +100,26 @@ def _values(target: str, given: Mapping[str, str], names: Mapping[str, inspect.P
             raise InputError(f"--option {key}: {target} has no such option, but {', '.join(names)}")
         kind = type(names[key].default)
         try:
-            found[key] = text == "true" if kind is bool and text in ("true", "false") else kind(_number(text))
+            found[key] = _value(text, kind)
         except ValueError as error:
-            raise InputError(f"--option {key}={text}: expected {kind.__name__}") from error
+            raise InputError(f"--option {key}={text}: expected {_EXPECTED[kind]}") from error
     return found
 
 
-def _number(text: str) -> float:
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _value(text: str, kind: type) -> str | float:
+    """What a text says as a ``kind``; ValueError where it says none."""
+    if kind is str:
+        return text
+    if kind is bool:
+        return ("false", "true").index(text) == 1
     number = float(text)
-    if not abs(number) < float("inf"):
+    if not abs(number) < float("inf") or (kind is int and number != int(number)):
         raise ValueError(text)
-    return number
+    found: float = kind(number)
+    return found
 
 
 def _text(
