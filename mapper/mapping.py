@@ -21,6 +21,7 @@ first use, among the computations of the first iteration of those loops.
 LEVELS: tuple[str, ...] = ("stream", "hoist", "interleave")
 STORES: tuple[str, ...] = ("after", "interleave")
 PACKINGS: tuple[str, ...] = ("channels", "kernel_row")
+KINDS: tuple[str, ...] = ("gemm", "conv2d", "add", "attention", "sweep", "chain")
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +43,7 @@ class Mapping:
     tiles reach it; else empty.
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention", "sweep"]
+    kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
     dataflow: str
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
     if fields["spread"]:
         json.loads(fields["spread"])
-    choices = {"store": STORES, "packing": PACKINGS, "kind": ("gemm", "conv2d", "add", "attention", "sweep")}
+    choices = {"store": STORES, "packing": PACKINGS, "kind": KINDS}
     for name, valid in choices.items():
         if fields[name] not in valid:
             raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")

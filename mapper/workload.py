@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from oracle.affine import Affine
 
 if TYPE_CHECKING:
+    from mapper.spatial.chain import Chain
     from mapper.spatial.sweep import Sweep
 
 
@@ -82,9 +83,10 @@ class Workload:
                head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be ``causal``
     ``sweep``  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
                ``sweep`` lists them
+    ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention", "sweep"]
+    kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
     name: str
     dims: tuple[Dim, ...]
     inputs: tuple[Tensor, ...]
@@ -103,6 +105,7 @@ class Workload:
     """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
     :class:`mapper.spatial.convolution.Convolution` lays them out, without accesses"""
     sweep: "Sweep | None" = None
+    chain: "Chain | None" = None
     grid: tuple[int, int, int] | None = None
     """on which the tensors of a ``conv2d`` in tiles lie (:mod:`mapper.spatial.grid`), if they do"""
 
@@ -128,6 +131,8 @@ class Workload:
         """Multiply-accumulates that the operator needs (0 for ``add`` and ``sweep``)."""
         if self.kind in ("add", "sweep"):
             return 0
+        if self.chain is not None:
+            return self.chain.products
         total = 1
         for dim in self.dims:
             total *= dim.extent
@@ -249,6 +254,14 @@ def sweep(work: "Sweep", *, epilogue: Epilogue = AS_IT_IS, name: str = "sweep") 
     *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in work.tensors())
     dims = (Dim("m", work.rows, "parallel"), Dim("n", work.columns, "parallel"))
     return Workload("sweep", name, dims, tuple(inputs), output, epilogue, sweep=work)
+
+
+def chain(work: "Chain", *, epilogue: Epilogue = AS_IT_IS, name: str = "chain") -> Workload:
+    """Two products one after the other, on a mesh of cores, of matrices in tiles of float16."""
+    *inputs, output = (Tensor(label, shape, "float16", ()) for label, shape in work.tensors())
+    sizes = (("m", work.m), ("k", work.k), ("hidden", work.hidden), ("n", work.n))
+    dims = tuple(Dim(label, extent, "parallel" if label in ("m", "n") else "reduction") for label, extent in sizes)
+    return Workload("chain", name, dims, tuple(inputs), output, epilogue, chain=work)
 
 
 def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:

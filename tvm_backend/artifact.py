@@ -135,7 +135,7 @@ def _step(step: Step) -> dict[str, Any]:
         "output": step.output, "shape": step.shape, "constants": list(step.constants),
         "refused": [asdict(answer) for answer in step.refused],
         "views": {argument: asdict(view) for argument, view in step.views.items()},
-        "finish": None if step.finish is None else step.finish.to_json(),
+        "finish": None if step.finish is None else step.finish.to_json(), "choice": step.choice,
     }
 
 
@@ -174,7 +174,7 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
                   if f"{name}/{FINISH}{array}" in constants}
         finish = Finish(**data["finish"], **arrays)
     return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own, _refused(data), finish=finish,
+                tuple(data["shape"]), own, _refused(data), finish=finish, choice=data.get("choice", ""),
                 views={argument: _value(view) for argument, view in data.get("views", {}).items()})
 
 

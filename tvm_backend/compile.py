@@ -19,7 +19,8 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 @paused()
 def partition_model(model: Model, target: Target = "gemmini", options: Mapping[str, Any] | None = None) -> Partition:
-    """Split a network between the targets and the host; nothing is mapped, built or run.
+    """Split a network between the targets and the host; nothing is built or run, and nothing mapped but what a target
+    weighs as one layer or two.
 
     ``target`` is one, or several in order of preference: each operator goes to the first that takes it.
     """

@@ -116,6 +116,8 @@ class Step:
     views: "Mapping[str, Value]" = field(default_factory=dict)
     finish: "Finish | None" = None
     """what the host makes of the workload's int32 sums, where the accelerator's store cannot make the result"""
+    choice: str = ""
+    """what was weighed, where a target can take operators as one or one by one"""
 
     def finished(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
         """The result, from what the workload gives for ``arguments``."""

@@ -28,7 +28,8 @@ class Placed:
 
     ``taken_by`` is a target, and ``region`` the region of which it is a part; or ``taken_by`` is None, and ``engine``
     says what runs it on the host. ``refused`` has the answers of the targets that did not take it, in order of
-    preference: what each saw, and what it takes instead.
+    preference: what each saw, and what it takes instead. ``choice``: what was weighed, where the target could take it
+    as one with the operator before.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Placed:
     region: str | None
     engine: str | None
     refused: tuple[Refused, ...]
+    choice: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class Explanation:
     def __str__(self) -> str:
         rows = [[op.name, op.op, "×".join(map(str, op.shape)), count(op.macs), op.taken_by or "host",
                  op.region or op.engine or ""] for op in self.operators]
-        return "\n\n".join(filter(None, [render(_PLACES, rows), self._reasons(), self._totals()]))
+        return "\n\n".join(filter(None, [
+            render(_PLACES, rows), self._reasons(), self._choices(), self._totals()]))
 
     def _reasons(self) -> str:
         """Each answer once, with the operators that it was given for; by target."""
@@ -86,6 +89,15 @@ class Explanation:
                 lines += [f"    it takes: {answer.needs}"] if answer.needs else []
         return "\n".join(lines)
 
+    def _choices(self) -> str:
+        """What was weighed, each once, with the operators of which it was said."""
+        given: dict[str, list[str]] = {}
+        for op in self.operators:
+            if op.choice:
+                given.setdefault(op.choice, []).append(op.name)
+        lines = [f"  {_several(names)}: {choice}" for choice, names in given.items()]
+        return "\n".join(["one layer or two", *lines]) if lines else ""
+
     def _totals(self) -> str:
         shares = ", ".join(f"{name} {percent(share)}" for name, share in self.shares().items())
         left = sum(1 for op in self.operators if op.taken_by is None)
@@ -99,7 +111,8 @@ def _several(names: list[str]) -> str:
 
 
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
-    """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped."""
+    """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
+    what a target weighs as one layer or two."""
     from tvm_backend.compile import partition_model
 
     return of_partition(partition_model(model, target, options))
@@ -117,7 +130,7 @@ def of_partition(partition: Partition) -> Explanation:
 
 def _step(step: Step, region: Region) -> Placed:
     return Placed(step.name, step.op, step.shape, step.macs, region.target, region.symbol, None,
-                  tuple(dict.fromkeys(step.refused)))
+                  tuple(dict.fromkeys(step.refused)), step.choice)
 
 
 def _host(op: HostOp) -> Placed:

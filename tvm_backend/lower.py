@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,6 +99,8 @@ def _region(
         if found is None:  # the variable of the function's result
             aliases[binding.var] = binding.value
             continue
+        if binding.var not in read_as:  # one with what reads it
+            continue
         step, value = _step(binding, found, target.backend, read_as[binding.var], names, taken, values)
         step = replace(step, refused=before.answers(binding.var.name, found[1]), position=before.at(number))
         names[binding.var] = value.name
@@ -118,16 +121,21 @@ def _region(
 
 @dataclass(frozen=True)
 class _Reading:
-    """A match as it was read, and as a workload."""
+    """A match as it was read, and as a workload; ``given``: for each operand the variable of the region that it is,
+    None for a constant."""
 
     op: QuantizedOp
     lowered: Lowered
+    given: tuple[Any, ...]
+    choice: str = ""
 
 
 def _readings(module: compat.IRModule, function: compat.Function, target: Chosen) -> dict[Any, _Reading]:
-    """All matches of a region as workloads, which agree on how images lie that they hand each other."""
+    """All matches of a region as workloads, which agree on how images lie that they hand each other; where two are
+    better taken as one, that stands for the second."""
     found: dict[Any, _Reading] = {}
-    pieces = []
+    uses = Counter(v for e in (*(b.value for b in compat.bindings(function)), *compat.outputs_of(function))
+                   for v in compat.variables(e))
     for binding in compat.bindings(function):
         composite = compat.is_composite(module, binding.value)
         if composite is None:
@@ -135,15 +143,32 @@ def _readings(module: compat.IRModule, function: compat.Function, target: Chosen
         label, inner = composite
         op = operator_of(inner, target.backend.numbers)
         lowered: Lowered = target.backend.strategy(label.split(".", 1)[1], target.options)(op)
-        found[binding.var] = _Reading(op, lowered)
         given = dict(zip(inner.params, binding.value.args))
-        pieces.append(Piece(binding.var, {a: given[op.operands[i].var] for a, i in lowered.inputs
-                                          if op.operands[i].var in given}, lowered))
+        reading = _Reading(op, lowered, tuple(given.get(operand.var) for operand in op.operands))
+        above = reading.given[0]
+        if above in found and uses[above] == 1:
+            reading = _joined(found, reading, target)
+        found[binding.var] = reading
+    pieces = [Piece(var, {a: r.given[i] for a, i in r.lowered.inputs if r.given[i] is not None}, r.lowered)
+              for var, r in found.items()]
     for var, grid in agreed(pieces).items():
         gridded = found[var].lowered.gridded
         assert gridded is not None
-        found[var] = _Reading(found[var].op, gridded.make(grid))
+        found[var] = replace(found[var], lowered=gridded.make(grid))
     return found
+
+
+def _joined(found: dict[Any, _Reading], second: _Reading, target: Chosen) -> _Reading:
+    """What is ``second`` alone, or one with the match whose result nothing else reads, which is then taken out."""
+    above = second.given[0]
+    first = found[above]
+    joined = target.backend.join(first.op, second.op, target.options)
+    if joined is None:
+        return second
+    if joined.lowered is None:
+        return replace(second, choice=joined.why)
+    del found[above]
+    return _Reading(joined.op, joined.lowered, (*first.given, *second.given[1:]), joined.why)
 
 
 _Kept = tuple[Layout, tuple[int, ...]]
@@ -169,19 +194,17 @@ def _step(
     binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, reading: _Reading,
     names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value],
 ) -> tuple[Step, Value]:
-    (label, function), op, lowered = composite, reading.op, reading.lowered
-    arguments = [names[a] for a in binding.value.args]
-    position = {param: i for i, param in enumerate(function.params)}
+    (label, _), op, lowered = composite, reading.op, reading.lowered
     inputs: list[tuple[str, str]] = []
     views: dict[str, Value] = {}
     for argument, operand in lowered.inputs:
-        variable = op.operands[operand].var
-        if variable not in position:
+        variable = reading.given[operand]
+        if variable is None:
             raise TargetError(
                 f"target {backend.target_name!r}: strategy of {label!r}: argument {argument!r} is operand {operand}, "
                 "which is a constant; put it among the constants"
             )
-        inputs.append((argument, arguments[position[variable]]))
+        inputs.append((argument, names[variable]))
         layout = lowered.layouts.get(argument, lowered.layout)
         if layout in LAYOUTS:
             operand_of = op.operands[operand]
@@ -201,7 +224,7 @@ def _step(
         value = replace(value, beyond=_beyond(value, lowered, {a: values[name] for a, name in inputs}))
     work = replace(lowered.workload, name=name)
     step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants, views=views)
-    return replace(step, finish=lowered.finish), value
+    return replace(step, finish=lowered.finish, choice=reading.choice), value
 
 
 KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places", "tile-grid")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mapper.workload import Epilogue, Pool, Workload, add, attention, conv2d, gemm, sweep
+from mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, sweep
 from oracle.errors import ArtifactError
 
 
@@ -63,7 +63,20 @@ def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
     return {"work": makers[rest["work"]](**fields), "name": rest["name"]}
 
 
-_ARGUMENTS = {"gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention, "sweep": _sweep}
+def _chain(w: Workload) -> dict[str, Any]:
+    return {"fields": asdict(w.chain)}  # type: ignore[arg-type]
+
+
+def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
+    from mapper.spatial.chain import Chain
+
+    fields = dict(rest["fields"])
+    return {"work": Chain(**{**fields, "biases": tuple(fields["biases"])}), "name": rest["name"]}
+
+
+_ARGUMENTS = {
+    "gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention, "sweep": _sweep, "chain": _chain}
+_MAKERS = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep, "chain": chain}
 
 
 def from_json(data: Mapping[str, Any]) -> Workload:
@@ -77,9 +90,11 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         for name in ("stride", "padding", "dilation", "transposed", "grid"):
             if rest.get(name) is not None:
                 rest[name] = tuple(rest[name])
-        make: Any = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep}[kind]
+        make: Any = _MAKERS[kind]
         if kind == "sweep":
             rest = _read_sweep(rest)
+        if kind == "chain":
+            rest = _read_chain(rest)
         if kind == "conv2d" and rest.pop("tile", 0):
             from mapper.spatial.layers import convolution as make
         made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from mapper import cache
 from mapper.mapping import Mapping
 from mapper.spatial.attention import Attention, AttentionPlan
-from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_search import search_attention
 from mapper.spatial.batched import Product
+from mapper.spatial.chain import ChainPlan
 from mapper.spatial.convolution import Convolution
 from mapper.spatial.epilogue import Epilogue
 from mapper.spatial.grid import Grid
 from mapper.spatial.machine import SIDE, Machine
 from mapper.spatial.parts import Contraction, PartedPlan
+from mapper.spatial.plan import Plan
 from mapper.spatial.sweep import Sweep, SweepPlan
-from mapper.spatial.workloads import emitted, search_workload
+from mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
 from oracle.errors import MappingError
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 def described(kind: str, spread: str) -> str:
     """The plan in a mapping's ``spread`` as one line."""
-    if kind == "sweep":
-        return str(SweepPlan.from_json(spread))
-    return str(AttentionPlan.from_json(spread) if kind == "attention" else PartedPlan.from_json(spread))
+    return str(_kind(kind).from_json(spread))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,43 +45,43 @@ class MeshPlanner:
 
     def find(self, workload: "Workload", top_k: int) -> cache.Entry:
         """The fastest plan of those that were simulated; MappingError where none fits."""
-        if workload.kind == "attention":
-            return self._find_attention(workload, top_k)
-        if workload.kind == "sweep":
-            return self._find_sweep(workload, top_k)
-        found = search_workload(contraction_of(workload), self.graph, top_k=top_k)
+        found = search_workload(work_of(workload), self.graph, top_k=top_k)
         best = found.best
-        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mnk", best.plan.plan.block))
-        mapping = Mapping(workload.kind, "", sizes, tuple(best.plan.plan.order), spread=best.plan.to_json())
-        return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
-                           len(found.trials))
-
-    def _find_attention(self, workload: "Workload", top_k: int) -> cache.Entry:
-        found = search_attention(attention_of(workload), self.graph, top_k=top_k)
-        best = found.best
-        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("qk", best.plan.block))
-        mapping = Mapping("attention", "", sizes, spread=best.plan.to_json())
-        return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
-                           len(found.trials))
-
-    def _find_sweep(self, workload: "Workload", top_k: int) -> cache.Entry:
-        found = search_workload(sweep_of(workload), self.graph, top_k=top_k)
-        best = found.best
-        sizes = tuple((d, SIDE * tiles) for d, tiles in zip("mn", best.plan.block))
-        mapping = Mapping("sweep", "", sizes, spread=best.plan.to_json())
+        mapping = _mapping(workload.kind, best.plan)
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,
                            len(found.trials))
 
     def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
         """The stream of a mapping that :meth:`find` gave; MappingError for another."""
-        if workload.kind == "attention":
-            plan = AttentionPlan.from_json(mapping.spread)
-            return emit_attention(attention_of(workload), plan, self.machine, name=workload.name)
-        if workload.kind == "sweep":
-            stream = emitted(sweep_of(workload), SweepPlan.from_json(mapping.spread), self.machine)
-            return replace(stream, name=workload.name)
-        stream = emitted(contraction_of(workload), PartedPlan.from_json(mapping.spread), self.machine)
-        return replace(stream, name=workload.name)
+        plan = _kind(workload.kind).from_json(mapping.spread)
+        return replace(emitted(work_of(workload), plan, self.machine), name=workload.name)
+
+
+_PLANS: dict[str, "type[AttentionPlan | ChainPlan | SweepPlan]"] = {
+    "attention": AttentionPlan, "chain": ChainPlan, "sweep": SweepPlan}
+
+
+def _kind(kind: str) -> "type[AttentionPlan | ChainPlan | SweepPlan | PartedPlan]":
+    """The plans of workloads of a kind."""
+    return _PLANS.get(kind, PartedPlan)
+
+
+def _mapping(kind: str, plan: AnyPlan) -> Mapping:
+    """A plan as the mapping of a workload of a kind, with the sizes of its blocks in elements."""
+    names = {"attention": "qk", "chain": ("m", "hidden", "n", "k"), "sweep": "mn"}.get(kind, "mnk")
+    inner = plan.plan if isinstance(plan, PartedPlan) else plan
+    order = tuple(inner.order) if isinstance(inner, Plan) else ()
+    sizes = tuple((d, SIDE * tiles) for d, tiles in zip(names, inner.block))
+    return Mapping(kind, "", sizes, order, spread=plan.to_json())  # type: ignore[arg-type]
+
+
+def work_of(workload: "Workload") -> AnyWork:
+    """What a workload is to the mapper of cores; MappingError for one that it cannot be."""
+    if workload.kind == "attention":
+        return attention_of(workload)
+    if workload.chain is not None:
+        return workload.chain
+    return sweep_of(workload) if workload.kind == "sweep" else contraction_of(workload)
 
 
 def sweep_of(workload: "Workload") -> Sweep:

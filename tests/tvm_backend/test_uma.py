@@ -133,6 +133,7 @@ def test_exceptions_of_a_predicate_pass_through() -> None:
     (lambda t: t._register_operator_strategy("ad", conv2d), "strategy for 'ad': no such pattern; did you mean 'add'"),
     (lambda t: t._register_relax_pass("PRE", lambda m: m), "expected a phase of UMAPhase"),
     (lambda t: t._register_codegen("stream", lambda: GEMMINI), "codegen 'stream' is registered twice"),
+    (lambda t: [t._register_join(lambda a, b, options: None) for _ in range(2)], "'adder': a join is registered twice"),
     (lambda t: t._register_codegen("c", lambda: GEMMINI), "codegen format 'c': expected 'stream'"),
 ])
 def test_registration_errors(register: Any, message: str) -> None:

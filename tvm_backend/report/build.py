@@ -95,7 +95,7 @@ def _accelerated(
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made, energies),
-        **uses,
+        note=step.choice or None, **uses,
     )
 
 

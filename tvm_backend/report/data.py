@@ -31,7 +31,8 @@ class Layer:
 
     ``shape`` is that of its output in the network's axes. ``utilization`` is MACs over cycles times the peak MACs of
     a cycle. ``mapping`` is the chosen mapping in one line. Fields that do not apply to host layers are ``None`` or
-    empty there, and ``note`` says why.
+    empty there, and ``note`` says why. Of layers of an accelerator it says what was weighed, where operators could be
+    taken as one layer or as several.
     """
 
     name: str

@@ -94,6 +94,19 @@ class Gridded:
     plain: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Two operators as one: ``op`` with the operands of both, but for what the second reads of the first, as a
+    workload; ``lowered`` is None where they stay two. ``why`` says what was weighed."""
+
+    op: "QuantizedOp"
+    lowered: Lowered | None
+    why: str
+
+
+Join: TypeAlias = Callable[["QuantizedOp", "QuantizedOp", Mapping[str, OptionValue]], "Joined | None"]
+"""Weighs an operator, and the one that reads its result first and alone, against both as one; None: they are no pair
+that the target knows."""
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
 Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
 SizedStrategy: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
@@ -126,6 +139,7 @@ class UMABackend(ABC):
         self._strategies: dict[str, Any] = {}
         self._sized: set[str] = set()
         self._codegens: dict[str, Callable[[], Accelerator]] = {}
+        self._join: Join | None = None
 
     @property
     @abstractmethod
@@ -197,6 +211,12 @@ class UMABackend(ABC):
             self._sized.add(op)
         self._strategies[op] = strategy
 
+    def _register_join(self, join: Join) -> None:
+        """Offer to take two operators that follow each other as one where ``join`` finds that to be better."""
+        if self._join is not None:
+            raise TargetError(f"target {self.target_name!r}: a join is registered twice")
+        self._join = join
+
     def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
         """Say what turns workloads into programs; ``fmt`` is ``"stream"``, ``codegen`` makes the accelerator."""
         self._unique("codegen", fmt, self._codegens)
@@ -251,6 +271,12 @@ class UMABackend(ABC):
             return strategy  # type: ignore[no-any-return]
         values = dict(options or {})
         return lambda found: strategy(found, values)
+
+    def join(
+        self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]
+    ) -> Joined | None:
+        """What the target makes of two operators, of which the second alone reads the result of the first."""
+        return None if self._join is None else self._join(first, second, options)
 
     def run_passes(
         self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue] | None = None,

@@ -12,7 +12,7 @@ from mapper.accelerator import Accelerator
 from mapper.options import GraphOptions, Option
 from oracle.errors import MappingError
 from tvm_backend.uma.backend import Refuse, Strategy, UMAPhase
-from uma_targets.cores import attention, patterns, rules, strategies, sweeps
+from uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from uma_targets.kit.rules import AllOf, all_of
 from uma_targets.kit.target import DescribedTarget, lazy_pattern
 
@@ -113,6 +113,8 @@ class CoresTarget(DescribedTarget):
             self._register_operator_strategy(f"elementwise_{count}", sweeps.lowered)
         self._register_pattern("rows", patterns.rows, taken)
         self._register_operator_strategy("rows", sweeps.lowered)
+        self._register_join(lambda first, second, options: chains.weighed(
+            first, second, self.kit.accelerator, self._values(options)))
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
