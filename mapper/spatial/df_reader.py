@@ -32,10 +32,14 @@ def read_text(text: str, operations: bool) -> Description:
     items: dict[str, Item] = {}
     name: str | None = None
     clock: float | None = None
+    begun = False
     for number, line in enumerate(text.splitlines(), 1):
         line = line.partition("//")[0].rstrip()
         try:
             if re.match(r"\s*module\b", line):
+                if begun:
+                    raise DfFault("a second module: a text describes one machine", line.index("m") + 1)
+                begun = True
                 name, clock = _module(line)
             elif line.strip() not in ("", "}"):
                 item = _item(line, items, operations)

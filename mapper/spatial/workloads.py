@@ -74,6 +74,7 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
     kind = kind_of(work)
     if not isinstance(plan, kind.plan):
         raise MappingError(f"{plan} is no plan of {work}")
+    kind.plan.from_json(plan.to_json())  # it may be one of the caller's own: no count is 0, and every word is known
     stream: "Stream" = kind.emit(work, plan, machine)
     return signalled(stream, machine, f"plan {plan}") if semaphores else stream
 

@@ -417,6 +417,7 @@ def test_long_texts_are_read_in_time_and_long_words_are_cut() -> None:
 
 @pytest.mark.parametrize(("data", "message"), [
     (b"\xff\xfe\x00", "can't decode byte 0xff"), (b"", "a machine has one df.core, this text has 0"),
+    (b"module {\n}\n  module @two {\n}", "line 3, column 3: a second module: a text describes one machine"),
     (b"(" * 9999, "line 1, column 1: expected '%name = df.operation"), (b"%a = df.spatial_dim 0", "line 1, column 21"),
     (FIGURES[0].replace("d1 + 1", "d1 floordiv 0").encode(), "d1 floordiv 0 divides by 0"),
     (FIGURES[0].replace("spatial_dim 3", "spatial_dim 999999").encode(), "are more than 1048576"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,6 +139,32 @@ def test_semaphores_change_no_result_and_little_time(name: str) -> None:
         for key, value in expected.items():
             np.testing.assert_array_equal(found[key], value)
     assert simulated(stream, graph).cycles <= 2 * simulated(emitted(*WORKLOADS[name], machine), graph).cycles
+
+
+def altered(value: Any) -> Iterator[Any]:
+    """The value with one of its numbers 0, or one of its words another."""
+    if is_dataclass(value):
+        for part in fields(value):
+            if part.name != "lead":  # which may be 0
+                for other in altered(getattr(value, part.name)):
+                    yield replace(value, **{part.name: other})  # type: ignore[type-var]
+    elif isinstance(value, tuple):
+        for i, part in enumerate(value):
+            yield from ((*value[:i], other, *value[i + 1:]) for other in altered(part))
+    elif isinstance(value, str):
+        yield "shared"
+    elif not isinstance(value, bool):
+        yield 0
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_plans_with_zeros_or_unknown_words_are_refused(name: str) -> None:
+    work, plan = WORKLOADS[name]
+    others = list(altered(plan))
+    assert len(others) >= 7
+    for other in others:
+        with pytest.raises(MappingError, match="expected the JSON"):
+            emitted(work, other, Machine.of(mesh(2, 2, 9, 40)))
 
 
 @pytest.mark.parametrize("name", ["batch", "columns", "chain"])

@@ -65,7 +65,7 @@ def run(file: Path) -> Ran:
             spec.loader.exec_module(module)
         except ArchloomError:
             raise
-        except Exception as error:  # the user's own code may fail in any way
+        except (Exception, SystemExit) as error:  # the user's own code may fail in any way
             raise TargetError(f"{file}: {type(error).__name__}: {error}") from error
         _done[path] = Ran(tuple(sorted(set(registry.names_loaded()) - before)), vars(module))
     return _done[path]
