@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -102,8 +104,8 @@ class _Machine:
         rows, columns = (1, *self.extents) if len(self.extents) == 1 else self.extents
         instances = math.prod(self.text.extents(self.off_chip.name))
         noc, l1 = self.network(), self.local["l1"]
-        return mesh(
-            columns, rows, **self.common(rows, columns, 1), torus=self.torus, noc_bytes_per_cycle=noc,
+        return self.built(
+            mesh, x=columns, y=rows, **self.common(rows, columns, 1), torus=self.torus, noc_bytes_per_cycle=noc,
             # what networks bring at most never waits for a port of as many bytes
             l1_bytes_per_cycle=_whole(l1),
             dram_bytes=instances * self.off_chip.size, dram_channels=instances,
@@ -127,11 +129,37 @@ class _Machine:
         small = self.width([k for k, along, _ in self.hops if along == axis], f"cores along %{l1.scaleout[0]}")
         large = self.width(
             [k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
-        return triple_ring(
-            columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=_whole(l1),
+        return self.built(
+            triple_ring, columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=_whole(l1),
             small_ring_bytes_per_cycle=small, large_ring_bytes_per_cycle=large,
             memories=math.prod(self.text.extents(self.off_chip.name)), dram_bytes=self.off_chip.size,
             dram_bytes_per_cycle=round(self.off_chip_bytes))
+
+    def built(self, make: "Callable[..., ArchitectureGraph]", **options: Any) -> "ArchitectureGraph":
+        """The machine with these options; where one is refused, the text's figure that it was read off is named."""
+        try:
+            return make(**options)
+        except TargetError as error:
+            told = [f"{option} is the {where}" for option, where in self.stated().items()
+                    if re.search(rf"\b{option}( must|=)", str(error))]
+            raise TargetError(f"{error} ({'; '.join(told)})" if told else str(error)) from error
+
+    def stated(self) -> dict[str, str]:
+        """What of the text each option of a machine is read off."""
+        mat, vec, l1, far = self.unit("mat").name, self.unit("vec").name, self.local["l1"].name, self.off_chip.name
+        found = {
+            "array": f"shape of %{mat} over {SIDE}", "product_cycles": f"throughput of %{mat}",
+            "block_cycles": f"latency of %{mat}", "vector_width": f"shape of %{vec}",
+            "vector_cycles": f"throughput of %{vec}", "l1_bytes": f"size of %{l1} and what lies in it",
+            "l1_bytes_per_cycle": f"bandwidth of %{l1}", "dram_bytes": f"size of %{far}",
+            "dram_bytes_per_cycle": f"bandwidth of %{far}", "dram_latency_cycles": f"latency of %{far}",
+            "dram_channels": f"extent of %{far}", "memories": f"extent of %{far}",
+            "launch_cycles": "latency of the df.scalar outside of cores",
+            **dict.fromkeys(("noc_bytes_per_cycle", "small_ring_bytes_per_cycle", "large_ring_bytes_per_cycle"),
+                            "bandwidth of the df.interconnects"),
+            **dict.fromkeys(("x", "y", "rows", "columns"), f"extent of %{self.cores.name}"),
+        }
+        return found | {option: f"size of %{part} over {each}" for part, (option, each) in _PARTS.items()}
 
     def common(self, rows: int, columns: int, sharing: int) -> dict[str, Any]:
         """What both kinds of machines are made from; ``sharing`` cores have parts of one L1."""

@@ -208,7 +208,9 @@ def test_a_ring_of_cores_has_one_row() -> None:
     ("((d0 + 1) mod 8, d1)", "(d0, (d1 + 1) mod 8)", "no df.interconnects joins the cores along %x"),
     ("shape = [32, 32, 32]", "shape = [32, 32, 16]", r"%FPU works on \[32, 32, 16\]; cores are built for products of"),
     ("bandwidth = 267", "latency = 3", "%drams states no bandwidth"),
-    ("size = 1499136", "size = 14991", "mesh: l1_bytes must be an integer from 16384"),
+    ("size = 1499136", "size = 14991", "mesh: l1_bytes must be an integer from 16384 .*size of %L1 and what lies"),
+    ("throughput = 98", "throughput = 98765", r"not 98765 \(product_cycles is the throughput of %FPU\)$"),
+    ("bandwidth = 267", "bandwidth = 26700", r"not 106800 \(dram_bytes_per_cycle is the bandwidth of %drams\)$"),
     ("%SFPU, [8, 1]", "[8]", "%cores has no df.vec"),
     ("df.vec {shape = [32]", "df.vec {shape = [32, 3]", r"line 4, column 25: shape of df.vec %SFPU must be 1 ext"),
 ])
