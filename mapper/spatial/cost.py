@@ -198,7 +198,26 @@ class _Estimate:
         """Cycles of a step that loads both operands."""
         way_a, way_b = self.ways
         chain = self.chained(np.maximum(way_a * self.streams_a, way_b * self.streams_b))
+        chain = np.maximum(chain, self.passed)
         return np.maximum(self.both, np.where(self.streams_a | self.streams_b, chain, 0))
+
+    @cached_property
+    def passed(self) -> np.ndarray:
+        """Cycles of a step if one operand is passed on along a line whose only sender multicasts the other one.
+
+        The sender takes the cores of the line in turn: what the first one gets for a step comes after what the last one
+        got for the step before, whose place was freed by the product ``slots`` steps earlier. That product had waited
+        for a block that was passed on all along the line, and that the first core had loaded into the place of one
+        another ``slots`` steps earlier. So the line, both ways and two products lie within ``2 * slots + 1`` steps.
+        """
+        fixed = 2 * (self.machine.dram_latency + self.machine.block_cycles) * self.count / self.steps
+        ways = 2 * self.product + self.a.way + self.b.way
+        found: np.ndarray = np.zeros_like(self.compute)
+        for mine, passes, sends, along in ((self.a, "way_a", "way_b", "n"), (self.b, "way_b", "way_a", "m")):
+            sender = np.where(self.s["c" + along] > 1, ROW, COLUMN)
+            there = (self.c[passes] == WAVE) & (self.c[sends] == sender) & self.streams_a & self.streams_b
+            found = np.maximum(found, np.where(there, (fixed + ways + mine.line) / (2 * self.c["slots"] + 1), 0))
+        return found
 
     @cached_property
     def ways(self) -> tuple[np.ndarray, np.ndarray]:
