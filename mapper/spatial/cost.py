@@ -197,7 +197,10 @@ class _Estimate:
     def with_both(self) -> np.ndarray:
         """Cycles of a step that loads both operands."""
         way_a, way_b = self.ways
-        chain = self.chained(np.maximum(way_a * self.streams_a, way_b * self.streams_b))
+        way = np.maximum(way_a * self.streams_a, way_b * self.streams_b)
+        # a core's own way brings one after the other
+        way = np.maximum(way, (self.a.core + self.b.core) * (self.streams_a & self.streams_b))
+        chain = self.chained(way)
         chain = np.maximum(chain, self.passed)
         return np.maximum(self.both, np.where(self.streams_a | self.streams_b, chain, 0))
 
