@@ -14,9 +14,9 @@ early are done early and store early, so that of the first loads of all cores an
 count.
 
 Cores that share no tiles do not stay in step (:meth:`_Estimate.in_step`): what each of them loads when it needs more
-than usual does not meet what the others load, as long as memory has time to spare. Where it has none, all that it moves
-is what counts, phase by phase: an operand that the inner loop indexes and that is kept comes in the first iteration of
-the outer loop alone.
+than usual does not meet what the others load, as long as memory, or the sender of their row or column, has time to
+spare. Where it has none, all that it moves is what counts, phase by phase: an operand that the inner loop indexes and
+that is kept comes in the first iteration of the outer loop alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,20 @@ import numpy as np
 from mapper.spatial.machine import TILE_BYTES, Machine
 from mapper.spatial.plan import PATTERNS, TileGemm
 from mapper.spatial.space import Space
-from mapper.spatial.traffic import ACROSS, ALONE, COLUMN, DOWN, NONE, ROW, WAVE, Around, Traffic, Waves, beats_of
+from mapper.spatial.traffic import (
+    ACROSS,
+    ALONE,
+    COLUMN,
+    DOWN,
+    NONE,
+    ROW,
+    WAVE,
+    Around,
+    InStep,
+    Traffic,
+    Waves,
+    beats_of,
+)
 
 __all__ = ["ALONE", "Around", "cycles"]
 
@@ -141,6 +154,12 @@ class _Estimate:
         return np.where(self.c["nm"] == 1, self.c["keep_a"], self.c["keep_b"]) == 1
 
     @cached_property
+    def early(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether A, and whether B, comes in the first iteration of the outer loop alone."""
+        by_n = self.c["nm"] == 1
+        return self.inner_kept & by_n, self.inner_kept & ~by_n
+
+    @cached_property
     def outer_count(self) -> np.ndarray:
         return np.where(self.c["nm"] == 1, self.n.count, self.m.count)
 
@@ -156,19 +175,40 @@ class _Estimate:
         return np.where(self.inner_kept, once + rest, self.moved)
 
     @cached_property
-    def in_step(self) -> np.ndarray:
-        """The share of the cores that need memory at the same time.
-
-        Those do that get the same tiles, or add up each other's sums. Others begin one after the other, as memory
-        serves them, and stay apart, the more so the more time memory has to spare.
-        """
-        found = self.s["rk"] * self.s["ck"]
+    def bound(self) -> InStep:
+        """Those go in step that get the same tiles, or add up each other's sums."""
+        on_row, on_column = self.s["ck"], self.s["rk"]
         for way, rows, columns in (("way_a", "rn", "cn"), ("way_b", "rm", "cm")):
             number = self.c[way]
-            found = found * np.where(_ALONG_ROWS[number], self.s[columns], 1)
-            found = found * np.where(_ALONG_COLUMNS[number], self.s[rows], 1)
-        share = found / self.machine.cores
-        return share + (1 - share) * np.minimum(1, self.moved / self.computed)
+            on_row = on_row * np.where(_ALONG_ROWS[number], self.s[columns], 1)
+            on_column = on_column * np.where(_ALONG_COLUMNS[number], self.s[rows], 1)
+        machine = self.machine
+        return InStep(on_row * on_column / machine.cores, on_row / machine.columns, on_column / machine.rows)
+
+    @cached_property
+    def in_step(self) -> tuple[InStep, InStep]:
+        """In the first iteration of the outer loop, and in the others.
+
+        Cores that share nothing begin together, in the first of so many iterations; then memory or a sender serves them
+        one after the other, and they stay apart, the more so the more time it has to spare in what they take if they
+        never meet.
+        """
+        apart, outer, (each_a, each_b) = _NeverMet(self), self.outer_count, self.loads
+        own = self.computed + apart.waits + apart.anew
+        early_a, early_b = self.early
+        filled = self.around.filled
+
+        def share(bound: np.ndarray, of_a: np.ndarray, of_b: np.ndarray, whole: np.ndarray) -> list[np.ndarray]:
+            early = early_a * of_a + early_b * of_b
+            often = ((early * outer + whole - early) / own, (whole - early) / own)
+            return [bound + (1 - bound) * np.clip(part, 1 / outer, 1) for part in often]
+
+        a, b, bound = self.a, self.b, self.bound
+        memory = share(bound.memory, each_a * a.memory * filled, each_b * b.memory * filled, self.moved)
+        lines = [share(of, each_a * x, each_b * y, each_a * x + each_b * y) for of, x, y in (
+            (bound.row, a.row, b.row), (bound.column, a.column, b.column))]
+        first, others = zip(memory, *lines)
+        return InStep(*first), InStep(*others)
 
     # --- steps ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -191,7 +231,14 @@ class _Estimate:
     @cached_property
     def both(self) -> np.ndarray:
         """Cycles of the loads of a step that loads both operands."""
-        return self.a.beside(self.b, self.in_step)
+        return self.a.beside(self.b, self.in_step[0])
+
+    @cached_property
+    def alone(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cycles of the loads of a step that loads A alone, and B alone."""
+        first, others = self.in_step
+        (early_a, early_b), a, b = self.early, self.a, self.b
+        return (np.where(early_a, a.alone(first), a.alone(others)), np.where(early_b, b.alone(first), b.alone(others)))
 
     @cached_property
     def with_both(self) -> np.ndarray:
@@ -235,8 +282,8 @@ class _Estimate:
     def waits(self) -> np.ndarray:
         """For loads of all steps but the first."""
         way_a, way_b = self.ways
-        alone_a = np.maximum(self.a.alone(self.in_step), np.where(self.streams_a, self.chained(way_a), 0))
-        alone_b = np.maximum(self.b.alone(self.in_step), np.where(self.streams_b, self.chained(way_b), 0))
+        alone_a = np.maximum(self.alone[0], np.where(self.streams_a, self.chained(way_a), 0))
+        alone_b = np.maximum(self.alone[1], np.where(self.streams_b, self.chained(way_b), 0))
         found = self.times_a * self.times_b * _above(self.with_both, self.compute)
         found = found + (self.m.count - self.times_b) * self.times_a * _above(alone_a, self.compute)
         found = found + (self.n.count - self.times_a) * self.times_b * _above(alone_b, self.compute)
@@ -262,7 +309,7 @@ class _Estimate:
         last time."""
         c, machine = self.c, self.machine
         times = np.where(c["nm"] == 1, c["keep_b"] * (self.n.count - 1), c["keep_a"] * (self.m.count - 1))
-        strip = np.where(c["nm"] == 1, self.b.alone(self.in_step), self.a.alone(self.in_step))
+        strip = np.where(c["nm"] == 1, self.alone[1], self.alone[0])
         way = np.where(c["nm"] == 1, self.b.way, self.a.way)
         loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, self.both))
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
@@ -295,10 +342,11 @@ class _Estimate:
     def _behind_stores(self) -> np.ndarray:
         """Cores in step store at a time, and what they load meanwhile comes after that: it must be there when they have
         computed what they hold. Cores to which tiles are passed on store one after the other."""
-        alone = np.where(self.streams_a, self.a.alone(self.in_step), self.b.alone(self.in_step) * self.streams_b)
+        alone = np.where(self.streams_a, self.alone[0], self.alone[1] * self.streams_b)
         loaded = np.where(self.streams_a & self.streams_b, self.both, alone)
         burst = self.storing * self.stored * self.m.filled * self.n.filled
-        queued = self.in_step * (burst + self.a.memory * self.streams_a + self.b.memory * self.streams_b) - self.hops
+        loads = self.a.memory * self.streams_a + self.b.memory * self.streams_b
+        queued = self.in_step[1].memory * (burst + loads) - self.hops
         ahead = (self.c["slots"] - 1) * self.compute
         loading = np.where(
             self.streams_a | self.streams_b, self.waves, self.around.problems * (self.m.count + self.n.count - 1))
@@ -347,6 +395,18 @@ class _Estimate:
             depth = 2 * depth
             below &= (depth < bk) & (depth < whole)
         return waits + overheads * np.where(self.c["keep_a"] == 1, self.n.count, 1)
+
+
+class _NeverMet(_Estimate):
+    """The same candidates if cores that share nothing never asked for anything at the same time."""
+
+    def __init__(self, other: _Estimate) -> None:
+        # what is known so far does not depend on who goes in step
+        self.__dict__.update(other.__dict__)
+
+    @cached_property
+    def in_step(self) -> tuple[InStep, InStep]:
+        return self.bound, self.bound
 
 
 def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:

@@ -66,6 +66,16 @@ class Around:
 ALONE = Around()
 
 
+@dataclass(frozen=True, eq=False)
+class InStep:
+    """Shares of the cores that ask memory for tiles at the same time; of those of a row, and of a column, that do so of
+    its sender."""
+
+    memory: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+
+
 class Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
 
@@ -112,10 +122,11 @@ class Traffic:
         self.line = np.where(wave, (sharing - 1) * (hop + 1), 0)
         self.hops = np.where(wave, (np.minimum(sharing, theirs.busy) - 1) * (hop + 1), 0)
 
-    def alone(self, together: np.ndarray) -> np.ndarray:
-        """Cycles until all tiles of a step have come; ``together``: share of the cores that go in step."""
-        central = together * np.maximum(self.memory, self.inward)
-        return _most(central, self.row, self.column, self.core, self.passing, self.port)
+    def alone(self, together: InStep) -> np.ndarray:
+        """Cycles until all tiles of a step have come."""
+        central = together.memory * np.maximum(self.memory, self.inward)
+        return _most(
+            central, together.row * self.row, together.column * self.column, self.core, self.passing, self.port)
 
     def queue(self, other: "Traffic") -> np.ndarray:
         """Cycles until memory has sent the first tiles of both operands to all cores."""
@@ -131,10 +142,11 @@ class Traffic:
         found: np.ndarray = np.maximum(self.row + other.row, self.column + other.column)
         return found
 
-    def beside(self, other: "Traffic", together: np.ndarray) -> np.ndarray:
+    def beside(self, other: "Traffic", together: InStep) -> np.ndarray:
         """Cycles when the loads of another operand come at the same time."""
         return _most(
-            together * self.queue(other), self.row + other.row, self.column + other.column,
+            together.memory * self.queue(other), together.row * (self.row + other.row),
+            together.column * (self.column + other.column),
             self.core + other.core, self.port + other.port, self.passing, other.passing)
 
 
