@@ -7,7 +7,8 @@ are left out, never a shape of plan (but for trees to part of the mesh, which ar
 rectangle of cores shares go to each of its rows or columns by a multicast of its own):
 
 * of the blocks with which a loop takes the same number of waves only the smallest: it does the same work in less room;
-* no spread that leaves cores without any work, unless all do;
+* no spread that leaves cores without any work, unless it leaves less to each of the others than any spread over m and n
+  with as many cores along k;
 * a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load;
 * an operand is kept only where another wave uses it, and the waves' order is free only where something is kept;
 * of two plans that a square mesh makes equal by exchanging its dimensions only one;
@@ -135,19 +136,27 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
 def _spreads(
     gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None
 ) -> Iterator[tuple[Spread, Spread]]:
-    """Ways to spread the loops; those that give some cores nothing to do only if there are no others."""
+    """Ways to spread the loops; those that give some cores nothing to do only if that leaves less for the others."""
     found = [
         (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns)
         if gemm.k % (r[2] * c[2]) == 0 and (splits is None or r[2] * c[2] in splits)
     ]
-    busy = [
-        (r, c) for r, c in found
-        if r[0] * c[0] <= gemm.m and r[1] * c[1] <= gemm.n
-        # sums are added up over the network only where the blocks of C are too few to keep the cores busy
-        and (r[2] * c[2] == 1 or gemm.m * gemm.n < 8 * machine.cores)
-    ]
-    chosen = busy or found
-    yield from [(r, c) for r, c in chosen if machine.rows != machine.columns or r >= c]
+    # sums are added up over the network only where the blocks of C are too few to keep the cores busy
+    few = [(r, c) for r, c in found if r[2] * c[2] == 1 or gemm.m * gemm.n < 8 * machine.cores]
+    least: dict[int, tuple[int, bool]] = {}
+    for spread in few or found:
+        split, share = _share(gemm, *spread)
+        least[split] = min(share, least.get(split, share))
+    for r, c in few or found:
+        split, share = _share(gemm, r, c)
+        if (not share[1] or share == least[split]) and (machine.rows != machine.columns or r >= c):
+            yield r, c
+
+
+def _share(gemm: TileGemm, rows: Spread, columns: Spread) -> tuple[int, tuple[int, bool]]:
+    """Cores along k; the largest part of C of a core, and whether there are cores without any."""
+    m, n, k = (r * c for r, c in zip(rows, columns))
+    return k, (-(-gemm.m // m) * -(-gemm.n // n), m > gemm.m or n > gemm.n)
 
 
 def _factors(extent: int) -> list[Spread]:
