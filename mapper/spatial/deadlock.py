@@ -81,8 +81,9 @@ def _arrivals(found: Touches, place: _Place) -> None:
     if lost.any():
         i = int(np.flatnonzero(lost)[np.argmin(found.position[lost])])
         who = place.queue(int(found.queue[i])) if place.machine.semaphores else "an instruction"
-        raise place.error(f"{who} reads {place.what_at(int(found.place[i]))}, which nobody has written: "
-                          "expected a load, a multicast or a forward before it, found none")
+        what = place_name(int(found.place[i]), found, place.machine)
+        raise place.error(f"{who} reads {what}, which nobody has written: expected a load, a multicast or a forward "
+                          "before it, found none")
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,6 @@ class _Place:
 
     def queue(self, number: int) -> str:
         return queue_name(number, self.machine)
-
-    def what_at(self, number: int) -> str:
-        name, core = place_name(number, self.machine)
-        return f"{name} of {core_name(core, self.machine)}"
 
     def semaphore(self, number: int) -> str:
         core, own = divmod(number, self.machine.semaphores)
@@ -201,10 +198,10 @@ def _slots(found: Touches, signals: Steps, waits: Steps, place: _Place) -> None:
             i = int(np.flatnonzero(~ordered)[np.argmin(found.position[after[~ordered]])])
             a, b = int(before[i]), int(after[i])
             verb, done = ("writes" if found.writes[b] else "reads"), "written" if found.writes[a] else "read"
+            what = place_name(int(found.place[b]), found, place.machine)
             raise place.error(
-                f"{place.queue(int(found.queue[b]))} {verb} {place.what_at(int(found.place[b]))}, which "
-                f"{place.queue(int(found.queue[a]))} may not have {done} yet: expected a wait for its signal, found "
-                "none")
+                f"{place.queue(int(found.queue[b]))} {verb} {what}, which {place.queue(int(found.queue[a]))} may not "
+                f"have {done} yet: expected a wait for its signal, found none")
 
 
 def _ordered(found_in: Touches, before: Numbers, after: Numbers, signals: Steps, waits: Steps) -> NDArray[np.bool_]:

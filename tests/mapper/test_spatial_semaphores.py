@@ -320,6 +320,49 @@ def test_tiles_go_to_any_core_in_programs_with_semaphores(graph: ArchitectureGra
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
+def by_memory(machine: Machine, *, across: bool, at: int = 0) -> Stream:
+    """Every core stores a tile of X; then each loads one of those, of its own or of the core across the mesh. ``at``:
+    bytes by which what is loaded again lies behind what was stored."""
+    cores, c = machine.cores, Affine.variable("c")
+    x, y, z = (HbmTensor(name, i * (cores + 1) * TILE_BYTES, (cores, 32, 32), "float16")
+               for i, name in enumerate("XYZ"))
+    other = -c + (cores - 1) if across else c
+
+    def copied(source: Affine, target: Affine, place: int) -> Loop:
+        own = c * machine.tiles + place, c * machine.sums + place
+        return Loop("c", 0, cores, 1, (
+            Instr.make("load", dram=source, l1=own[0], rows=1, cols=1, h0=0),
+            Instr.make("unpack", l1=own[0], acc=own[1], count=1),
+            Instr.make("store", acc=own[1], dram=target, rows=1, cols=1, h0=0, relu=0)))
+
+    body = (Instr.make("launch"), copied(c * TILE_BYTES, c * TILE_BYTES + y.address, 0),
+            copied(other * TILE_BYTES + (y.address + at), c * TILE_BYTES + z.address, 1))
+    return Stream("wormhole", machine.isa_parameters, (x,), (y, z), z.address + cores * TILE_BYTES, body)
+
+
+def test_a_core_loads_what_it_has_stored() -> None:
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    stream = signalled(by_memory(machine, across=False), machine, "plan P")
+    x = np.random.default_rng(3).integers(-99, 99, (machine.cores, 32, 32)).astype(np.float16)
+    for seed in range(9):
+        np.testing.assert_array_equal(run_in_any_order(stream, machine, {"X": x}, seed)["Z"], x)
+    body = unrolled(stream)
+    reader = len(QUEUES) + QUEUES["reader"]
+    lost = next(i for i, step in enumerate(body) if step.mnemonic == "wait" and step["queue"].constant == reader)
+    rejected(stream, machine, body[:lost] + body[lost + 1:],
+             rf"the reader queue of core\[0\]\[1\] reads bytes {6 * TILE_BYTES} to {7 * TILE_BYTES - 1} of memory, "
+             r"which the writer queue of core\[0\]\[1\] may not have written yet")
+
+
+@pytest.mark.parametrize(("across", "at", "waits"), [(True, 0, (3, 0)), (False, 64, (0, 1))])
+def test_cores_do_not_hand_tiles_over_by_memory(across: bool, at: int, waits: tuple[int, int]) -> None:
+    """Readers and writers of different cores have no semaphore in common; 64 bytes on, a tile is of two cores."""
+    machine = Machine.of(mesh(2, 2, 9, 40, WITH))
+    with pytest.raises(MappingError, match=f"the reader queue of core {waits[0]} waits for the writer queue of core "
+                                           f"{waits[1]}: expected a core with semaphores for both, found none"):
+        signalled(by_memory(machine, across=across, at=at), machine, "plan P")
+
+
 def shook(*body: tuple[str, int, int], machine: Machine) -> Stream:
     """Handshakes (what, queue, semaphore) alone."""
     nodes: list[Node] = []
