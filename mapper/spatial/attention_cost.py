@@ -22,15 +22,11 @@ from mapper.spatial.space import Columns
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Of a core, over all waves of queries of a problem: its blocks, tiles of keys that they see, its steps, tiles of
-    keys in masked steps, tiles of keys that are loaded for it; and the tiles of keys of the wave that sees most."""
+    """Of a core, over all waves of queries of a problem: its blocks, tiles of keys that they see, and its steps."""
 
     blocks: np.ndarray
     seen: np.ndarray
     steps: np.ndarray
-    masked: np.ndarray
-    loaded: np.ndarray
-    first: np.ndarray
 
 
 def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpace) -> np.ndarray:
@@ -41,36 +37,37 @@ def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpa
     bq, bk = c["bq"], np.minimum(c["bk"], keys)
     places, spread = c["rq"] * c["cq"], c["rp"] * c["cp"]
     waves_p, waves_q = -(-attention.problems // spread), -(-queries // (bq * places))
-    load, way, first = _load(attention, machine, c, bk, waves_p, waves_q)
+    load, way, first = _load(attention, machine, c, bk, waves_p)
     # queries come to all cores of a block, results leave one of them
     rows = queries / places
     queried = d * -(-TILE_BYTES // machine.dram_bytes) * machine.cores * attention.problems / (waves_p * spread)
     if attention.past is not None:
-        # cores by themselves load as many keys as they need
-        load = np.where(c["way"] == 0, load * waves_q * places / -(-queries // c["bq"]), load)
         return machine.launch_cycles + Waves(attention, machine, c, bk, (load, way, first), queried).cycles()
 
-    work = _uniform(keys, bk, waves_q)
+    # in the last wave some cores that load by themselves have no block of queries
+    load = load * np.where(c["way"] == PATTERNS.index("none"), -(-queries // bq) / (waves_q * places), 1)
+    # all blocks see all keys that their cores have
+    work = _Work(waves_q, keys * waves_q, -(-keys // bk) * waves_q)
     last = np.minimum(bq, queries - (waves_q - 1) * bq * places)
     tall = bq - (bq - last) / waves_q  # of a mean block of the core that has most
     core = _Core.of(attention, machine, c, (bk, last, tall), work)
-    loaded = np.where(c["keep"] == 1, work.first, work.loaded) / bk  # a last step may have fewer tiles
+    loaded = np.where(c["keep"] == 1, keys, work.seen) / bk  # a last step may have fewer tiles
     moved = queried * rows * (1 + 1 / (c["rk"] * c["ck"]))
     added = attention.bias * tall * work.seen * TILE_BYTES
-    keys = np.maximum(load, way) * loaded
+    came = np.maximum(load, way) * loaded
     loads = np.maximum(load * loaded + added * machine.cores / machine.dram_bytes + moved,
                        way * loaded + added / machine.core_bytes)
     core_busy = core.busy
     if machine.port_bytes:  # values take the place of those of two steps before, behind them come keys; both pass ports
-        turn = _turn(machine, c, bk * d * TILE_BYTES) * work.loaded / bk + machine.dram_latency * work.steps
+        turn = _turn(machine, c, bk * d * TILE_BYTES) * work.seen / bk + machine.dram_latency * work.steps
         core_busy = np.where(c["keep"] == 1, core.busy, np.maximum(core.busy, turn / 2 + core.score * work.steps))
     # kept keys are loaded by the first wave of a problem, while the others need none
-    first = np.where(c["keep"] == 1, work.first / work.seen, 1)
-    busy = np.maximum(first * core_busy, keys) + (1 - first) * core_busy
+    first = np.where(c["keep"] == 1, 1 / waves_q, 1)
+    busy = np.maximum(first * core_busy, came) + (1 - first) * core_busy
     once = queried * np.minimum(bq, rows)
     begin, end = np.maximum(load, way) / 2 + once, core.score + once / (c["rk"] * c["ck"])
     end = end + _merging(machine, c, d)[0]
-    worked = np.maximum(waves_p * busy + np.where(keys > first * core_busy, 0, begin), waves_p * loads)
+    worked = np.maximum(waves_p * busy + np.where(came > first * core_busy, 0, begin), waves_p * loads)
     return np.asarray(machine.launch_cycles + 3 * machine.dram_latency + worked + end, np.float64)
 
 
@@ -98,8 +95,7 @@ class _Core:
         product = machine.product(c["bq"], bk, width)
         product = product - (product - machine.product(last, bk, width)) / work.blocks
         product = product * (work.seen / bk) + machine.block_cycles * work.steps
-        soften = unit * tall * (
-            (SOFTMAX["soften"] + BINARY["add"] * attention.bias) * work.seen + SOFTMAX["mask"] * work.masked)
+        soften = unit * tall * (SOFTMAX["soften"] + BINARY["add"] * attention.bias) * work.seen
         rescale = unit * tall * SOFTMAX["rescale"] * d * work.steps
         ends = unit * tall * (SOFTMAX["begin"] + SOFTMAX["finish"]) * d + _merging(machine, c, d)[1]
         one, weights = product / work.steps, (soften + rescale) / work.steps
@@ -120,7 +116,7 @@ def _merging(machine: Machine, c: Columns, d: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _load(
-    attention: Attention, machine: Machine, c: Columns, bk: np.ndarray, waves_p: np.ndarray, waves_q: np.ndarray
+    attention: Attention, machine: Machine, c: Columns, bk: np.ndarray, waves_p: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cycles in which keys and values of a step are read for all cores, in which their ways are busy, and in which they
     are sent if nothing was under way."""
@@ -131,10 +127,8 @@ def _load(
     row, column = way == PATTERNS.index("row"), way == PATTERNS.index("column")
     tree = (way == PATTERNS.index("down")) | (way == PATTERNS.index("across"))
     copies = np.where(row, machine.cores // cq, np.where(column, machine.cores // rq, np.where(tree, 1, machine.cores)))
-    # in the last waves some cores have no problem, or no block of queries
+    # in the last wave some cores have no problem
     copies = copies * (attention.problems / (waves_p * rp * cp))
-    blocks = -(-attention.tiles[0] // c["bq"])
-    copies = copies * np.where(way == 0, blocks / (waves_q * rq * cq), 1)
     # keys and values by themselves; who sends waits for memory, with so many transfers under way
     one = size / 2 / np.where(way == 0, machine.core_bytes, machine.ring_bytes)
     alone = one + np.where(tree, size / 2 / machine.tree_bytes, 0) if machine.tree_bytes else one
@@ -155,9 +149,3 @@ def _turn(machine: Machine, c: Columns, size: np.ndarray) -> np.ndarray:
     ring = size / np.where(way == PATTERNS.index("none"), machine.core_bytes, machine.ring_bytes)
     port = size / machine.port_bytes * np.where(way == PATTERNS.index("row"), machine.port_cores, 1)
     return ring + port + np.maximum(ring, port)
-
-
-def _uniform(keys: np.ndarray, bk: np.ndarray, waves: np.ndarray) -> _Work:
-    """All blocks see all keys that their cores have."""
-    steps = -(-keys // bk)
-    return _Work(waves, keys * waves, steps * waves, np.zeros_like(bk), keys * waves, keys)
