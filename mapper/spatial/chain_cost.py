@@ -23,13 +23,18 @@ from mapper.spatial.machine import TILE_BYTES, Machine
 Numbers = np.ndarray
 
 FOLLOWED = 3
-"""Steps, rounds and waves that are followed one by one, the last of them being the last of all."""
+"""Steps that are followed one by one."""
+
+TURNS = 4
+"""Rounds and waves that are followed one by one, the last of them being the last of all: those between take as long as
+the one before that, whose sums, of two places, wait for nothing that only the first of them wait for."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Load:
     """Cycles in which the loads of a step keep busy memory, what all loads and what all stores share, a row's and a
-    column's ring, a core's own way and its port; ``way``: of one transfer on its way."""
+    column's ring, a core's own way and its port; ``lines``: until the last has left each of these three ways if nothing
+    was under way, the first bytes being there; ``behind``: in which a transfer passes what comes behind them."""
 
     memory: Numbers
     inward: Numbers
@@ -38,15 +43,23 @@ class _Load:
     column: Numbers
     core: Numbers
     port: Numbers
-    way: Numbers
+    lines: Numbers
+    behind: Numbers
 
     def __add__(self, other: "_Load") -> "_Load":
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return _Load(**sums | {"way": np.maximum(self.way, other.way)})
+        return _Load(**sums | {"behind": np.maximum(self.behind, other.behind)})
 
-    def times(self, count: Numbers) -> "_Load":
-        """``count`` times as many loads, each as large."""
-        return _Load(**{f.name: getattr(self, f.name) * (1 if f.name == "way" else count) for f in fields(self)})
+    def beside(self, count: Numbers) -> "_Load":
+        """``count`` times as many transfers, which nobody waits for."""
+        one = {f.name: getattr(self, f.name) * count for f in fields(self) if f.name not in ("lines", "behind")}
+        return _Load(**one, lines=0 * self.lines, behind=0 * self.behind)
+
+    @property
+    def way(self) -> Numbers:
+        """Cycles until all have come if nothing was under way, the first bytes being there."""
+        found: Numbers = self.lines.max(axis=0) + self.behind
+        return found
 
     @property
     def interval(self) -> Numbers:
@@ -58,14 +71,16 @@ class _Load:
 @dataclass(frozen=True, eq=False)
 class _State:
     """When the matrix unit is done with the last step and with the one before, the last step's weights came, the vector
-    unit and the network are done, sums of the last two rounds are free again, and the store of the last is done; before
-    ``gate`` no weights are sent, and from ``since`` on rows of A may lie where those of the wave before did."""
+    unit and the network are done, what rounds before the last handed over has come, sums of the last two rounds are
+    free again, and the store of the last is done; before ``gate`` no weights are sent, and from ``since`` on rows of A
+    may lie where those of the wave before did."""
 
     done: Numbers
     before: Numbers
     came: Numbers
     vector: Numbers
     handed: Numbers
+    shared: Numbers
     free: Numbers
     earlier: Numbers
     stored: Numbers
@@ -150,22 +165,31 @@ class _Wave:
         left = of.hidden - (of.rounds[0] - 1) * c["bh"] * of.team
         bh = np.where(last, np.minimum(c["bh"], left), c["bh"])
         members = np.where(last, np.minimum(of.team, -(-left // c["bh"])), of.team)
-        load = self._weights(of.k / of.steps[0] * bh, members)
-        ahead = self._ahead(begins)
-        if begins:
-            load = load + self._rows(np.minimum(of.team, -(-of.hidden // c["bh"])))
         shares = self._shares(bh, members)
-        if not begins:  # the blocks of the round before are handed over meanwhile
-            load = load + shares.times(1 / of.steps[0])
+
+        def steps(count: Numbers, depth: Numbers) -> _Steps:
+            load = self._weights(depth * bh, members)
+            if begins:
+                load = load + self._rows(depth, np.minimum(of.team, -(-of.hidden // c["bh"])))
+            else:  # the blocks of the round before are handed over meanwhile
+                load = load + self._meanwhile(shares, of.steps[0])
+            return _Steps(count, machine.product(self.bm, bh, depth) + machine.block_cycles, load, self._ahead(begins))
+
         state = self._cleared(state, self.bm * bh)
-        product = machine.product(self.bm, bh, of.bk) * (of.k / (of.bk * of.steps[0])) + machine.block_cycles
-        state = self._stepped(state, _Steps(of.steps[0], product, load, ahead), np.zeros(1))
+        first, rest = steps(of.steps[0] - 1, of.bk), steps(np.ones_like(bh), of.k - (of.steps[0] - 1) * of.bk)
+        begun = state.done + (of.steps[0] - 1) * first.product + rest.product
+        state = self._stepped(self._stepped(state, first, np.zeros(1)), rest, np.zeros(1))
         finishing = self.bm * bh * of.chain.passes * machine.vector_cycles
         vector = np.maximum(state.vector, state.done) + finishing
-        handed = np.maximum(state.handed, vector) + np.where(of.team > 1, shares.interval, 0)
+        # what comes one after the other lets the first members hand over before the last, which wait longest, are done
+        apart = np.where(of.on_row, np.minimum(c["ct"], members), np.where(of.on_column, -(-members // c["ct"]), 1))
+        own = np.maximum(rest.load.lines[:2].max(axis=0) / apart, rest.load.lines[2])
+        spread = np.maximum(0, np.maximum(rest.load.lines.max(axis=0), of.in_step * rest.load.interval) - own)
+        waited = np.minimum(spread, state.done - begun)
+        handed, sent = self._handed(np.maximum(state.handed, vector), shares, waited)
         return replace(
-            state, vector=vector, handed=handed, earlier=state.free, free=vector,
-            gate=np.where(of.behind, vector, state.gate))
+            state, vector=vector, handed=handed, shared=state.handed, earlier=state.free, free=vector,
+            gate=np.where(of.behind, np.maximum(vector, sent - machine.dram_latency), state.gate))
 
     def outer(self, state: _State, begins: bool, last: Numbers) -> _State:
         """A round of the second product; the first begins with what was handed over before the last of the first."""
@@ -175,29 +199,52 @@ class _Wave:
         members = np.where(last, np.minimum(of.team, -(-left // c["bn"])), of.team)
         store = self.bm * bn * TILE_BYTES
         stores = self._stores(store, members)
-        load = self._weights(of.hidden / of.steps[1] * bn, members) + stores.times(1 / of.steps[1])
-        state = self._cleared(state, self.bm * bn)
-        share = of.hidden / (of.depth * of.steps[1])
-        product = machine.product(self.bm, bn, of.depth) * share + machine.block_cycles
-        count, ahead = of.steps[1], self._ahead(False)
+        count, rest = of.steps[1], of.hidden - (of.steps[1] - 1) * of.depth
+        meanwhile = stores.beside(1 / count)
         if begins:
-            early = np.minimum(count, (of.rounds[0] - 1) * of.team // c["together"])
-            late = count - early
-            each = (state.handed - state.vector) / np.maximum(1, np.minimum(of.team, of.hidden // c["bh"]))
-            last = np.minimum(of.team, -(-(of.hidden - (of.rounds[0] - 1) * c["bh"] * of.team) // c["bh"]))
-            load = load + self._shares(c["bh"], last).times(1 / count)
-            before = state.vector - self.bm * c["bh"] * of.chain.passes * machine.vector_cycles
-            state = self._stepped(state, _Steps(early, product, load, ahead), before)
-            one = _Steps(np.maximum(0, late - 1), product, load, ahead)
-            state = self._stepped(state, one, np.minimum(state.handed, state.vector + c["together"] * each))
-            state = self._stepped(state, _Steps(np.minimum(1, late), product, load, ahead), state.handed)
+            shared = np.minimum(of.team, -(-(of.hidden - (of.rounds[0] - 1) * c["bh"] * of.team) // c["bh"]))
+            meanwhile = meanwhile + self._meanwhile(self._shares(c["bh"], shared), count)
+
+        def steps(count: Numbers, depth: Numbers) -> _Steps:
+            product = machine.product(self.bm, bn, depth) + machine.block_cycles
+            return _Steps(count, product, self._weights(depth * bn, members) + meanwhile, self._ahead(False))
+
+        state = self._cleared(state, self.bm * bn)
+        one, ready = np.ones_like(bn), np.zeros(1)
+        if begins:
+            early = np.minimum(count - 1, (of.rounds[0] - 1) * of.team // c["together"])
+            come = np.maximum(state.vector, state.shared)
+            each = (state.handed - come) / np.maximum(1, np.minimum(of.team, of.hidden // c["bh"]))
+            ready = state.handed
+            state = self._stepped(state, steps(early, of.depth), state.shared)
+            come = np.minimum(ready, come + c["together"] * each)
+            state = self._stepped(state, steps(count - 1 - early, of.depth), come)
         else:
-            state = self._stepped(state, _Steps(count, product, load, ahead), np.zeros(1))
+            state = self._stepped(state, steps(count - 1, of.depth), ready)
+        state = self._stepped(state, steps(one, rest), ready)
         end = of.chain.ends[1].cycles(machine)
         vector = np.where(end > 0, np.maximum(state.vector, state.done) + self.bm * bn * end, state.vector)
         own = np.maximum(store / machine.core_bytes, of.in_step * stores.interval)
         stored = np.maximum(state.stored, np.maximum(vector, state.done) + own + 2 * machine.dram_latency)
         return replace(state, vector=vector, stored=stored, earlier=state.free, free=stored)
+
+    def _handed(self, last: Numbers, shares: tuple[_Load, _Load], before: Numbers) -> tuple[Numbers, Numbers]:
+        """When blocks have come of which the ``last`` is ready then, the first so much ``before``, and when the ring on
+        which weights wait behind them is free again: what goes down a column goes on along rows as it comes."""
+        (down, along), c = shares, self.c
+        ahead, start = np.where(c["rt"] > 1, down.way, 0), last - before
+        below = start + down.interval
+        beside = start + np.maximum(ahead + along.interval, down.inward + along.inward)
+        below = np.maximum(below, last + down.way - down.behind)
+        beside = np.maximum(beside, last + ahead + along.way - along.behind)
+        come = np.maximum(below + down.behind, np.where(c["ct"] > 1, beside + along.behind, 0))
+        return come, np.where(self.of.on_row, beside, below)
+
+    def _meanwhile(self, shares: tuple[_Load, _Load], steps: Numbers) -> _Load:
+        """Of the blocks that are handed over while the weights of ``steps`` come: those that these do not wait for."""
+        (down, along), of, c = shares, self.of, self.c
+        return (down.beside(np.where(of.behind, 0, 1 / steps))
+                + along.beside(np.where(of.behind & (of.on_row | (c["ct"] == 1)), 0, 1 / steps)))
 
     def _cleared(self, state: _State, count: Numbers) -> _State:
         """Sums of a round are cleared when those that lay there are used."""
@@ -206,9 +253,9 @@ class _Wave:
 
     def _stepped(self, state: _State, steps: _Steps, ready: Numbers) -> _State:
         """Steps of a product on tiles that are ``ready``."""
-        latency, slowly = self.machine.dram_latency, steps.load.interval
-        late = latency + np.maximum(steps.load.way, self.of.in_step * slowly)
-        loads = steps.load.way > 0
+        slowly = steps.load.interval
+        late = self.machine.dram_latency + np.maximum(steps.load.way, self.of.in_step * slowly)
+        loads = steps.load.lines.max(axis=0) > 0
         steady = np.maximum(
             steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
 
@@ -219,7 +266,7 @@ class _Wave:
             return replace(at, done=start + steps.product, before=at.done, came=np.where(loads, came, at.came),
                            gate=np.zeros_like(at.gate))
 
-        for number in range(FOLLOWED):
+        for number in range(min(FOLLOWED, int(steps.count.max(initial=0)))):
             if number == FOLLOWED - 1:
                 state = state.later(np.maximum(0, steps.count - FOLLOWED) * steady)
             state = one(state).where(steps.count > number, state)
@@ -227,20 +274,29 @@ class _Wave:
 
     # --- what is moved -------------------------------------------------------------------------------------------
     def _load(
-        self, size: Numbers, copies: Numbers, row: Numbers, column: Numbers, core: Numbers, once: Numbers
+        self, size: Numbers, copies: Numbers, lines: tuple[Numbers, Numbers, Numbers], column: Numbers
     ) -> _Load:
         """Of transfers of ``size`` bytes: ``copies`` from memory, so many on a row's ring, a column's, and a core's own
-        way; ``once``: those that cores with a common port take once."""
+        way; each reaches so many cores of a ``column``."""
         machine = self.machine
+        row, down, core = lines
         ring = size / np.where(core > 0, machine.core_bytes, machine.ring_bytes)
-        port = size * np.where(once, 1, machine.port_cores) / machine.port_bytes if machine.port_bytes else 0 * size
+        port = self._port(size, column)
         branch = size / machine.tree_bytes if machine.tree_bytes else 0 * size
-        way = ring + np.where((row > 0) & (column > 0), np.maximum(branch, port), port)
-        sending = np.where(size > 0, np.maximum(ring, (machine.dram_latency + way) / machine.in_flight), 0)
+        behind = np.where((row > 0) & (down > 0), np.maximum(branch, port), port)
+        sending = np.where(size > 0, np.maximum(ring, (machine.dram_latency + ring + behind) / machine.in_flight), 0)
         every = copies * size
+        sent = np.stack(np.broadcast_arrays(row, down, core))
         return _Load(
             every / machine.memory_bytes, every / machine.in_bytes if machine.in_bytes else 0 * size, 0 * size,
-            row * sending, column * sending, core * sending, port, way)
+            row * sending, down * sending, core * sending, port,
+            np.maximum(sent * ring, (sent - machine.in_flight) * sending), behind)
+
+    def _port(self, size: Numbers, column: Numbers) -> Numbers:
+        """Cycles of a port for what each of its cores gets: what so many cores of a ``column`` get passes it once."""
+        machine = self.machine
+        every = size * np.maximum(1, machine.port_cores / column)
+        return every / machine.port_bytes if machine.port_bytes else 0 * size
 
     def _ahead(self, begins: bool) -> Numbers:
         """Steps of which tiles may be in a core: those that are kept come as long as instructions are handed out."""
@@ -259,40 +315,45 @@ class _Wave:
         none = c["way"] == 0
         copies = np.where(none, of.places * self.filled * members, np.where(
             of.on_row, c["rm"] * members, np.where(of.on_column, c["cm"] * members, 1)))
-        return self._load(
-            size, copies, np.where(of.on_row, along, of.tree), np.where(of.on_column, down, of.tree), 1.0 * none,
-            of.on_column | of.tree)
+        lines = np.where(of.on_row, along, of.tree), np.where(of.on_column, down, of.tree), 1.0 * none
+        return self._load(size, copies, lines, np.where(of.tree, self.machine.rows, np.where(of.on_column, c["rm"], 1)))
 
-    def _rows(self, members: Numbers) -> _Load:
-        """Of the rows of A of a step, which come with the first round."""
+    def _rows(self, depth: Numbers, members: Numbers) -> _Load:
+        """Of the rows of A of a step, ``depth`` tiles of each, which come with the first round."""
         of, c = self.of, self.c
-        size = self.bm * (of.k / of.steps[0]) * TILE_BYTES
+        size = self.bm * depth * TILE_BYTES
         shared = (c["shared"] == 1) & (of.team > 1)
         along, teams = c["ct"] > 1, of.places * self.filled
         copies = teams * np.where(shared, np.where(along, -(-members // c["ct"]), 1), members)
-        return self._load(size, copies, np.where(shared & along, c["cm"], 0), np.where(shared & ~along, c["rm"], 0),
-                          1.0 * ~shared, shared & ~along)
+        lines = np.where(shared & along, c["cm"], 0), np.where(shared & ~along, c["rm"], 0), 1.0 * ~shared
+        return self._load(size, copies, lines, np.where(shared & ~along, c["rt"], 1))
 
-    def _shares(self, bh: Numbers, members: Numbers) -> _Load:
-        """Of the blocks that the members of all teams hand over in a round: down columns, from there along rows."""
+    def _shares(self, bh: Numbers, members: Numbers) -> tuple[_Load, _Load]:
+        """Of the blocks that the members of all teams hand over in a round: down columns, and from there along rows."""
         machine, of, c = self.machine, self.of, self.c
         size, nothing = self.bm * bh * TILE_BYTES, np.zeros(len(bh))
-        down, along = c["rt"] > 1, c["ct"] > 1
-        rows = np.where(along, c["cm"] * members, 0) * size / machine.ring_bytes
-        columns = np.where(down, c["rm"] * -(-members // c["ct"]), 0) * size / machine.ring_bytes
         teams = of.places * self.filled
-        every = teams * (np.where(down, members, 0) + np.where(along, c["rt"] * members, 0)) * size
-        got = (np.where(down, -(-members // c["ct"]), 0) + np.where(along, members, 0)) * size
-        port = got * machine.port_cores / machine.port_bytes if machine.port_bytes else nothing
-        inward = every / machine.in_bytes if machine.in_bytes else nothing
-        return _Load(nothing, inward, nothing, rows, columns, nothing, port, nothing)
+
+        def shares(sent: tuple[Numbers, Numbers], every: Numbers, got: Numbers, column: Numbers) -> _Load:
+            """So many on a row's ring and on a column's, and in all; each core gets so many."""
+            on = (sent[0] + sent[1]) > 0
+            way, behind = size / machine.ring_bytes * on, self._port(size, column) * on
+            inward = every * size / machine.in_bytes * on if machine.in_bytes else nothing
+            return _Load(nothing, inward, nothing, sent[0] * way, sent[1] * way, nothing, got * behind,
+                         np.stack([sent[0] > 0, sent[1] > 0, on & False]) * way, behind)
+
+        blocks = -(-members // c["ct"])
+        down, along = np.where(c["rt"] > 1, c["rm"] * blocks, 0), np.where(c["ct"] > 1, c["cm"] * members, 0)
+        return (shares((0 * down, down), teams * members, blocks, c["rt"]),
+                shares((along, 0 * along), teams * c["rt"] * members, members, np.ones_like(members)))
 
     def _stores(self, size: Numbers, members: Numbers) -> _Load:
         """Of the rows of C of a round."""
         machine, nothing = self.machine, np.zeros(len(size))
         every = self.of.places * self.filled * members * size
         outward = every / machine.out_bytes if machine.out_bytes else nothing
-        return _Load(every / machine.memory_bytes, nothing, outward, *(nothing for _ in range(5)))
+        return _Load(every / machine.memory_bytes, nothing, outward, nothing, nothing, nothing, nothing,
+                     np.zeros((3, len(size))), nothing)
 
 
 T = TypeVar("T", bound=_State)
@@ -300,10 +361,10 @@ T = TypeVar("T", bound=_State)
 
 def _followed(count: Numbers, state: _State, one: Callable[[_State, int, Numbers], _State]) -> _State:
     """``count`` times ``one``, which is told its number (of those that are followed) and whether it is the last."""
-    followed = np.minimum(count, FOLLOWED)
+    followed = np.minimum(count, TURNS)
     took = np.zeros(len(count))
     for number in range(int(followed.max(initial=0))):
-        if number == FOLLOWED - 1:
+        if number == TURNS - 1:
             state = state.later((count - followed) * took)
         found = one(state, number, followed == number + 1).where(followed > number, state)
         took, state = found.done - state.done, found
