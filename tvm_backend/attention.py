@@ -135,10 +135,12 @@ class _Rewriting:
                 return
             self.refuse(form.softmax, *misfit)
         new = compat.substitute(value, self.replaced)
-        if name == "permute_dims" and compat.is_var(new.args[0]) and new.args[0] in self.views:
-            view = self.views[new.args[0]].permuted(_axes(value, len(compat.shape_of(var))))
-            self.replaced[var] = self._materialized(view, var.name)
-            return
+        if name == "permute_dims" and compat.is_var(new.args[0]):
+            axes = _axes(value, len(compat.shape_of(var)))
+            if new.args[0] in self.views:
+                self.replaced[var] = self._materialized(self.views[new.args[0]].permuted(axes), var.name)
+                return
+            self.views[var] = _View(new.args[0], axes)
         self.body.append(compat.bind(var, new))
 
     # recognition

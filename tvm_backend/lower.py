@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,10 +91,12 @@ def _region(
         names[param] = _unique(param.name, values)
         values[names[param]] = Value(names[param], compat.shape_of(param), compat.dtype_of(param), "row-major")
     aliases: dict[Any, Any] = {}
-    read_as = _readings(module, function, target)
+    uses = _uses(function)
+    read_as = _readings(module, function, target, uses)
+    turned = _turned(function, read_as, uses)
     for number, binding in enumerate(compat.bindings(function)):
         found = compat.is_composite(module, binding.value)
-        if compat.op_name(binding.value) == "reshape":  # the same bytes under another shape
+        if compat.op_name(binding.value) in ("reshape", "permute_dims"):  # the same bytes under another shape
             names[binding.var] = names[binding.value.args[0]]
             continue
         if found is None:  # the variable of the function's result
@@ -101,7 +104,7 @@ def _region(
             continue
         if binding.var not in read_as:  # one with what reads it
             continue
-        step, value = _step(binding, found, target.backend, read_as[binding.var], names, taken, values)
+        step, value = _step(binding, found, target.backend, read_as[binding.var], names, taken, values, turned)
         step = replace(step, refused=before.answers(binding.var.name, found[1]), position=before.at(number))
         names[binding.var] = value.name
         values[value.name] = value
@@ -130,12 +133,30 @@ class _Reading:
     choice: str = ""
 
 
-def _readings(module: compat.IRModule, function: compat.Function, target: Chosen) -> dict[Any, _Reading]:
+def _uses(function: compat.Function) -> Counter[Any]:
+    """How often each variable is read."""
+    return Counter(v for e in (*(b.value for b in compat.bindings(function)), *compat.outputs_of(function))
+                   for v in compat.variables(e))
+
+
+def _turned(function: compat.Function, read_as: Mapping[Any, _Reading], uses: Counter[Any]) -> frozenset[Any]:
+    """Variables whose tensor is kept with the heads behind the length, [batch, length, heads, depth], and that stand
+    for it the other way: results of products of batches that are only read so, and what such products read."""
+    found = set()
+    for binding in compat.bindings(function):
+        if compat.op_name(binding.value) == "permute_dims":
+            source = binding.value.args[0]
+            found.add(source if source in read_as and uses[source] == 1 and read_as[source].lowered.layout == BATCH
+                      else binding.var)
+    return frozenset(found)
+
+
+def _readings(
+    module: compat.IRModule, function: compat.Function, target: Chosen, uses: Counter[Any]
+) -> dict[Any, _Reading]:
     """All matches of a region as workloads, which agree on how images lie that they hand each other; where two are
     better taken as one, that stands for the second."""
     found: dict[Any, _Reading] = {}
-    uses = Counter(v for e in (*(b.value for b in compat.bindings(function)), *compat.outputs_of(function))
-                   for v in compat.variables(e))
     for binding in compat.bindings(function):
         composite = compat.is_composite(module, binding.value)
         if composite is None:
@@ -192,7 +213,7 @@ def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
 
 def _step(
     binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, reading: _Reading,
-    names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value],
+    names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value], turned: AbstractSet[Any],
 ) -> tuple[Step, Value]:
     (label, _), op, lowered = composite, reading.op, reading.lowered
     inputs: list[tuple[str, str]] = []
@@ -211,6 +232,8 @@ def _step(
             form = lowered.forms.get(argument, lowered.form) if layout in IMAGES else ()
             views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form,
                                     lowered.zeros.get(argument, ()))
+            if variable in turned:
+                views[argument] = _heads_last(views[argument])
     lowered, views = _as_kept(lowered, [values[name] for _, name in inputs], views)
     # an operator alone has no other name than that of its result
     alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
@@ -220,11 +243,25 @@ def _step(
         compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
         lowered.form if lowered.layout in IMAGES else (),
     )
+    shape = value.shape
+    if binding.var in turned:
+        value = _heads_last(value)
     if value.in_tiles:
         value = replace(value, beyond=_beyond(value, lowered, {a: values[name] for a, name in inputs}))
     work = replace(lowered.workload, name=name)
-    step = Step(name, lowered.op, work, tuple(inputs), value.name, value.shape, lowered.constants, views=views)
+    step = Step(name, lowered.op, work, tuple(inputs), value.name, shape, lowered.constants, views=views)
     return replace(step, finish=lowered.finish, choice=reading.choice), value
+
+
+BATCH: Layout = "tile-batch"
+
+
+def _heads_last(value: Value) -> Value:
+    """Matrices [batch, heads, length, depth] as those of heads of [batch, length, heads, depth]: the same tiles."""
+    if value.layout != BATCH:
+        raise TargetError(f"value {value.name!r}: expected matrices of each head ({BATCH}), found {value.layout}")
+    batch, heads, length, depth = value.shape
+    return replace(value, shape=(batch, length, heads, depth), layout="tile-heads")
 
 
 KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places", "tile-grid")

@@ -33,6 +33,8 @@ DTYPE = "float16"
 GRID = "tile-grid"
 IMAGES = ("tile-windows", "tile-places", GRID)
 ROW = "tile-row"
+PLAIN = ("tiles", "tile-batch")
+"""Layouts that keep the order of a tensor's numbers within its matrices."""
 LAYOUTS = ("tiles", "tile-batch", "tile-heads", "tile-pixels", ROW, *IMAGES)
 
 Shape = tuple[int, ...]
@@ -151,7 +153,11 @@ def lies_alike(held: Held, wanted: Held) -> bool:
         return held[0] == wanted[0] and _places(held[2]) == _places(wanted[2])
     if ROW in (held[1], wanted[1]) or held[1] in IMAGES or wanted[1] in IMAGES:
         return held == wanted
-    return matrices(*held[:2]) == matrices(*wanted[:2]) and _same_order(held[1], wanted[1])
+    one, other = matrices(*held[:2]), matrices(*wanted[:2])
+    if held[1] in PLAIN and wanted[1] in PLAIN:  # rows of whole tiles are those of one matrix, too
+        whole = not (one[1] % SIDE or other[1] % SIDE) and one[0] * one[1] == other[0] * other[1]
+        return one == other or (whole and one[2] == other[2])
+    return one == other and held[1] == wanted[1]
 
 
 @lru_cache(maxsize=1024)
@@ -177,11 +183,6 @@ def retiled(tiles: Any, held: Held, wanted: Held, anew: bool = False) -> Any:
     if isinstance(tiles, np.ndarray):
         return _retiled(tiles, held, wanted)
     return _program_between(held, wanted)(tiles)
-
-
-def _same_order(one: str, other: str) -> bool:
-    plain = ("tiles", "tile-batch")
-    return one == other or (one in plain and other in plain)
 
 
 def _retiled(tiles: Any, held: Held, wanted: Held) -> Any:

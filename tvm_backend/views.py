@@ -1,4 +1,4 @@
-"""Reshapes between quantized operators: moved out of the way, so that operators meet and can be fused.
+"""Reshapes between operators: moved out of the way, so that operators meet and can be fused.
 
 A dense layer on [batch, length, features] arrives as reshape → matmul → reshape, each between ``dequantize`` and
 ``quantize``. Reshaping commutes with everything that works element by element, so::
@@ -6,6 +6,10 @@ A dense layer on [batch, length, features] arrives as reshape → matmul → res
     quantize(reshape(dequantize(q)))   →  reshape(q)          same scale and zero point; also permute_dims, max_pool2d
     relu(reshape(x))                   →  reshape(relu(x))    also clip, and quantize, dequantize with one scale
     reshape(reshape(x))                →  reshape(x)          nothing at all, if x has that shape already
+
+A target that adds tensors to the sums of a product finds them beside it, where rows stay rows::
+
+    add(reshape(x · w), y)             →  reshape(add(x · w, reshape(y)))
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ from typing import Any
 
 from tvm_backend import expressions as compat
 
-ELEMENTWISE = frozenset({"nn.relu", "clip", "quantize", "dequantize"})
+ELEMENTWISE = frozenset({
+    "nn.relu", "clip", "quantize", "dequantize", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh"})
 
 OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
 """What gives the same on integers as on the real numbers that they stand for."""
 
 
-def sink_reshapes(module: compat.IRModule) -> compat.IRModule:
-    """Apply the rules above to ``main``."""
+def sink_reshapes(module: compat.IRModule, sums: bool = False) -> compat.IRModule:
+    """Apply the rules above to ``main``, the last one where the target adds to ``sums``."""
     main = module["main"]
-    state = _Sinking()
+    state = _Sinking(sums)
     for binding in compat.bindings(main):
         state.visit(binding.var, binding.value)
     results = [state.materialized(r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
@@ -39,6 +44,7 @@ class _Sinking:
     it is a reshape that has not been written yet; ``bound`` holds the values of the new body's variables.
     """
 
+    sums: bool = False
     body: list[Any] = field(default_factory=list)
     aliases: dict[Any, Any] = field(default_factory=dict)
     views: dict[Any, Any] = field(default_factory=dict)
@@ -67,7 +73,39 @@ class _Sinking:
             elif result is not var:
                 self.aliases[var] = result
             return
+        if self.sums and name == "add" and self._added(var, value):
+            return
         self._emit(var, self._substituted(value))
+
+    def _added(self, var: Any, value: Any) -> bool:
+        """An addition to a reshaped product, before the reshape; whether it is one."""
+        for side in (0, 1):
+            view, other = (self.aliases.get(a, a) if compat.is_var(a) else a
+                           for a in (value.args[side], value.args[1 - side]))
+            base = self.views.get(view) if compat.is_var(view) else None
+            if base is None or not self._is_product(base):
+                continue
+            shape, whole = compat.shape_of(base), compat.shape_of(var)
+            if shape[-1] != whole[-1] or compat.shape_of(other) not in (whole, whole[-1:]):
+                continue
+            if compat.shape_of(other) == whole:
+                own = self.views.get(other) if compat.is_var(other) else None
+                same = own is not None and compat.shape_of(own) == shape
+                other = own if same else self._reshape(self._value_of(other), shape, f"{var.name}.added")
+            arguments = (base, other) if side == 0 else (other, base)
+            self.views[var] = self._bound_call(var.name, compat.make_like(value, list(arguments)))
+            return True
+        return False
+
+    def _value_of(self, expr: Any) -> Any:
+        return self.materialized(expr) if compat.is_var(expr) else expr
+
+    def _is_product(self, var: Any) -> bool:
+        """Whether a variable is a product of matrices, or one with something added."""
+        value: Any = self.bound.get(var)
+        if compat.op_name(value) == "add":
+            value = next((self.bound[a] for a in value.args if compat.is_var(a) and a in self.bound), None)
+        return compat.op_name(value) == "matmul"
 
     def _is_parameter(self, var: Any) -> bool:
         """Whether a variable is a dequantized constant: patterns know biases with their reshape."""

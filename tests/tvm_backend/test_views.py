@@ -39,8 +39,8 @@ def test_dense_layers_on_sequences_make_one_region(residual: bool) -> None:
         np.testing.assert_array_equal(exe.run(x, executor=ReferenceExecutor())["head.out"], run(session, x)["head.out"])
 
 
-def operators(net: Net, *outputs: str) -> list[str | None]:
-    module = sink_reshapes(load(net.model(*outputs)).module)
+def operators(net: Net, *outputs: str, sums: bool = False) -> list[str | None]:
+    module = sink_reshapes(load(net.model(*outputs)).module, sums)
     return [compat.op_name(b.value) for b in compat.bindings(module["main"]) if compat.op_name(b.value)]
 
 
@@ -57,6 +57,19 @@ def test_a_reshape_that_is_needed_twice_is_written_once() -> None:
     flat = net.node("Reshape", [net.input("x", 4, 6), net.constant("s", [24], np.int64)], "flat")
     a, b = net.node("Exp", [flat], "exp"), net.node("Sin", [flat], "sin")
     assert operators(net, a, b) == ["reshape", "exp", "sin"]
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_what_is_added_to_a_product_is_added_before_its_reshape(sums: bool) -> None:
+    net = Net()
+    x, flat, whole = (net.input("x", 2, 5, 16), net.constant("flat", [10, 16], np.int64),
+                      net.constant("whole", [2, 5, 16], np.int64))
+    product = net.node("MatMul", [net.node("Reshape", [x, flat], "rows"), net.weight("w", 16, 16)], "product")
+    y = net.node("Add", [net.node("Reshape", [product, whole], "back"), net.weight("b", 16)], "bias")
+    y = net.node("Relu", [net.node("Add", [x, y], "residual")], "relu")
+    moved = ["reshape", "matmul", "add", "reshape", "add", "nn.relu", "reshape"]
+    left = ["reshape", "matmul", "reshape", "add", "add", "nn.relu"]
+    assert operators(net, y, sums=sums) == (moved if sums else left)
 
 
 def test_results_have_their_shapes() -> None:

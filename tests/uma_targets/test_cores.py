@@ -162,6 +162,48 @@ def test_attention_is_one_layer(numbers: torch.dtype) -> None:
         (attention,) = [s for s in compiled.compiled.partition.steps() if s.workload.kind == "attention"]
         assert workload_json.from_json(workload_json.to_json(attention.workload)) == attention.workload
     assert compiled.report.offloaded_macs_share == 1
+    assert len(compiled.compiled.regions) == 1 and not compiled.report.host
+
+
+class Masked(nn.Module):
+    """Attention with a mask that is an input, between projections; ``shown``: the keys of each head are a result, too.
+    """
+
+    def __init__(self, shown: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.shown = shown
+        self.query, self.key, self.value, self.out = (nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        query, key, value = (layer(x).view(*x.shape[:2], 2, 32).transpose(1, 2)
+                             for layer in (self.query, self.key, self.value))
+        mixed = F.scaled_dot_product_attention(query, key, value, mask)
+        result = self.out(mixed.transpose(1, 2).reshape(x.shape))
+        return (result, key) if self.shown else result
+
+
+def test_heads_are_put_apart_within_a_region() -> None:
+    network, x, mask = Masked().eval(), torch.randn(2, 40, 64), torch.randn(1, 1, 40, 40)
+    compiled = archloom.compile(network, "mesh", {"x": 2, "y": 1}, example_inputs=(x, mask))
+    (region,) = compiled.compiled.regions
+    assert [step.op for step in region.steps][:4] == ["dense+bias"] * 3 + ["batch_matmul"]  # the scale is in weights
+    scores, mixed = (step for step in region.steps if step.op == "batch_matmul")
+    assert scores.workload.transposed == (False, True)
+    assert [(scores.views[a].shape, scores.views[a].layout) for a in "AB"] == [((2, 40, 2, 32), "tile-heads")] * 2
+    assert mixed.shape == (2, 2, 40, 32) and region.value(mixed.output).shape == (2, 40, 2, 32)
+    assert not [op for op in compiled.report.host if op.op in ("permute_dims", "reshape")]
+    close(compiled(x, mask), network(x, mask))
+    checked = archloom.check(network, "mesh", {"x": 2, "y": 1}, example_inputs=(x, mask))
+    assert checked.passed and all(layer.bit_exact and (layer.snr_db or 60) > 50 for layer in checked.layers)
+
+
+def test_heads_that_are_a_result_are_put_apart_by_the_host() -> None:
+    network, x, mask = Masked(shown=True).eval(), torch.randn(1, 9, 64), torch.randn(1, 1, 9, 9)
+    compiled = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=(x, mask))
+    assert "permute_dims" in [op.op for op in compiled.report.host]
+    for found, expected in zip(compiled(x, mask), network(x, mask), strict=True):
+        assert np.abs(found - expected.detach().numpy()).max() < TOLERANCE * float(expected.detach().abs().max())
 
 
 @pytest.mark.slow
@@ -231,6 +273,25 @@ def test_two_products_are_one_layer_where_that_is_faster(tmp_path: Path) -> None
     assert again.report.accelerator_layers[0].note == layer.note
     (interpreted,) = again.run({again.compiled.inputs[0].name: x}, executor="interpreter").values()
     np.testing.assert_array_equal(interpreted, found)
+
+
+def test_products_of_rows_meet_what_follows_them_under_another_shape() -> None:
+    class Rows(nn.Module):
+        """As GPT-2's linear layers are: of all rows of a batch."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = FeedForward()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = F.gelu(self.layers.up(x.view(-1, 256)).view(*x.shape[:2], 500))
+            return x + self.layers.down(hidden.view(-1, 500)).view(x.shape)
+
+    network, x = Rows().eval(), torch.randn(2, 30, 256)
+    compiled = archloom.compile(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)
+    assert [layer.op for layer in compiled.report.accelerator_layers] == ["dense+bias+gelu+dense+bias+residual"]
+    close(compiled(x), network(x))
 
 
 @pytest.mark.parametrize(("l1_bytes", "why"), [

@@ -80,7 +80,7 @@ def partition(
             refusals.append(Refusal(variable, "", reason, name, needs))
 
         module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
-        module = duplicate_dequantize(sink_reshapes(module))
+        module = duplicate_dequantize(sink_reshapes(module, sums=backend.numbers == "float16"))
         module = compat.fuse_by_pattern(module, [
             (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)

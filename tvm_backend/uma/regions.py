@@ -1,7 +1,8 @@
 """Grouping of a partitioned ``main``: neighbours that run in the same place become one function.
 
 Every binding of ``main`` gets a place (the target in one of its memory layouts, XLA, or TVM's own code) and a level:
-the largest level among its inputs, plus one for an input from another place. Bindings of one place and level form a
+the largest level among its inputs, plus one for an input from another place (or, without any, 0 on the host and 1 on a
+target, for which the host then has made ready what it can). Bindings of one place and level form a
 group. A path between two of them never leaves the place, since that would raise the level; so groups are convex, and
 sorting by level is a legal order of execution.
 """
@@ -9,7 +10,8 @@ sorting by level is a legal order of execution.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,9 +61,7 @@ def form_regions(
     Targets that are ``tiled`` keep images and matrices beside each other in one region.
     """
     main = module["main"]
-    nodes = _nodes(module, main, tiled)
-    _place_host(nodes)
-    _level(nodes)
+    nodes = _placed(module, main, tiled)
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
@@ -71,7 +71,33 @@ def form_regions(
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _nodes(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]) -> list[_Node]:
+def _placed(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]) -> list[_Node]:
+    """All bindings with places and levels; no transposed tensor is handed from one group to another."""
+    on_host: set[int] = set()
+    while True:
+        nodes = _nodes(module, main, tiled, on_host)
+        _place_host(nodes)
+        _level(nodes)
+        apart = _read_elsewhere(nodes, module, main)
+        if not apart:
+            return nodes
+        on_host |= apart
+
+
+def _read_elsewhere(nodes: list[_Node], module: compat.IRModule, main: compat.Function) -> set[int]:
+    """Transposed tensors of a target that are results of the network or read by another group."""
+    results = {v for r in compat.outputs_of(main) for v in compat.variables(r)}
+    turned = {i for i, node in enumerate(nodes)
+              if node.place[0] not in (LLVM[0], XLA[0]) and turns_heads(node.binding.value)}
+    return {i for i in turned if nodes[i].binding.var in results} | {
+        i for node in nodes for i in node.inputs
+        if i in turned and (node.level, node.place) != (nodes[i].level, nodes[i].place)}
+
+
+def _nodes(
+    module: compat.IRModule, main: compat.Function, tiled: frozenset[str], on_host: AbstractSet[int]
+) -> list[_Node]:
+    """All bindings; transposes ``on_host`` (by number) stay there."""
     index: dict[Any, int] = {}
     nodes: list[_Node] = []
     for binding in compat.bindings(main):
@@ -85,20 +111,56 @@ def _nodes(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]
         index[binding.var] = len(nodes)
         nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
     for place in {n.place for n in nodes if n.place != HOST and n.place[1] == "row-major"}:
-        _absorb_reshapes(nodes, place)
+        _absorb_views(nodes, place, module, on_host if place[0] in tiled else range(len(nodes)))
     return nodes
 
 
-def _absorb_reshapes(nodes: list[_Node], place: Place) -> None:
-    """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape."""
+def _absorb_views(nodes: list[_Node], place: Place, module: compat.IRModule, on_host: Container[int]) -> None:
+    """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
+    is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
     users: dict[int, list[_Node]] = defaultdict(list)
     for node in nodes:
         for i in node.inputs:
             users[i].append(node)
-    for position, node in enumerate(nodes):
-        between = bool(users[position]) and all(u.place == place for u in users[position]) and bool(node.inputs)
-        if compat.op_name(node.binding.value) == "reshape" and between and nodes[node.inputs[0]].place == place:
+
+    def turned(position: int, node: _Node) -> bool:
+        """Whether products of batches read the transposed tensor, or one has made it for that alone."""
+        if position in on_host or not turns_heads(node.binding.value) or not node.inputs:
+            return False
+        made = _multiplies_batches(nodes[node.inputs[0]], module) and len(users[node.inputs[0]]) == 1
+        return made or all(_multiplies_batches(u, module) for u in users[position])
+
+    taken: set[int] = set()
+    for position, node in reversed(list(enumerate(nodes))):
+        reshaped = compat.op_name(node.binding.value) == "reshape"
+        if (reshaped or turned(position, node)) and users[position] and all(u.place == place for u in users[position]):
             node.place = place
+            taken.add(position)
+    while lost := {i for i in taken if not nodes[i].inputs or nodes[nodes[i].inputs[0]].place != place
+                   or any(u.place != place for u in users[i])}:
+        for i in lost:
+            nodes[i].place = HOST
+        taken -= lost
+
+
+HEADS_TURNED = (0, 2, 1, 3)
+"""From [batch, length, heads, depth] to [batch, heads, length, depth], and back."""
+
+
+def turns_heads(value: Any) -> bool:
+    """Whether a binding puts heads before the length, or behind it."""
+    return (compat.op_name(value) == "permute_dims" and value.attrs.axes is not None
+            and compat.attr_ints(value, "axes") == HEADS_TURNED)
+
+
+def _multiplies_batches(node: _Node, module: compat.IRModule) -> bool:
+    """Whether a composite is a product of two batches of matrices, [batch, heads, rows, columns]."""
+    composite = compat.is_composite(module, node.binding.value)
+    for binding in () if composite is None else compat.bindings(composite[1]):
+        if compat.op_name(binding.value) == "matmul":
+            first, second = (compat.shape_of(a) for a in binding.value.args)
+            return len(first) == len(second) == 4 and first[:2] == second[:2] and first[0] * first[1] > 1
+    return False
 
 
 def _images(function: compat.Function) -> bool:
@@ -114,7 +176,8 @@ def _images(function: compat.Function) -> bool:
 def _level(nodes: list[_Node]) -> None:
     for node in nodes:
         node.level = max(
-            (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs), default=0
+            (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs),
+            default=0 if node.place in (HOST, LLVM, XLA) else 1,  # after what the host makes of the inputs
         )
     _join_parameters(nodes)
 

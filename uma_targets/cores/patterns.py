@@ -18,19 +18,38 @@ def _finished(value: DFPattern) -> DFPattern:
     return found
 
 
-def swapped_matmul_plain() -> DFPattern:
-    """A product of which one operand, or both, are permuted, with or without bias."""
-    def swapped() -> DFPattern:
-        return is_op("relax.permute_dims")(wildcard())
-
-    return float_biased(
-        is_op("relax.matmul")(swapped(), swapped()) | is_op("relax.matmul")(wildcard(), swapped())
-        | is_op("relax.matmul")(swapped(), wildcard()))
+def _swapped() -> DFPattern:
+    return is_op("relax.permute_dims")(wildcard())
 
 
-def swapped_matmul_activation() -> DFPattern:
+def swapped_both_plain() -> DFPattern:
+    """A product of which both operands are permuted, with or without bias."""
+    return float_biased(is_op("relax.matmul")(_swapped(), _swapped()))
+
+
+def swapped_both_activation() -> DFPattern:
     """The same with an activation."""
-    return _finished(swapped_matmul_plain())
+    return _finished(swapped_both_plain())
+
+
+def swapped_second_plain() -> DFPattern:
+    """A product of which the second operand is permuted, with or without bias."""
+    return float_biased(is_op("relax.matmul")(wildcard(), _swapped()))
+
+
+def swapped_second_activation() -> DFPattern:
+    """The same with an activation."""
+    return _finished(swapped_second_plain())
+
+
+def swapped_first_plain() -> DFPattern:
+    """A product of which the first operand is permuted, with or without bias."""
+    return float_biased(is_op("relax.matmul")(_swapped(), wildcard()))
+
+
+def swapped_first_activation() -> DFPattern:
+    """The same with an activation."""
+    return _finished(swapped_first_plain())
 
 
 def matmul_plain() -> DFPattern:

@@ -99,7 +99,8 @@ class CoresTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, kept, strategy in (("swapped_matmul", rules.MATMUL, strategies.matmul),
+        swapped = ("swapped_both", "swapped_second", "swapped_first")
+        for name, kept, strategy in (*((name, rules.MATMUL, strategies.matmul) for name in swapped),
                                      ("matmul", rules.MATMUL, strategies.matmul),
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
@@ -124,16 +125,17 @@ class CoresTarget(DescribedTarget):
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
-        """Batch normalization in the convolution before it; norms and GELU that are written out, and attention where it
-        is taken so, as one operator; else attention, and
-        what is no convolution of images by constants, as products of matrices."""
+        """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written
+        out, and attention where it is taken so, as one operator; else attention, and what is no convolution of images
+        by constants, as products of matrices."""
         from tvm_backend.attention import as_attention
         from tvm_backend.batch_norms import without_batch_norms
+        from tvm_backend.factors import without_factors
         from tvm_backend.products import as_products
         from tvm_backend.written_out import gathered
 
         machine, module = self._machine(options), gathered(without_batch_norms(module))
-        module = as_attention(module, lambda shape: attention.misfit(shape, machine), refuse)
+        module = without_factors(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
     def _machine(self, options: Options) -> "Machine":
