@@ -315,7 +315,11 @@ class _Estimate:
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
         late = _above(loads, rest + self.between / self.waves)
         waited = _above(np.where(self.inner_kept, strip, self.with_both), self.compute)
-        return times * self.around.problems * _above(late, waited)
+        # meanwhile streamed tiles for later waves come, which the core would wait for then, as far as there is room
+        inner, streams = (np.where(c["nm"] == 1, *pair) for pair in (self.alone, (self.streams_a, self.streams_b)))
+        later = (np.where(c["nm"] == 1, self.m.count, self.n.count) - 1) * self.steps
+        ahead = np.minimum(later * _above(inner, self.compute), (c["slots"] - 1) * inner) * streams
+        return times * self.around.problems * _above(late, waited + ahead)
 
     # --- waves ---------------------------------------------------------------------------------------------------
     @cached_property
