@@ -49,8 +49,9 @@ _AT_A_TIME = 1 << 13
 """Candidates whose columns stay in a processor's caches."""
 
 _ALONG_ROWS, _ALONG_COLUMNS = (
-    np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, WAVE, one)) for one in (ROW, COLUMN))
-"""Patterns, by number, with which cores of a row, or of a column, get the same tiles."""
+    np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, one)) for one in (ROW, COLUMN))
+"""Patterns, by number, with which cores of a row, or of a column, get the same tiles at the same time: not one after
+the other, as where they are passed on."""
 _TO_ALL = np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS))
 """Patterns of one sender for all cores."""
 
@@ -175,15 +176,20 @@ class _Estimate:
         return np.where(self.inner_kept, once + rest, self.moved)
 
     @cached_property
-    def bound(self) -> InStep:
-        """Those go in step that get the same tiles, or add up each other's sums."""
-        on_row, on_column = self.s["ck"], self.s["rk"]
-        for way, rows, columns in (("way_a", "rn", "cn"), ("way_b", "rm", "cm")):
-            number = self.c[way]
-            on_row = on_row * np.where(_ALONG_ROWS[number], self.s[columns], 1)
-            on_column = on_column * np.where(_ALONG_COLUMNS[number], self.s[rows], 1)
-        machine = self.machine
-        return InStep(on_row * on_column / machine.cores, on_row / machine.columns, on_column / machine.rows)
+    def bound(self) -> tuple[InStep, InStep]:
+        """In the first iteration of the outer loop, and in the others: those go in step that get the same tiles at that
+        time, or add up each other's sums."""
+        machine, (early_a, early_b) = self.machine, self.early
+        found = []
+        for later in (False, True):
+            on_row, on_column = self.s["ck"], self.s["rk"]
+            for way, rows, columns, early in (("way_a", "rn", "cn", early_a), ("way_b", "rm", "cm", early_b)):
+                number, there = self.c[way], ~(early & later)
+                on_row = on_row * np.where(_ALONG_ROWS[number] & there, self.s[columns], 1)
+                on_column = on_column * np.where(_ALONG_COLUMNS[number] & there, self.s[rows], 1)
+            whole = on_row * on_column / machine.cores
+            found.append(InStep(whole, on_row / machine.columns, on_column / machine.rows))
+        return found[0], found[1]
 
     @cached_property
     def in_step(self) -> tuple[InStep, InStep]:
@@ -198,15 +204,16 @@ class _Estimate:
         early_a, early_b = self.early
         filled = self.around.filled
 
-        def share(bound: np.ndarray, of_a: np.ndarray, of_b: np.ndarray, whole: np.ndarray) -> list[np.ndarray]:
+        def share(resource: str, of_a: np.ndarray, of_b: np.ndarray, whole: np.ndarray) -> list[np.ndarray]:
             early = early_a * of_a + early_b * of_b
             often = ((early * outer + whole - early) / own, (whole - early) / own)
-            return [bound + (1 - bound) * np.clip(part, 1 / outer, 1) for part in often]
+            bound = (getattr(shares, resource) for shares in self.bound)
+            return [of + (1 - of) * np.clip(part, 1 / outer, 1) for of, part in zip(bound, often)]
 
-        a, b, bound = self.a, self.b, self.bound
-        memory = share(bound.memory, each_a * a.memory * filled, each_b * b.memory * filled, self.moved)
-        lines = [share(of, each_a * x, each_b * y, each_a * x + each_b * y) for of, x, y in (
-            (bound.row, a.row, b.row), (bound.column, a.column, b.column))]
+        a, b = self.a, self.b
+        memory = share("memory", each_a * a.memory * filled, each_b * b.memory * filled, self.moved)
+        lines = [share(name, each_a * x, each_b * y, each_a * x + each_b * y) for name, x, y in (
+            ("row", a.row, b.row), ("column", a.column, b.column))]
         first, others = zip(memory, *lines)
         return InStep(*first), InStep(*others)
 
@@ -410,7 +417,7 @@ class _NeverMet(_Estimate):
 
     @cached_property
     def in_step(self) -> tuple[InStep, InStep]:
-        return self.bound, self.bound
+        return self.bound
 
 
 def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:
