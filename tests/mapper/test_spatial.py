@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from acadl_models.acadl import ArchitectureGraph
@@ -79,7 +79,7 @@ def product(gemm: TileGemm) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 7)] * 2, st.integers(1, 6))
 def test_every_plan_that_fits_gives_the_product(
     data: st.DataObject, size: tuple[int, int], m: int, n: int, k: int
@@ -93,7 +93,7 @@ def test_every_plan_that_fits_gives_the_product(
     np.testing.assert_array_equal(result, expected)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.data(), st.sampled_from(MESHES[:3]), *[st.integers(1, 3)] * 3)
 def test_all_cores_are_simulated_exactly(data: st.DataObject, size: tuple[int, int], m: int, n: int, k: int) -> None:
     graph, gemm = mesh(*size), TileGemm(m, n, k)
