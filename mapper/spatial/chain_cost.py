@@ -186,6 +186,9 @@ class _Wave:
         own = np.maximum(rest.load.lines[:2].max(axis=0) / apart, rest.load.lines[2])
         spread = np.maximum(0, np.maximum(rest.load.lines.max(axis=0), of.in_step * rest.load.interval) - own)
         waited = np.minimum(spread, state.done - begun)
+        if machine.in_bytes:  # on a way that all share they come behind weights that other teams have just asked for
+            others = (rest.load.memory > 0) & (np.where(of.on_row, c["rm"], of.places) > 1)
+            waited = waited - np.where(others, machine.dram_latency, 0)
         handed, sent = self._handed(np.maximum(state.handed, vector), shares, waited)
         return replace(
             state, vector=vector, handed=handed, shared=state.handed, earlier=state.free, free=vector,
@@ -284,7 +287,9 @@ class _Wave:
         port = self._port(size, column)
         branch = size / machine.tree_bytes if machine.tree_bytes else 0 * size
         behind = np.where((row > 0) & (down > 0), np.maximum(branch, port), port)
-        sending = np.where(size > 0, np.maximum(ring, (machine.dram_latency + ring + behind) / machine.in_flight), 0)
+        alone = np.where((row > 0) & (down > 0), branch, 0)  # its own way, if nobody else is at the port
+        alone = np.maximum(alone, size / machine.port_bytes) if machine.port_bytes else alone
+        sending = np.where(size > 0, np.maximum(ring, (machine.dram_latency + ring + alone) / machine.in_flight), 0)
         every = copies * size
         sent = np.stack(np.broadcast_arrays(row, down, core))
         return _Load(
