@@ -317,8 +317,10 @@ class _Estimate:
         c, machine = self.c, self.machine
         times = np.where(c["nm"] == 1, c["keep_b"] * (self.n.count - 1), c["keep_a"] * (self.m.count - 1))
         strip = np.where(c["nm"] == 1, self.alone[1], self.alone[0])
-        way = np.where(c["nm"] == 1, self.b.way, self.a.way)
-        loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, self.both))
+        way = np.where(c["nm"] == 1, self.ways[1], self.ways[0])
+        first = self.in_step[0]
+        mixed = np.where(c["nm"] == 1, self.b.behind(self.a, first), self.a.behind(self.b, first))
+        loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, mixed))
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
         late = _above(loads, rest + self.between / self.waves)
         waited = _above(np.where(self.inner_kept, strip, self.with_both), self.compute)

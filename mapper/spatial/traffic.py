@@ -124,9 +124,26 @@ class Traffic:
 
     def alone(self, together: InStep) -> np.ndarray:
         """Cycles until all tiles of a step have come."""
-        central = together.memory * np.maximum(self.memory, self.inward)
+        central = together.memory * self._central
         return _most(
             central, together.row * self.row, together.column * self.column, self.core, self.passing, self.port)
+
+    def behind(self, other: "Traffic", together: InStep) -> np.ndarray:
+        """Cycles until all tiles of a step have come where those of another operand are before them: senders and
+        cores' ways bring the others first, memory serves both in turn."""
+        central = np.minimum(2 * self._central, self._central + other._central) * together.memory
+
+        def after(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            return np.where(mine > 0, mine + theirs, 0)
+
+        return _most(
+            central, together.row * after(self.row, other.row), together.column * after(self.column, other.column),
+            after(self.core, other.core), self.passing, self.port)
+
+    @property
+    def _central(self) -> np.ndarray:
+        found: np.ndarray = np.maximum(self.memory, self.inward)
+        return found
 
     def queue(self, other: "Traffic") -> np.ndarray:
         """Cycles until memory has sent the first tiles of both operands to all cores."""
