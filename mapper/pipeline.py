@@ -10,10 +10,12 @@ iteration waits for what is before it, and keeps what follows waiting:
 Instructions are issued in order, so what the rest of an iteration needs ``first`` comes early only as far as the
 instructions before it wait elsewhere: those of ``ahead`` iterations fit into the window of the fetch stage and the
 queues, and as what inner loops need first, which waits for places in the queue of the same unit, lets it through. What
-``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. An iteration takes no less than
+``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. What the first inner iterations
+need stands behind it in the queue: the lead of an iteration is from the start of the one to the end of the other, and
+what it finds there it does not wait for again. An iteration takes no less than
 
-    T(iteration) >= (latency of first + T(inner) * (1 - fraction of ahead)) / (1 + whole ahead)
-    T(iteration) >= (latency of first + T(inner) + latency of last) / slots
+    T(iteration) >= (lead + T(inner) * (1 - fraction of ahead) - waiting of an inner iteration) / (1 + whole ahead)
+    T(iteration) >= (lead + T(inner) - waiting of an inner iteration + latency of last) / slots
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ class _Cost:
     when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
     something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them, and
     ``start``: what of the time lies before the first of them has all that it waits for, but for the latency of that;
-    ``ahead``: by how many iterations what comes first is ahead at most on each unit, as its places are no more."""
+    ``ahead``: by how many iterations what comes first is ahead at most on each unit, as its places are no more;
+    ``lead``: from when each unit could begin with that until an iteration may; ``idle``: what an iteration takes more
+    than it would if it were there."""
 
     time: Number
     busy: Mapping[str, Number]
@@ -100,6 +104,8 @@ class _Cost:
     fill: Number
     start: Number
     ahead: Mapping[str, Number] = field(default_factory=dict)
+    lead: Mapping[str, Number] = field(default_factory=dict)
+    idle: Number = 0
 
 
 class Rates:
@@ -206,20 +212,21 @@ class Rates:
     def ahead(self, loop: Loop, body: Mapping[str, Number]) -> Number:
         """How many iterations' instructions of the ``body`` may wait while what comes first of the next one starts.
 
-        They wait in the fetch stage, less what comes first as far as it finds no place in its own queue, and in the
-        queue of the unit that has most of them.
+        They wait in the fetch stage and in the queue of the unit that has most of them; in the fetch stage with what
+        comes first of each but the first of them, as far as that finds no place in its own queue.
         """
-        room: Number = self.hardware.issue_entries
+        excess: Number = 0
         others = (*loop.first, *loop.last)
         for unit in {self.hardware.unit(issue.mnemonic) for issue in others}:
             count = sum(issue.times for issue in others if issue.mnemonic in unit.mnemonics)
-            room = room - np.maximum(count - unit.queue, 0)
+            excess = excess + np.maximum(count - unit.queue, 0)
         queues = {unit.name: unit.queue for unit in self.hardware.units}
-        total = sum(body.values())
+        total = np.maximum(sum(body.values()), 1e-9)
         queued: Number = 0
         for name, count in body.items():
             queued = np.maximum(queued, np.minimum(queues[name], count))
-        return np.maximum(room + queued, 2) / np.maximum(total, 1e-9)
+        room = self.hardware.issue_entries - 1 + queued
+        return np.minimum(room / total, np.maximum((room - excess) / total, 1))
 
     @staticmethod
     def _beats(issue: Issue, port: float) -> np.ndarray:
@@ -267,16 +274,21 @@ def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
     tail: Number = 0
     fill: Number = 0
     start: Number = 0
-    waits: Any = False
+    waits: Any = np.False_
     early: dict[str, Number] = {}
+    lead: dict[str, Number] = {}
+    idle: Number = 0
     behind: list[tuple[str, str, Number]] = []
     for part in loop.body:
         if isinstance(part, Loop):
             found = _cost(part, rates, once)
             early.update({name: np.where(np.asarray(part.times) > 0, count / np.maximum(part.times, 1e-9), early.get(
                 name, FAR)) for name, count in found.ahead.items()})
-            inner, tail = inner + found.time, found.tail
             there = np.asarray(part.times) > 0
+            first_here = there & ~waits
+            lead.update({name: np.where(first_here, most, lead.get(name, 0)) for name, most in found.lead.items()})
+            idle = np.where(first_here, found.idle, idle)
+            inner, tail = inner + found.time, found.tail
             fill, waits = np.maximum(fill, np.where(there, found.fill, 0)), waits | (found.waits & there)
             start = np.maximum(start, np.where(there, found.start, 0))
             _add(busy, found.busy.items())
@@ -293,31 +305,45 @@ def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
             _count(busy, issued, issue, rates)
             behind.extend(rates.behind(issue))
         latency, before = rates.wait(loop.first, loop.whole, waits)
-        first, last = latency + before, sum(rates.wait(loop.last))
+        own, last = latency + before, sum(rates.wait(loop.last))
+        first, next_in = own, np.asarray(0)
+        for name in _units(loop.first, rates):  # what inner loops need first stands behind it
+            next_in = np.maximum(next_in, lead.get(name, 0))
+            lead[name] = before + np.maximum(latency, lead.get(name, 0))
+            first = np.where(own > 0, np.maximum(first, lead[name]), 0)
         _crowd(behind, busy, _most(rest, busy, issued, rates))
         most = _most(rest, busy, issued, rates)
         ahead = np.minimum(rates.ahead(loop, body), loop.early)
         for name in _units(loop.first, rates):
             ahead = np.minimum(ahead, early.get(name, FAR))
-        ordered = _in_order(first, rest, ahead)
-        taken = np.where(first + last > 0, first + rest * loop.held + tail + last, 0) / loop.slots
+        ordered = _in_order(first - idle, rest, ahead)
+        # the first of what comes first finds a place when that of the first before it is free; what stands behind all
+        # of it waits for the last of the places, too, and then for the last of the loads
+        single = before / np.maximum(sum(np.asarray(issue.times) for issue in loop.first), 1)
+        behind_all = np.where(next_in > 0, single + next_in + rest - idle, 0)
+        taken = np.maximum(own + (rest - idle) * loop.held, behind_all)
+        taken = np.where(own + last > 0, taken + tail + last, 0) / loop.slots
         for issue in loop.first:
             name = rates.hardware.unit(issue.mnemonic).name
             early[name] = np.minimum(early.get(name, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
         steady = np.maximum(most, np.maximum(ordered, taken))
         # where there is but one iteration, what it waits for at the start is no part of it
         time = np.where(once, np.maximum(most, before + rest), steady + CLOSE * (ordered + taken))
-        # all that comes first is on its way at the same time
-        more = before + rest - time
+        idle = np.where(first > 0, np.maximum(time - rest + idle, 0), idle)
+        # all that comes first is on its way at the same time, and nothing hides the latency of the last of it
+        nothing: Number = 0
+        loads: dict[str, Number] = {}
+        _add(loads, (spent for issue in loop.first for spent in rates.busy(issue)))
+        more = np.maximum(before + rest, reduce(np.maximum, loads.values(), nothing)) - time
         fill = np.maximum(fill, latency + np.minimum(more, 0) - np.where(once, start, 0)) + np.maximum(more, 0)
         waits, start = waits | (first > 0), start + before
     alone = sum(rates.alone(issue) for issue in loop.alone)
     time = time + alone + loop.waits
     if isinstance(loop.times, int) and loop.times == 1:
-        return _Cost(time, busy, issued, tail, waits, fill, start, early)
+        return _Cost(time, busy, issued, tail, waits, fill, start, early, lead, idle)
     return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
                  {name: loop.times * count for name, count in issued.items()}, tail, waits, fill,
-                 start, early)
+                 start, early, lead, idle)
 
 
 def _crowd(behind: Iterable[tuple[str, str, Number]], busy: dict[str, Number], most: Number) -> None:

@@ -31,7 +31,7 @@ STEPPED_BUDGET = 200_000
 WRITTEN_BUDGET = 2_000
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
-NEAR, MORE = 1.003, 3
+NEAR, MORE = 1.003, 4
 """Candidates whose estimates are so close to the best are tried, too: so many more than ``top_k`` at most."""
 
 EASY, SMALL = 1500, 4

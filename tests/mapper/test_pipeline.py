@@ -74,6 +74,14 @@ def test_a_link_moves_the_whole_of_a_request_and_memory_its_pieces() -> None:
     assert cycles(Loop(1, (Issue("read_a", moves=1, pieces=20, units=1),)), engine) == 20 + 1
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_what_inner_loops_need_stands_right_behind_what_outer_ones_do(slots: int) -> None:
+    load, product = Issue("load", moves=64, pieces=16, values=LOAD, beats=16), Issue("gemm", beats=32)
+    nest = Loop(100, (Loop(1, (product,), first=(load,), slots=2),), first=(load,), slots=slots)
+    # 16 until the unit takes the second load, 67 for that and 16 to write it, 48 for the product: no load waits alone
+    assert qkv(nest)[0] == pytest.approx(100 * (16 + 67 + 16 + 48) / slots, rel=0.02)
+
+
 def test_the_place_of_an_operand_bounds_the_loads_ahead_of_it() -> None:
     load, product = Issue("load", moves=64, pieces=16, values=LOAD, beats=16), Issue("gemm", beats=32)
     one, two, many = (qkv(Loop(100, (product,), first=(load,), slots=slots))[0] for slots in (1, 2, 16))

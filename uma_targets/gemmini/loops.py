@@ -118,35 +118,39 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
     # where sums stay, the first of them needs the last of the reduction
     share = (1 - 1 / kb) * (1 - 1 / (mb * nb)) if flow == "os" else 0
 
-    def chunks(times: Number, *loads: Issue) -> Loop:
-        return Loop(times * kt, products, first=loads, slots=places, whole=share)
-
-    # the first iteration of an interleaved operand streams it, too
-    some = np.where(first_a | first_b, 1 / inner, 0)
-    steps = (
-        chunks(1 - some, _where(a, stream_a), _where(b, stream_b)),
-        chunks(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
-    )
     blocks, last = mb * nb, c["interleave"] == 1
     bias = load_bias(blocks * shape.bias, rows, port, beats(shape.n, dim, 4, port))
     out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
-    # sums wait for the end of their tile, or for what is left of the reduction
-    held = np.where(last, 1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), 1)
-    tile = Loop(inner, (replace(out, times=np.where(last, blocks - 1, 0)), *steps), first=(bias,), last=(
-        replace(out, times=np.where(last, 1, blocks)),), slots=c["slots_c"], held=held)
+    per_block = kb if flow == "os" else 1
+    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * per_block
+    end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
+    stores = blocks - end.times / (shape.batch * mt * nt)  # of a tile, but for those
+    # sums wait for what is left of the reduction, and for their stores to come into the window behind the products
+    window = (hardware.issue_entries + hardware.unit("preload").queue) / (2 * blocks * all_k)
+    held = np.maximum(1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), np.where(last, 0, 1 - window))
+
+    def tiles(times: Number, *loads: Issue) -> Loop:
+        chunks = Loop(kt, products, first=loads, slots=places, whole=share)
+        within, after = (replace(out, times=stores * np.where(last, *shares)) for shares in (
+            (1 - 1 / blocks, 0), (1 / blocks, 1)))
+        return Loop(times, (within, chunks), first=(bias,), last=(after,), slots=c["slots_c"], held=held)
+
+    # the first tile of an interleaved operand streams it, too
+    some = np.where(first_a | first_b, 1, 0)
+    these = (
+        tiles(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
+        tiles(inner - some, _where(a, stream_a), _where(b, stream_b)),
+    )
     # one operand is loaded for each tile of the outer loop, the other one for all of them, where they are not streamed
     high_mine, high_whole = np.where(m_outer, rows, deep), np.where(m_outer, deep, rows)
     mine = load(np.where(m_outer, mb, nb) * all_k, high_mine, port, np.where(m_outer, beats_a, beats_b))
     whole = load(np.where(m_outer, all_n, all_m) * all_k, high_whole, port, np.where(m_outer, beats_b, beats_a))
     level_mine = np.where(m_outer, c["level_a"], c["level_b"])
     level_whole = np.where(m_outer, c["level_b"], c["level_a"])
-    rows_of_tiles = Loop(outer, (tile,), first=(_where(mine, level_mine == HOIST),),
+    rows_of_tiles = Loop(outer, these, first=(_where(mine, level_mine == HOIST),),
                          slots=np.where(m_outer, c["slots_a"], c["slots_b"]))
     one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
                slots=np.where(m_outer, c["slots_b"], c["slots_a"]))
-    per_block = kb if flow == "os" else 1
-    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * per_block
-    end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
     # products that are left when the last load of the last chunk has arrived, less what they lag behind anyway
     pace = dim if flow == "os" else rows
     both, chunk = mb * nb * kb * pace, shape.batch * mt * nt * kt
@@ -163,13 +167,14 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
     return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(left, 0), 1, dim, dim, dim), end))
 
 
-def conv_loops(shape: ConvShape, c: Columns, flow: str, dim: int) -> Loop:
+def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> Loop:
     """Images; tiles of pixels and of output channels; chunks of the input; steps of a chunk; products of blocks.
 
     Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, chunks, steps (of a chunk);
     and, of all tiles of an image together: tiles, sums, stretches (products for one weight tile), load_rows and loads
     (rows and instructions that a part of a chunk takes), edges (loads that wait for one another), store_rows.
     """
+    dim = hardware.dim
     o_tiles, tiles, all_o = ceil_div(shape.o, c["o"]), c["tiles"], int(ceil_div(shape.o, dim))
     blocks, wide, many = all_o / o_tiles, shape.o / all_o, c["stretches"] / tiles
     rows = c["sums"] / c["stretches"]
@@ -189,23 +194,28 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, dim: int) -> Loop:
     stream_x, kept = c["level_x"] == STREAM, c["level_x"] == HOIST
     # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
     slots = np.where(stream_x, c["slots_x"], c["chunks"] * np.minimum(c["slots_x"], 2))
-    loading = np.where(stream_x, 1, np.where(kept, 0, 1 / o_tiles))
+    loading = np.where(stream_x, o_tiles, np.where(kept, 0, 1))
 
     def parts(times: int) -> tuple[Issue, ...]:
         # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
         turns = replace(x, times=x.times * times, ahead=x.times if times > 1 else 1 << 30)
         return turns, replace(edges, times=edges.times * times)
 
-    chunks = tuple(Loop(count * loading, (chunk,), first=parts(times), slots=slots) for count, times in shape.phases)
-    again = Loop(c["chunks"] * (1 - loading), (chunk,))
+    # rows of a chunk are free again when their last step, or where sums stay all of them, has passed over them
+    held = 1 / many if os else 1 - (1 - 1 / many) / steps
+    chunks = tuple(Loop(count, (chunk,), first=parts(times), slots=slots, held=held) for count, times in shape.phases)
     bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
     out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim)
-    tile = Loop(o_tiles, (*chunks, again), first=(bias,), last=(out,), slots=c["slots_c"])
+    overlap = many * blocks * steps if os else many * blocks - 1
+    end = left_over(out, many * blocks, overlap, dim if os else rows, hardware)
+    during = replace(out, times=many * blocks - end.times / (shape.images * tiles * o_tiles))
+    of_tile = tuple(Loop(times, body, first=(bias,), last=(during,), slots=c["slots_c"]) for times, body in (
+        (loading, chunks), (o_tiles - loading, (Loop(c["chunks"], (chunk,)),))))
     everything = sum(count * times for count, times in shape.phases)
-    pixels = Loop(tiles, (tile,), first=(_where(replace(x, times=x.times * everything), kept),), slots=c["slots_x"])
+    pixels = Loop(tiles, of_tile, first=(_where(replace(x, times=x.times * everything), kept),), slots=c["slots_x"])
     resident = replace(weights, times=np.where(streamed, 0, all_o * c["chunks"] * c["steps"]))
     image = Loop(shape.images, (pixels,), alone=(resident,))
-    return Loop(1, (image,), alone=(*pairs(flow, 1, 1, dim, dim, dim), replace(out, times=1)))
+    return Loop(1, (image,), alone=(*pairs(flow, 1, 1, dim, dim, dim), end))
 
 
 def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:

@@ -282,7 +282,7 @@ def _conv_table(
 
     def estimate(c: Columns) -> np.ndarray:
         # long streams are slow to compile, so they must be worth it
-        return picture.groups * cycles(conv_loops(shape, c, flow, dim), hardware) * (1 + 3e-3 * (c["code"] - 1))
+        return picture.groups * cycles(conv_loops(shape, c, flow, hardware), hardware) * (1 + 3e-3 * (c["code"] - 1))
 
     return Table(
         columns, {

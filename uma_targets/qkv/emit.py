@@ -61,13 +61,14 @@ class Emission:
         nodes: Nodes = []
         if self.resident:
             nodes += each("r", pieces(block.size, self.dim), lambda r, rows: each(
-                "k", pieces(self.gemm.k, self.dim), lambda k, depth: [self._load_a(first, r, rows, k, depth)]))
+                "k", pieces(self.gemm.k, self.dim), lambda k, depth: [self._load_a(
+                    first, r, rows, k, depth, (2 + r * self.deep + k) * self.dim)]))
         return nodes + each("nt", pieces(self.gemm.n, self.dim), lambda n, column: self._column(
             first, block.size, n, column))
 
     def _column(self, first: Affine, height: int, n: Affine, column: Piece) -> Nodes:
         bias = self.gemm.bias is not None
-        rows = pieces(height, self.dim)
+        rows, tall = pieces(height, self.dim), ceil_div(height, self.dim)
         turns = 2 if 2 * self.block * self.dim <= self.sum_rows else 1
         base = n % turns * (self.block * self.dim)
         nodes: Nodes = []
@@ -75,29 +76,25 @@ class Emission:
             nodes += each("r", rows, lambda r, strip: [Instr.make(
                 "load_sums", dram=self.gemm.bias_at(n * self.dim), row=base + r * self.dim, rows=strip.size,
                 cols=column.size, stride=0)])
-        nodes += each("k", pieces(self.gemm.k, self.dim, peel_first=not bias), lambda k, depth: [
-            Instr.make("load", dram=self.gemm.b_at(k * self.dim, n * self.dim), row=self._b(k), rows=depth.size,
-                       cols=column.size, stride=self.gemm.strides[1]),
-            *each("r", rows, lambda r, strip: self._product(first, base, r, strip, k, depth, bias)),
-        ])
+
+        def step(k: Affine, depth: Piece) -> Nodes:
+            number = n * self.deep + k  # counts on from column to column, so that tiles always take turns
+            b = number % 2 * self.dim
+
+            def product(r: Affine, strip: Piece) -> list[Node]:
+                a = (2 + (r * self.deep + k if self.resident else (number * tall + r) % 2)) * self.dim
+                gemm = Instr.make("gemm", a=a, b=b, c=base + r * self.dim, transpose=0,
+                                  accumulate=int(bias or not depth.is_first))
+                return [gemm] if self.resident else [self._load_a(first, r, strip, k, depth, a), gemm]
+
+            return [Instr.make("load", dram=self.gemm.b_at(k * self.dim, n * self.dim), row=b, rows=depth.size,
+                               cols=column.size, stride=self.gemm.strides[1]), *each("r", rows, product)]
+
+        nodes += each("k", pieces(self.gemm.k, self.dim, peel_first=not bias), step)
         return nodes + each("r", rows, lambda r, strip: [Instr.make(
             "store", dram=self.gemm.c_at(first + r * self.dim, n * self.dim), row=base + r * self.dim,
             rows=strip.size, cols=column.size, stride=self.gemm.strides[2], relu=int(self.gemm.relu))])
 
-    def _product(
-        self, first: Affine, base: Affine, r: Affine, rows: Piece, k: Affine, depth: Piece, bias: bool
-    ) -> list[Node]:
-        product = Instr.make("gemm", a=self._a(r, k), b=self._b(k), c=base + r * self.dim, transpose=0,
-                             accumulate=int(bias or not depth.is_first))
-        return [product] if self.resident else [self._load_a(first, r, rows, k, depth), product]
-
-    def _load_a(self, first: Affine, r: Affine, rows: Piece, k: Affine, depth: Piece) -> Node:
-        return Instr.make("load", dram=self.gemm.a_at(first + r * self.dim, k * self.dim), row=self._a(r, k),
+    def _load_a(self, first: Affine, r: Affine, rows: Piece, k: Affine, depth: Piece, to: Affine) -> Node:
+        return Instr.make("load", dram=self.gemm.a_at(first + r * self.dim, k * self.dim), row=to,
                           rows=rows.size, cols=depth.size, stride=self.gemm.strides[0])
-
-    def _a(self, r: Affine, k: Affine) -> Affine:
-        number = r * self.deep + k
-        return (2 + (number if self.resident else number % 2)) * self.dim
-
-    def _b(self, k: Affine) -> Affine:
-        return k % 2 * self.dim

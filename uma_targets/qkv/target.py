@@ -63,8 +63,8 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
 def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> Loop:
     """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column.
 
-    Tiles of B take turns, and so do those of A that are streamed, but all of a block's of one step have one place. Sums
-    of a column take turns where two blocks fit. Sizes are those of mean tiles.
+    Tiles of B take turns, and so do those of A that are streamed; so do sums of a column where two blocks fit. Sizes
+    are those of mean tiles.
     """
     tall, wide, resident = int(ceil_div(shape.m, dim)), int(ceil_div(shape.n, dim)), c["dataflow"] == 0
     blocks = np.asarray(ceil_div(shape.m, c["m"]))
@@ -76,10 +76,7 @@ def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> 
     a, b, gemm = load(1, rows, depth), load(1, depth, columns), Issue("gemm", beats=2 * dim)
     store = Issue("store", block, columns * shape.out_item, rows, values={"rows": rows}, beats=rows)
     streamed = replace(a, times=np.where(resident, 0, 1))
-    if deep % 2:  # tiles of A take turns from row to row, too; else the first comes with that of B
-        step = Loop(deep, (Loop(block, (gemm,), first=(streamed,), slots=2),), first=(b,), slots=2)
-    else:
-        step = Loop(deep, (Loop(block - 1, (gemm,), first=(streamed,), slots=1), gemm), first=(b, streamed), slots=2)
+    step = Loop(deep, (Loop(block, (gemm,), first=(streamed,), slots=2),), first=(b,), slots=2)
     column = Loop(wide, (step,), first=(load(block * shape.bias, rows, columns, "load_sums"),), last=(store,),
                   slots=np.where(2 * c["m"] <= sum_rows, 2, 1))
     tiles = Loop(blocks, (column,), first=(replace(a, times=np.where(resident, block * deep, 0)),), slots=1)

@@ -95,7 +95,7 @@ def _folds(
         "height": np.minimum(over_rows, rows), "width": np.minimum(over_columns, columns)})
     if dataflow == "os":
         # the next fold enters while one runs empty
-        return Issue("multiply", folds * k), replace(drain, times=1)
+        return Issue("multiply", folds * k), Issue("unload", folds), replace(drain, times=1)
     steps = n if dataflow == "is" else m
     return Issue("preload", k * across), Issue("stream", folds * steps), drain
 
