@@ -250,12 +250,13 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 
 
 def bus_words(graph: ArchitectureGraph) -> dict[str, int]:
-    """What a planner needs besides: words that each bus moves in a cycle, and bytes that DRAM moves."""
+    """What a planner needs besides: words that each bus and a port of the global buffer move in a cycle, and bytes that
+    DRAM moves."""
     widths = {name: graph.objects[name] for name in ("ifmap_bus", "filter_bus", "psum_bus")}
     words = {name: link.bandwidth * 8 // WORD_BITS for name, link in widths.items() if isinstance(link, Link)}
-    memory = graph.objects["dram"]
-    assert isinstance(memory, DRAM)
-    return {**words, "dram_bytes": memory.port_width}
+    memory, glb = graph.objects["dram"], graph.objects["glb"]
+    assert isinstance(memory, DRAM) and isinstance(glb, SRAM)
+    return {**words, "dram_bytes": memory.port_width, "glb_port": glb.port_width}
 
 
 def check_options(options: dict[str, object]) -> None:

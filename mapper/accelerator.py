@@ -52,6 +52,8 @@ class Accelerator:
     says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak against which utilization
     is counted (by default that of a square array of ``dim``). ``planner``: for machines that are planned in a way of
     their own, such as many cores: for a graph what finds mappings and emits them, in place of emitter and space.
+    ``patience``: how many times as many instructions the simulations of a search may step through as those of others,
+    and how many times as far from the best estimates may be, where its instructions are simulated fast.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Accelerator:
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(default=_square_array, repr=False)
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
+    patience: int = 1
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in; TargetError naming target, option, expectation and finding."""

@@ -16,6 +16,8 @@ what it finds there it does not wait for again. An iteration takes no less than
 
     T(iteration) >= (lead + T(inner) * (1 - fraction of ahead) - waiting of an inner iteration) / (1 + whole ahead)
     T(iteration) >= (lead + T(inner) - waiting of an inner iteration + latency of last) / slots
+
+and no less than the latencies of what waits for one another in a ring, over how many iterations later it closes.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Issue:
     ``moves``: bytes between HBM and the unit for each of so many ``pieces`` of memory; ``words``: what each reads and
     writes of other memories; ``ahead``: how many may be under way, where places for what they bring are fewer than what
     the unit can do at a time; ``values``: attributes and registers on which its latency depends; ``beats``: cycles in
-    which each reads its operands and writes its result on chip, before and after its own latency.
+    which each reads its operands and writes its result on chip, before and after its own latency; ``links``: for how
+    many of them it keeps what else is on chip, such as a bus.
     """
 
     mnemonic: str
@@ -63,6 +66,7 @@ class Issue:
     ahead: Number = 1 << 30
     values: Mapping[str, Number] = field(default_factory=dict)
     beats: Number = 0
+    links: Mapping[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +76,8 @@ class Loop:
     frees the place of that, of which there are ``slots``, each taken for the share ``held`` of the body. ``whole``:
     the share of what comes first with which the body begins; it takes the rest of it up as it arrives. ``early``: by
     how many iterations what comes first may be ahead at most: none where the body waits for it in the queue of its
-    unit."""
+    unit. ``rings``: what waits for one another, one after the other, until the first of it can be done for so many
+    iterations later; what they are is counted elsewhere."""
 
     times: Number
     body: "tuple[Union[Loop, Issue], ...]"
@@ -84,6 +89,7 @@ class Loop:
     held: Number = 1
     whole: Number = 0
     early: Number = FAR
+    rings: tuple[tuple[tuple[Issue, ...], Number], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +168,8 @@ class Rates:
             yield "hbm", issue.times * beats / self.streams
             pause = np.where(transfer > 0, self.hbm.read_latency_cycles + more, 0)
             yield "requests to hbm", (pause * issue.times + moving) / self.hbm.slots
+        for name, spent in issue.links.items():
+            yield name, issue.times * spent / units
         for name, words in issue.words.items():
             memory = self.hardware.memory(name)
             ports = memory.words_per_cycle * (1 if memory.shared_port else memory.slots)
@@ -337,6 +345,8 @@ def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
         more = np.maximum(before + rest, reduce(np.maximum, loads.values(), nothing)) - time
         fill = np.maximum(fill, latency + np.minimum(more, 0) - np.where(once, start, 0)) + np.maximum(more, 0)
         waits, start = waits | (first > 0), start + before
+    for ring, later in loop.rings:
+        time = np.maximum(time, sum(rates.alone(issue) for issue in ring) / later)
     alone = sum(rates.alone(issue) for issue in loop.alone)
     time = time + alone + loop.waits
     if isinstance(loop.times, int) and loop.times == 1:

@@ -28,7 +28,7 @@ DEFAULT_TOP_K = 5
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
 
-WRITTEN_BUDGET = 2_000
+WRITTEN_BUDGET = 2_500
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
 NEAR, MORE = 1.003, 4
@@ -148,7 +148,7 @@ def _search(
         return configuration.planner.find(workload, top_k)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(), len(space) <= FEW
+    effort, few = _Effort(configuration.accelerator.patience), len(space) <= FEW
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
@@ -173,7 +173,7 @@ def _search(
 
     def further(tried: int, over: float) -> bool:
         easy = FEW if few else SMALL * top_k
-        return (over <= NEAR and tried < top_k + MORE) or (effort.stepped < EASY and tried < easy)
+        return (over <= effort.near and tried < top_k + MORE) or (effort.easy() and tried < easy)
 
     score = _score(workload, configuration, objective)
     trials = explore(
@@ -214,8 +214,9 @@ def _score(
 
 @dataclass
 class _Effort:
-    """What the simulations of one search have cost, against what they may."""
+    """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
 
+    patience: int
     stepped: int = 0
     written: int = 0
 
@@ -224,7 +225,16 @@ class _Effort:
         self.written += _written(stream.body)
 
     def spent(self) -> bool:
-        return self.stepped > STEPPED_BUDGET or self.written > WRITTEN_BUDGET
+        return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
+
+    @property
+    def near(self) -> float:
+        """How far over the best an estimate may be to be tried beyond the first ones."""
+        return 1 + self.patience * (NEAR - 1)
+
+    def easy(self) -> bool:
+        """Whether more than the first ones are tried as they cost little."""
+        return self.stepped < self.patience * EASY
 
 
 def _same(number: int, mapping: Mapping) -> Hashable:

@@ -45,6 +45,17 @@ def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() 
     assert qkv(Loop(1, (Loop(3, (product,)), Issue("load", 4, 64, 16, values=LOAD)))) == [64]
 
 
+def test_what_waits_for_one_another_in_a_ring_bounds_an_iteration() -> None:
+    load, product = Issue("load", moves=64, pieces=16, values=LOAD), Issue("gemm")
+    assert qkv(Loop(10, (product,), rings=(((load, product), 1),))) == [10 * (67 + 16)]
+    assert qkv(Loop(10, (product,), rings=(((load, product), 2), ((product,), 1)))) == [10 * (67 + 16) / 2]
+    assert qkv(Loop(10, (product,), rings=(((load, product), np.array([4, 8])),))) == [10 * (67 + 16) / 4, 160]
+
+
+def test_what_is_on_chip_beside_units_is_kept_busy() -> None:
+    assert qkv(Loop(10, (Issue("gemm", 3, links={"bus": 20}), Issue("gemm", links={"bus": 7})))) == [10 * 67]
+
+
 def test_few_places_ahead_leave_the_latency_uncovered() -> None:
     load = Issue("load", moves=64, pieces=16, values=LOAD)
     assert qkv(Loop(8, (load,))) == [8 * 16]

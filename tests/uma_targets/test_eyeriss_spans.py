@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uma_targets.eyeriss.spans import diagonals, groups, spans
+from uma_targets.eyeriss.spans import diagonals, groups, kinds, spans
 
 SMALL = st.integers(1, 12)
 
@@ -30,6 +32,16 @@ def test_groups_cover_all_once_within_their_bounds(extent: int, each: int, down:
         assert group.each <= each and group.down <= down and group.across <= across
         covered += range(group.first, group.first + group.count * group.size)
     assert covered == list(range(extent))
+
+
+@given(st.integers(1, 60), st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=4))
+def test_kinds_of_groups_have_as_many_elements(extent: int, sizes: list[tuple[int, int, int]]) -> None:
+    found = kinds(extent, *(np.array(column) for column in zip(*sizes)))
+    assert sum(count * each * sets for count, each, sets in found) == pytest.approx(np.full(len(sizes), extent))
+    for i, size in enumerate(sizes):
+        made = list(groups(extent, *size))
+        assert sum(count[i] for count, _, _ in found) == sum(group.count for group in made)
+        assert (found[0][0][i], found[0][1][i]) == (made[0].count, made[0].each)
 
 
 @given(st.integers(1, 20), SMALL, st.integers(1, 3), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))

@@ -20,6 +20,7 @@ from oracle.errors import MappingError
 from oracle.stream import Instr, Stream
 from uma_targets.eyeriss.emit import Emission
 from uma_targets.eyeriss.kernels import ISA, product_nodes
+from uma_targets.eyeriss.loops import Tensors
 from uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
 from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
 from uma_targets.eyeriss.space import convolutions, products, row_stationary
@@ -123,10 +124,12 @@ def shape_of(workload: Workload) -> Shape:
 
 def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
+    out_item = np.dtype(workload.output.dtype).itemsize
+    tensors = Tensors(item=1, out_item=out_item, channels_last=True, bias=workload.epilogue.bias)
     if _is_product(workload):
         batch, m, n, k = sizes_of(workload)
-        return products(workload.name, (m, n, k), machine, item=1, batch=batch)
-    return convolutions(workload.name, shape_of(workload), machine, item=1)
+        return products(workload.name, (m, n, k), machine, tensors, batch=batch)
+    return convolutions(workload.name, shape_of(workload), machine, tensors)
 
 
 def _is_product(workload: Workload) -> bool:
@@ -165,5 +168,5 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int:
 
 EYERISS = Accelerator(
     "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)", OPTIONS, ISA,
-    _graph, _isa_parameters, _emitter, _space, _peak,
+    _graph, _isa_parameters, _emitter, _space, _peak, patience=5,
 )

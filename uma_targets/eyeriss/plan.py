@@ -7,7 +7,7 @@ and ``m`` filters for which partial sums lie in the global buffer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oracle.errors import MappingError
@@ -15,6 +15,7 @@ from uma_targets.eyeriss.problem import Shape
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
+    from mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,23 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Machine(Bounds):
-    """With the widths of buses in words (DRAM: bytes) a cycle: what a mapping's time depends on."""
+    """With the widths of buses and of a port of the global buffer in words (DRAM: bytes) a cycle, and the mapper's
+    view: what a mapping's time depends on."""
 
     ifmap_bus: int
     filter_bus: int
     psum_bus: int
     dram_bytes: int
+    glb_port: int
+    hardware: "Hardware" = field(compare=False, repr=False)
 
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
         from acadl_models.eyeriss import bus_words, isa_parameters
+        from mapper.hardware import Hardware
 
-        return Machine(**isa_parameters(graph), **bus_words(graph))
+        return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
 
 
 @dataclass(frozen=True)

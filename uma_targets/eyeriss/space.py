@@ -1,4 +1,4 @@
-"""The mapping space of Eyeriss: row-stationary mappings of convolutions and of products, and their expected cycles.
+"""The mapping space of Eyeriss: row-stationary mappings of convolutions and of products.
 
 The dataflow is the hardware's: filter rows along the array's rows, ifmap rows along its diagonals. What there is to
 choose are the paper's parameters (:class:`~uma_targets.eyeriss.plan.RowStationary`).
@@ -6,42 +6,47 @@ choose are the paper's parameters (:class:`~uma_targets.eyeriss.plan.RowStationa
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.mapping import Mapping
-from mapper.space import Space, SpaceBuilder, Table
+from mapper.pipeline import cycles
+from mapper.space import Columns as Mapped
+from mapper.space import Space, SpaceBuilder, Table, select
+from uma_targets.eyeriss.loops import Columns, Tensors, loops
 from uma_targets.eyeriss.plan import Machine, RowStationary, taps
-from uma_targets.eyeriss.problem import VALUE_BYTES, Shape, image_shape
-from uma_targets.eyeriss.spans import grouped
+from uma_targets.eyeriss.problem import Shape, image_shape
 
 PRODUCT_WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Pixels in a row of the image that the rows of A become, besides all of them."""
 
+DENSE, ROWS = Tensors(), Tensors(channels_last=True)
+"""Values of 16 bits without a bias: pixels, and channels, are neighbours in DRAM."""
+
 HELP = "a larger glb_kib, filter_glb_kib or row_words"
 
 
-def convolutions(name: str, shape: Shape, machine: Machine, *, item: int = VALUE_BYTES) -> Space:
-    """Mappings of a convolution whose values have ``item`` bytes in DRAM; MappingError if none fits."""
+def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = DENSE) -> Space:
+    """Mappings of a convolution; MappingError if none fits."""
     builder = SpaceBuilder(name, _room(machine), HELP)
-    builder.add(_table("conv2d", shape, machine, _widths(shape.f), item, 1.0))
+    builder.add(_table("conv2d", shape, machine, _widths(shape.f), tensors, 1.0))
     if not builder.tables:
-        builder.add(_table("conv2d", shape, machine, _NARROW, item, 1.0))
+        builder.add(_table("conv2d", shape, machine, _NARROW, tensors, 1.0))
     return builder.build()
 
 
 def products(
-    name: str, sizes: tuple[int, int, int], machine: Machine, *, item: int = VALUE_BYTES, batch: int = 1
+    name: str, sizes: tuple[int, int, int], machine: Machine, tensors: Tensors = ROWS, *, batch: int = 1
 ) -> Space:
     """Mappings of ``batch`` products of m, n, k, as images of any width; MappingError if none fits."""
     m, n, k = sizes
     builder = SpaceBuilder(name, _room(machine), HELP)
     for width in sorted({w for w in PRODUCT_WIDTHS if w <= m} | {m}):
         whole, rest = divmod(m, width)
-        builder.add(_table("gemm", image_shape(whole, width, n, k), machine, (width,), item, batch, rest > 0))
+        builder.add(_table("gemm", image_shape(whole, width, n, k), machine, (width,), tensors, batch, rest))
     return builder.build()
 
 
@@ -57,32 +62,34 @@ def tile_mapping(kind: str, mapping: RowStationary) -> Mapping:
 
 
 def _table(
-    kind: str, shape: Shape, machine: Machine, widths: tuple[int, ...], item: int, times: float, rest: bool = False
+    kind: str, shape: Shape, machine: Machine, widths: tuple[int, ...], tensors: Tensors, times: float, rest: int = 0
 ) -> Table:
-    """Candidates with strips of these widths. ``rest``: a row of the image that is left over follows."""
-    columns = _candidates(shape, machine, tuple(f for f in widths if f <= shape.f))
+    """Candidates with strips of these widths. ``rest``: pixels of a row of the image that is left over and follows."""
+    columns = _with_blocks(_candidates(shape, machine, tuple(f for f in widths if f <= shape.f)), shape, machine)
     # of equals few images at a time come first, and then many filters in a PE
     order = np.lexsort((-columns["p"], columns["n"]))
     columns = {name: column[order] for name, column in columns.items()}
-    columns["m"], columns["buffers"] = _resident(columns, shape, machine)
 
-    def estimate(c: Columns) -> NDArray[np.float64]:
-        cycles = expected_cycles(c, shape, machine, item)
-        # the rows that are left use as many PEs as one row of the image
-        strip = np.minimum(shape.e, c["segments"] * c["e"])
-        return np.asarray(times * (cycles + cycles / shape.e * strip if rest else cycles))
+    def estimate(c: Mapped) -> NDArray[np.float64]:
+        found = cycles(loops(dict(c), shape, machine, tensors), machine.hardware)
+        if rest:
+            one = np.ones_like(c["e"])
+            last = {**c, "f": rest * one, "e": one, "segments": one}
+            found = found + cycles(loops(
+                last, replace(shape, h=1, w=rest, e=1, f=rest), machine, tensors, after=True), machine.hardware)
+        return times * np.broadcast_to(found, c["f"].shape)
 
-    def mapping(c: Columns, i: int) -> Mapping:
+    def mapping(c: Mapped, i: int) -> Mapping:
         return tile_mapping(kind, RowStationary(**{f.name: int(c[f.name][i]) for f in fields(RowStationary)}))
 
-    return Table(columns, _needs(columns, shape, machine), estimate, mapping, alike=() if kind == "gemm" else None)  # type: ignore[arg-type]
+    return Table(columns, _needs(columns, shape, machine), estimate, mapping, alike=_ALIKE)
 
+
+_ALIKE = ("p", "down", "across", "segments", "buffers")
+"""Candidates that agree in these are bound by the same bus or queue."""
 
 _NARROW = (1, 2, 4, 8, 16)
 """Widths that are tried where no even part of a row fits."""
-
-
-Columns = dict[str, NDArray[np.int64]]
 
 
 def _widths(f: int) -> tuple[int, ...]:
@@ -108,6 +115,8 @@ def _candidates(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> Colu
             sets = vertical // r
             for e in range(1, min(machine.cols, shape.e) + 1):
                 for segments in range(1, min(sets, -(-shape.e // e)) + 1):
+                    if segments > 1 and e > -(-shape.e // segments):
+                        continue  # segments of fewer rows are as many rows
                     down = min(sets // segments, shape.m)
                     across = min(machine.cols // e, -(-shape.m // down))
                     p_bound = min(machine.psum_spad, machine.filter_spad // (q * s_taps))
@@ -151,70 +160,16 @@ def _buffered(table: Columns, shape: Shape, machine: Machine) -> tuple[NDArray[n
     return ifmap, table["n"] * pass_filters * strip * table["f"] * machine.psum_words
 
 
-def _resident(table: Columns, shape: Shape, machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For how many filters sums fit into the global buffer, and how many ifmap buffers beside them."""
+def _with_blocks(table: Columns, shape: Shape, machine: Machine) -> Columns:
+    """The candidates with the most filters whose sums fit into the global buffer, beside two ifmap buffers, and beside
+    one where those are more."""
     ifmap, sums = _buffered(table, shape, machine)
-    pass_filters = table["p"] * table["down"] * table["across"]
-    wanted = -(-shape.m // pass_filters)
-    single, double = ((machine.glb_words - b * ifmap) // sums for b in (1, 2))
-    buffers = np.where((double >= 1) & (double >= np.minimum(single, wanted)), 2, 1)
-    return np.clip(np.where(buffers == 2, double, single), 1, wanted) * pass_filters, buffers
-
-
-def expected_cycles(table: Columns, shape: Shape, machine: Machine, item: int) -> NDArray[np.float64]:
-    """Compute, ifmap bus and psum bus overlap; filters are loaded between passes; DRAM overlaps with all of it.
-
-    Each block (a strip of some images and filters) begins with its first ifmaps and filters from DRAM.
-    """
-    r_taps, s_taps = taps(shape, machine)
-    p, q, r, e, n, f = (table[name] for name in ("p", "q", "r", "e", "n", "f"))
-    strip = np.minimum(table["segments"] * e, shape.e)
-    parts = -(-shape.r // r_taps) * -(-shape.s // s_taps)
-    channels, slots = grouped(shape.c, q, r, np.ones_like(q))
-    filters, interleaved = grouped(shape.m, p, table["down"], table["across"])
-    # a product for each weight and channel that is interleaved, and an addition for each sum
-    compute = interleaved * f * (slots * s_taps + channels) * parts
-    rows_in = np.minimum((e - 1) * shape.stride + r_taps, e * r_taps) * table["segments"]
-    ifmap = filters * parts * rows_in * shape.c * ((f - 1) * shape.stride + s_taps) / machine.ifmap_bus
-    psums = channels * parts * shape.m * strip * np.ceil(f * machine.psum_words / machine.psum_bus)
-    passes = filters * channels * parts
-    up = r * r_taps * p * f
-    # where no other pass comes between, the sums of the one before must be back before the products are done
-    alone = (table["m"] // (p * table["down"] * table["across"]) * n == 1) & (channels * parts > 1)
-    busy = np.maximum(np.maximum(compute, ifmap), psums) + 20 * passes
-    back = np.maximum(0, up + 2 * psums / passes - p * f * q * s_taps)
-    busy = busy + np.where(alone, passes * back, 0)
-    blocks = np.ceil(shape.e / strip) * np.ceil(shape.f / f) * np.ceil(shape.n / n)
-    total = blocks * (np.minimum(n, shape.n) * busy + passes * _filter_waits(table, r_taps, s_taps, machine)) + up
-    first, everything = _dram_bytes(table, shape, blocks, item)
-    begins = blocks * np.ceil(shape.m / table["m"])
-    # two rates that come close to each other slow each other down
-    overlapped = np.cbrt(total**3 + (everything / machine.dram_bytes) ** 3)
-    return np.asarray(overlapped + begins * first / machine.dram_bytes)
-
-
-def _filter_waits(table: Columns, r_taps: int, s_taps: int, machine: Machine) -> NDArray[np.float64]:
-    """Cycles that a pass waits for filters.
-
-    A row of PEs ends its pass later than the one below by the time of its additions; filters are loaded meanwhile.
-    """
-    row = table["p"] * table["q"] * s_taps * table["down"] * table["across"] / machine.filter_bus
-    later = table["p"] * table["f"]
-    return np.asarray(row + np.maximum(0, (table["r"] * r_taps - 1) * (row - later)))
-
-
-def _dram_bytes(
-    table: Columns, shape: Shape, blocks: NDArray[np.float64], item: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bytes of a block's first ifmaps and of one group of channels' weights, and of everything.
-
-    For each of ``blocks`` strips and groups of images all weights are loaded, and the ifmaps for each block of filters.
-    """
-    strip = np.minimum(table["segments"] * table["e"], shape.e)
-    plane = ((strip - 1) * shape.stride + shape.r) * ((table["f"] - 1) * shape.stride + shape.s)
-    group = np.minimum(table["q"] * table["r"], shape.c)
-    pass_filters = np.minimum(table["p"] * table["down"] * table["across"], shape.m)
-    first = group * (table["n"] * plane + pass_filters * shape.r * shape.s)
-    ifmaps = np.ceil(shape.m / table["m"]) * table["n"] * shape.c * plane
-    words = blocks * (shape.m * shape.c * shape.r * shape.s + ifmaps) + shape.n * shape.m * shape.e * shape.f
-    return np.asarray(item * first), np.asarray(item * words)
+    each = table["p"] * table["down"] * table["across"]
+    wanted = -(-shape.m // each)
+    single, double = (np.minimum((machine.glb_words - b * ifmap) // sums, wanted) for b in (1, 2))
+    parts = []
+    for buffers, count, there in ((2, double, double >= 1), (1, np.maximum(single, 1), single > double)):
+        there = there | (buffers == 1) & (double < 1)
+        chosen = {"m": (count * each)[there], "buffers": np.full(int(there.sum()), buffers)}
+        parts.append({**select(table, there), **chosen})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

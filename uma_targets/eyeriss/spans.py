@@ -120,14 +120,23 @@ def diagonals(columns: int, rows: int, stride: int, pitch: int) -> tuple[Diagona
     return tuple(found)
 
 
+def kinds(
+    extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64]
+) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]], ...]:
+    """The first groups into which ``extent`` is cut (as by :func:`groups`), which are alike, the next ones, and those
+    that follow: how many they are, and the mean of their ``each`` and of their ``down * across``."""
+    codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
+    found = np.array([_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes])
+    return tuple((of[0], of[1], of[2]) for of in np.moveaxis(found[where], 0, -1))
+
+
 def grouped(
     extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64] | int = 1
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Into how many groups ``extent`` is cut (as by :func:`groups`), and the sum of their ``each``."""
-    codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
-    found = [_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes]
-    counts, sums = [count for count, _ in found], [total for _, total in found]
-    return np.array(counts, dtype=np.float64)[where], np.array(sums, dtype=np.float64)[where]
+    found = kinds(extent, each, down, np.broadcast_to(across, np.shape(each)))
+    counts, sums = zip(*((count, count * size) for count, size, _ in found))
+    return np.sum(counts, axis=0), np.sum(sums, axis=0)
 
 
 _CODE = 1 << 20
@@ -135,7 +144,15 @@ _CODE = 1 << 20
 
 
 @lru_cache(maxsize=1 << 16)
-def _cut(extent: int, each: int, down: int, across: int) -> tuple[int, int]:
-    """How many groups ``extent`` is cut into, and the sum of their ``each``."""
+def _cut(extent: int, each: int, down: int, across: int) -> tuple[tuple[float, float, float], ...]:
+    """What :func:`kinds` finds for one of them."""
     found = list(groups(extent, each, down, across))
-    return sum(g.count for g in found), sum(g.count * g.each for g in found)
+    return tuple(_mean(run) for run in (found[:1], found[1:2], found[2:]))
+
+
+def _mean(run: list[Group]) -> tuple[float, float, float]:
+    """How many they are, the mean of their ``each``, and that of ``down * across``; (0, 1, 1) for none."""
+    if not run:
+        return 0.0, 1.0, 1.0
+    count, total = sum(g.count for g in run), sum(g.count * g.each for g in run)
+    return float(count), total / count, sum(g.count * g.size for g in run) / total

@@ -1,0 +1,287 @@
+"""What Eyeriss's emission issues, as a nest of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.hardware import Hardware
+from mapper.pipeline import Issue, Loop, Number, Rates
+from mapper.reuse import ceil_div
+from uma_targets.eyeriss.plan import Machine, taps
+from uma_targets.eyeriss.problem import VALUE_BYTES, Shape
+from uma_targets.eyeriss.spans import kinds
+
+Columns: TypeAlias = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """How values lie in DRAM: bytes of an operand's and of a result's, whether channels (of filters: filters) are
+    neighbours or pixels are, and whether there is a bias."""
+
+    item: int = VALUE_BYTES
+    out_item: int = VALUE_BYTES
+    channels_last: bool = False
+    bias: bool = False
+
+
+def _reach(shape: Shape, outputs: Number, taps: float) -> Number:
+    """Inputs that ``outputs`` neighbours with ``taps`` weights read, in the mean."""
+    return (outputs - 1) * shape.stride + taps
+
+
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    """Mean sizes of all candidates' strips and blocks, and what is issued for a block."""
+
+    shape: Shape
+    machine: Machine
+    tensors: Tensors
+    near: int
+    """cycles of a request to a buffer on chip beside those in which it moves words"""
+    count: Number
+    """blocks"""
+    rows: Number
+    f: Number
+    segments: Number
+    taken: tuple[Number, Number]
+    """rows and columns of the ifmap that are there"""
+    images: Number
+    size: Number
+    """filters of a block"""
+    buffers: Number
+
+    @staticmethod
+    def of(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, near: int) -> "_Sizes":
+        """Of columns of mappings."""
+        strips = ceil_div(shape.e, np.minimum(c["segments"] * c["e"], shape.e)), ceil_div(shape.f, c["f"])
+        runs, blocks = ceil_div(shape.n, c["n"]), ceil_div(shape.m, c["m"])
+        rows, f = shape.e / strips[0], shape.f / strips[1]
+
+        def taken(size: Number, taps: int, extent: int, count: Number) -> Number:
+            return np.minimum(_reach(shape, size, taps), (extent + (count - 1) * max(0, taps - shape.stride)) / count)
+
+        return _Sizes(
+            shape, machine, tensors, near, strips[0] * strips[1] * runs * blocks, rows, f,
+            np.minimum(c["segments"], ceil_div(shape.e, c["e"])),
+            (taken(rows, shape.r, shape.h, strips[0]), taken(f, shape.s, shape.w, strips[1])), shape.n / runs,
+            shape.m / blocks, c["buffers"])
+
+    def load(self, times: Number, deep: Number) -> Issue:
+        """Rows of the ifmaps of ``deep`` channels."""
+        item, wide = self.tensors.item, self.taken[1]
+        writes = self.near + deep * np.ceil(wide / self.machine.glb_port)
+        if not self.tensors.channels_last:
+            return Issue("load", times, wide * item, deep, beats=writes)
+        whole = deep >= self.shape.c
+        return Issue("load", times, np.where(whole, deep * wide, deep) * item, np.where(whole, 1, wide), beats=writes)
+
+    def load_sums(self, times: Number) -> Issue:
+        """The bias for the sums of images."""
+        words = self.size * self.rows * self.f * self.machine.psum_words
+        item = VALUE_BYTES * self.machine.psum_words
+        return Issue("load_sums", times, self.size * item, beats=self.near + words / self.machine.glb_port)
+
+    def clear(self, times: Number) -> Issue:
+        """Zeros for channels."""
+        words = _reach(self.shape, self.rows, self.shape.r) * _reach(self.shape, self.f, self.shape.s)
+        return Issue("clear", times, beats=self.near + words / self.machine.glb_port)
+
+    def store(self, times: Number) -> Issue:
+        """Rows of results."""
+        reads = self.near + self.size * np.ceil(self.f * self.machine.psum_words / self.machine.glb_port)
+        item = self.tensors.out_item
+        if not self.tensors.channels_last:
+            return Issue("store", times, self.f * item, self.size, beats=reads)
+        whole = self.size >= self.shape.m
+        return Issue("store", times, np.where(whole, self.f * self.size, self.size) * item,
+                     np.where(whole, 1, self.f), beats=reads)
+
+
+class _Pass:
+    """What is issued for a group of ``sets`` times ``p`` filters and one of ``r`` times ``q`` channels."""
+
+    def __init__(self, sizes: _Sizes, q: Number, r: Number, p: Number, sets: Number) -> None:
+        self.sizes, self.q, self.p, self.sets = sizes, q, p, sets
+        shape, machine = sizes.shape, sizes.machine
+        r_taps, s_taps = taps(shape, machine)
+        down, across = -(-shape.r // r_taps), -(-shape.s // s_taps)
+        self.parts, high = down * across, shape.r / down
+        self.s, self.used = shape.s / across, r * high
+        self.ends = sets * sizes.rows
+        self.pes = self.used * self.ends
+        columns = sizes.rows / sizes.segments
+        self.lines = sizes.segments * r * np.minimum((columns - 1) * shape.stride + high, columns * high)
+        self.filters = self.used * sets
+        self.issued = 2 * (self.filters + sizes.images * (self.pes + self.ends)) + sizes.images * self.lines
+        self.places = np.maximum(1, machine.fglb_words // (p * q * s_taps))
+        self.add_cycles, self.conv_cycles = p * sizes.f, p * q * self.s * sizes.f
+
+    def conv(self, times: Number, units: Number) -> Issue:
+        """Primitives, each in a PE of its own of so many ``units``."""
+        values = {"p": self.p, "q": self.q, "s": self.s, "f": self.sizes.f}
+        return Issue("conv", times, values=values, units=units)
+
+    def add(self, times: Number, units: Number) -> Issue:
+        """Additions of the sums of one PE to those of another."""
+        return Issue("accumulate", times, values={"words": self.add_cycles}, units=units)
+
+    def ifmap(self, times: Number) -> Issue:
+        """Rows of ifmaps to PEs."""
+        words = self.q * _reach(self.sizes.shape, self.sizes.f, self.s)
+        return self._bus("ifmap", "ifmap_bus", times, words / self.sizes.machine.ifmap_bus, 0)
+
+    def filter(self, times: Number) -> Issue:
+        """Filter rows to PEs."""
+        words = self.p * self.q * self.s
+        return self._bus("filter", "filter_bus", times, np.ceil(words / self.sizes.machine.filter_bus), 0)
+
+    def sums(self, mnemonic: str, times: Number) -> Issue:
+        """Sums of PEs over the bus, which has a channel for each direction."""
+        machine = self.sizes.machine
+        words = self.sizes.f * machine.psum_words
+        return self._bus(mnemonic, f"psum_bus {mnemonic}", times, self.p * words / machine.psum_bus,
+                         self.p * np.ceil(words / machine.glb_port))
+
+    def _bus(self, mnemonic: str, bus: str, times: Number, spent: Number, beats: Number) -> Issue:
+        """What keeps a bus for ``spent`` cycles each time, and a port of the buffer for ``beats``."""
+        return Issue(mnemonic, times, beats=self.sizes.near + np.maximum(spent, beats), links={bus: spent})
+
+    def load_filter(self, times: Number) -> Issue:
+        """Filter rows from DRAM."""
+        tensors, shape = self.sizes.tensors, self.sizes.shape
+        p, q, s = self.p, self.q, self.s
+        writes = self.sizes.near + np.ceil(p * q * s / self.sizes.machine.glb_port)
+        if tensors.channels_last:
+            whole = p >= shape.m
+            run = np.where(whole, p * q * s, p) * tensors.item
+            return Issue("load_filter", times, run, np.where(whole, 1, q * s), beats=writes)
+        if shape.r == 1:
+            return Issue("load_filter", times, q * s * tensors.item, p, beats=writes)
+        return Issue("load_filter", times, s * tensors.item, p * q, beats=writes)
+
+    def work(self, times: Number) -> tuple[Issue, ...]:
+        """What images keep busy."""
+        pes, ends = times * self.pes, times * self.ends
+        return (self.conv(pes, self.pes), self.add(pes, self.pes), self.ifmap(times * self.lines),
+                self.sums("psum_in", ends), self.sums("psum_out", ends))
+
+
+def loops(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, *, after: bool = False) -> Loop:
+    """Blocks of a strip, images and filters whose sums stay; groups of channels and parts of the filters; passes of a
+    group of filters over them; images of a pass.
+
+    Columns: those of a mapping. Sizes are those of a mean strip and block: the last ones are smaller. ``after``: that
+    follows another convolution, whose end hides the first filters.
+    """
+    hardware = machine.hardware
+    sizes = _Sizes.of(c, shape, machine, tensors, hardware.memory("glb").read_latency_cycles - 1)
+    blocks = ceil_div(shape.m, c["m"])
+    channels = [k for k in kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"])) if k[0].any()]
+    filters = [(groups / blocks, p, sets) for groups, p, sets in kinds(shape.m, c["p"], c["down"], c["across"])
+               if groups.any()]
+    between = sum(groups for groups, _, _ in filters)
+    passes = [[_Pass(sizes, q, r, p, sets) for _, p, sets in filters] for _, q, r in channels]
+    start = passes[0][0]
+    counts = [[groups * count * start.parts for groups, _, _ in filters] for count, _, _ in channels]
+    counts[0][0] = np.maximum(counts[0][0] - 1 / sizes.images, 0)  # but for the first image of the first pass
+    rows = sizes.images * sizes.taken[0]
+    # filters come in turns with the first rows: of further passes, too, as far as they are issued and find places;
+    # those of a block's first pass while sums of the one before leave
+    every = sum(t * k.filters for ts, ks in zip(counts, passes) for t, k in zip(ts, ks))
+    own = start.filters * np.maximum(np.maximum(0, 1 - start.places / start.filters), 0 if after else 1 / sizes.count)
+    window = np.minimum(start.filters * hardware.issue_entries / start.issued, start.places)
+    more = np.minimum(np.minimum(np.maximum(rows - own, 0), every), window)
+    left = 1 - more / np.maximum(every, 1)
+    reduction = []
+    for i, (count, q, r) in enumerate(channels):
+        loaded = rows if i else rows * (1 - 1 / (count * sizes.images))
+        steps = np.maximum(count * start.parts, 1)
+        here = _reduce(sizes, passes[i], [times / steps for times in counts[i]], between, left)
+        # rows of the last image go to the PEs while those before are at work, and leave the place to the next channels
+        held = 1 - 1 / np.maximum(between * start.parts * sizes.images, 1)
+        reduction.append(Loop(count, (Loop(start.parts, (here,)),), first=(sizes.load(loaded, q * r),),
+                              slots=sizes.buffers, held=held))
+    bias = sizes.load_sums(int(tensors.bias))
+    others = [(times * sizes.images, one) for ts, ones in zip(counts, passes) for times, one in zip(ts, ones)]
+    first, waits = _begin(sizes, start, channels[0][1] * channels[0][2], own, more, hardware)
+    rings = (
+        # sums are there when the bias is, which comes when the results before have left
+        ((bias, start.sums("psum_in", start.ends), *(
+            one.sums("psum_in", times * one.ends) for times, one in others)), 1),
+        ((bias, start.sums("psum_in", 1), *(issue for times, one in others for issue in (
+            one.conv(times, 1), one.add(times, 1)))), 1),
+    )
+    waits = waits + start.add_cycles + _end(sizes, start, hardware)
+    if tensors.bias:
+        return Loop(sizes.count, (first, *reduction), rings=rings, waits=waits)
+    # without a bias a block begins while results of the one before leave
+    later = Loop(1, (*first.body, sizes.store(rows)), alone=(start.conv(1, 1), start.add(1, 1)))
+    return Loop(1, (Loop(sizes.count, (later, *reduction)),), waits=waits, alone=first.alone)
+
+
+def _reduce(sizes: _Sizes, passes: list[_Pass], times: list[Number], between: Number, left: Number) -> Loop:
+    """Passes of a block over one group of channels, of which as many as are ``between`` follow before the first sums
+    are needed again; of the filter rows the share that is ``left`` comes from DRAM.
+
+    They follow closely on one another, so an iteration is a mean one of them.
+    """
+    images, total = sizes.images, sum(times)
+    mean = [(t / np.maximum(total, 1e-9), one) for t, one in zip(times, passes, strict=True)]
+    alone = tuple(Loop(t, (), rings=(
+        # filters have but one place in a PE: they come when the last product of the pass before is done
+        ((one.filter(one.sets), one.conv(images, 1), one.add(images - 1, 1)), 1),
+        # sums come back when all rows of PEs have added their part to them
+        ((one.sums("psum_in", 1), one.add(one.used, 1), one.sums("psum_out", 1)), between),
+        # rows of ifmaps have two places
+        ((one.ifmap(images * one.lines), one.conv(images, 1)), 2),
+    )) for t, one in mean)
+    work = tuple(issue for t, one in mean for issue in (*one.work(t * images), one.filter(t * one.filters)))
+    return Loop(total, (Loop(1, (*alone, *work)),), first=tuple(
+        one.load_filter(t * one.filters * left) for t, one in mean))
+
+
+def _begin(
+    sizes: _Sizes, start: _Pass, deep: Number, own: Number, more: Number, hardware: Hardware
+) -> tuple[Loop, Number]:
+    """A block's first image of its first pass, with ``own`` filter rows from DRAM, ``more`` of later passes, and the
+    ifmaps of ``deep`` channels; and for how long its sums go up the columns when its last products are done."""
+    rates, shape = Rates(hardware, Loop(1, ())), sizes.shape
+    padded = shape.top > 0 or shape.left > 0 or shape.e * shape.stride + shape.r - shape.stride > shape.h
+    cleared = sizes.clear(sizes.buffers * sizes.images * deep * int(padded))
+    bias, row = sizes.load_sums(int(sizes.tensors.bias)), start.load_filter(1)
+    together = Loop(1, (
+        cleared, bias, sizes.load(np.maximum(sizes.taken[0] - 1, 0), deep), start.load_filter(own + more),
+        start.filter(start.filters), start.ifmap(np.maximum(start.lines - 1, 0))),
+        alone=(sizes.load(1, deep), start.ifmap(1), start.conv(1, 1)))
+    # sums go up the column while rows above still wait for filters or ifmaps
+    filters = start.sets * np.maximum(pace(start.filter(1), rates), pace(row, rates) * own / start.filters)
+    lines = start.lines * pace(start.ifmap(1), rates) / sizes.segments / start.used
+    return together, np.maximum(0, start.add_cycles - np.maximum(filters, lines)) * (start.used - 1)
+
+
+def _end(sizes: _Sizes, last: _Pass, hardware: Hardware) -> Number:
+    """Cycles of a block from when the last sums are in its last PEs."""
+    rates = Rates(hardware, Loop(1, ()))
+    columns = sizes.rows / sizes.segments
+    out, line, store = (pace(issue, rates) for issue in (last.sums("psum_out", 1), last.ifmap(1), sizes.store(1)))
+    one_out, one_store = rates.latency(last.sums("psum_out", 1)), rates.latency(sizes.store(1))
+    # columns of a set are done in the order in which their ifmaps come
+    before = (last.sets - 1) * columns * out
+    together = (columns - 1) * np.maximum(0, out - line)
+    spread = last.lines * line * (1 - 1 / sizes.segments)
+    rows = sizes.images * sizes.rows
+    each = before + together + one_out + one_store
+    segment = before + one_out + one_store + store * (columns - 1)
+    every = before + one_out + one_store + store * (rows - 1) - spread
+    return np.maximum(each, np.maximum(segment, every))
+
+
+def pace(issue: Issue, rates: Rates) -> Number:
+    """Cycles from one of the instructions to the next one."""
+    found: np.ndarray = np.max(np.broadcast_arrays(*(spent for _, spent in rates.busy(issue))), axis=0)
+    return found
