@@ -248,15 +248,20 @@ class _Estimate:
         return (np.where(early_a, a.alone(first), a.alone(others)), np.where(early_b, b.alone(first), b.alone(others)))
 
     @cached_property
-    def with_both(self) -> np.ndarray:
-        """Cycles of a step that loads both operands."""
+    def chains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cycles of a step that waits for its places alone: one that loads both operands, A alone, and B alone."""
         way_a, way_b = self.ways
         way = np.maximum(way_a * self.streams_a, way_b * self.streams_b)
         # a core's own way brings one after the other
         way = np.maximum(way, (self.a.core + self.b.core) * (self.streams_a & self.streams_b))
-        chain = self.chained(way)
-        chain = np.maximum(chain, self.passed)
-        return np.maximum(self.both, np.where(self.streams_a | self.streams_b, chain, 0))
+        both = np.maximum(self.chained(way), self.passed)
+        return (np.where(self.streams_a | self.streams_b, both, 0), np.where(self.streams_a, self.chained(way_a), 0),
+                np.where(self.streams_b, self.chained(way_b), 0))
+
+    @cached_property
+    def with_both(self) -> np.ndarray:
+        """Cycles of a step that loads both operands."""
+        return np.maximum(self.both, self.chains[0])
 
     @cached_property
     def passed(self) -> np.ndarray:
@@ -270,9 +275,10 @@ class _Estimate:
         fixed = 2 * (self.machine.dram_latency + self.machine.block_cycles) * self.count / self.steps
         ways = 2 * self.product + self.a.way + self.b.way
         found: np.ndarray = np.zeros_like(self.compute)
+        streams = self.streams_a & self.streams_b
         for mine, passes, sends, along in ((self.a, "way_a", "way_b", "n"), (self.b, "way_b", "way_a", "m")):
             sender = np.where(self.s["c" + along] > 1, ROW, COLUMN)
-            there = (self.c[passes] == WAVE) & (self.c[sends] == sender) & self.streams_a & self.streams_b
+            there = (self.c[passes] == WAVE) & (self.c[sends] == sender) & streams
             found = np.maximum(found, np.where(there, (fixed + ways + mine.line) / (2 * self.c["slots"] + 1), 0))
         return found
 
@@ -288,9 +294,7 @@ class _Estimate:
     @cached_property
     def waits(self) -> np.ndarray:
         """For loads of all steps but the first."""
-        way_a, way_b = self.ways
-        alone_a = np.maximum(self.alone[0], np.where(self.streams_a, self.chained(way_a), 0))
-        alone_b = np.maximum(self.alone[1], np.where(self.streams_b, self.chained(way_b), 0))
+        alone_a, alone_b = (np.maximum(alone, chain) for alone, chain in zip(self.alone, self.chains[1:]))
         found = self.times_a * self.times_b * _above(self.with_both, self.compute)
         found = found + (self.m.count - self.times_b) * self.times_a * _above(alone_a, self.compute)
         found = found + (self.n.count - self.times_a) * self.times_b * _above(alone_b, self.compute)
@@ -400,13 +404,15 @@ class _Estimate:
         """What shallow first steps cost: overheads of blocks, and waits for deeper loads than what is computed."""
         overheads, waits = np.zeros_like(self.compute), np.zeros_like(self.compute)
         depth, bk, whole, overhead = self.c["lead"].copy(), self.bk, self.bk * self.steps, self.machine.block_cycles
-        below = (depth > 0) & (depth < bk) & (depth < whole)
+        below, first = (depth > 0) & (depth < bk) & (depth < whole), depth
         while below.any():
-            done, following = depth / bk, np.minimum(2 * depth, bk) / bk
+            # what is left after so many steps may be less than the next would have
+            left = np.maximum(0, whole - (2 * depth - first))
+            done, following = depth / bk, np.minimum(np.minimum(2 * depth, bk), left) / bk
             overheads += np.where(below, overhead * (1 - done), 0)
             waits += np.where(below, _above(following * self.with_both, done * self.product + overhead), 0)
             depth = 2 * depth
-            below &= (depth < bk) & (depth < whole)
+            below &= (depth < bk) & (depth - first < whole)
         return waits + overheads * np.where(self.c["keep_a"] == 1, self.n.count, 1)
 
 
@@ -414,7 +420,7 @@ class _NeverMet(_Estimate):
     """The same candidates if cores that share nothing never asked for anything at the same time."""
 
     def __init__(self, other: _Estimate) -> None:
-        # what is known so far does not depend on who goes in step
+        _ = other.chains  # what is known so far does not depend on who goes in step, nor do these
         self.__dict__.update(other.__dict__)
 
     @cached_property
