@@ -17,11 +17,12 @@ from acadl_models.qkv import qkv
 from acadl_models.timing import simulate
 from acadl_models.timing.reference import simulate_reference as step_by_step
 from mapper.mapping import Mapping
-from mapper.search import search
+from mapper.search import search, simulated_cycles
 from mapper.workload import Epilogue, Workload, attention
 from oracle import interpreter, taidl
 from oracle.errors import MappingError
 from oracle.resolve import resolve
+from oracle.stream import flat_trace
 from oracle.xla import compile_stream
 from tvm_backend import workload_json
 from tvm_backend.attention import AttentionShape
@@ -237,6 +238,24 @@ def test_the_engine_equals_the_simulator_that_steps() -> None:
     assert simulate(graph, resolved).cycles == step_by_step(graph, resolved).cycles == plan.timing.cycles
 
 
+def test_tiles_of_keys_and_values_take_turns_over_scores_tiles_of_queries_and_heads() -> None:
+    mapping = Mapping("attention", "", (("q", 4), ("k", 4)), buffers=(("Q", 2), ("K", 8)))
+    stream = QKV.accelerator.emitter({"dim": 4}).emit(workload(1, 2, 9, 5, 8, 4, False), mapping)
+    rows = [values["row"] for name, values in flat_trace(stream) if name == "load" and values["row"] < 8 * 4]
+    assert len(rows) == 2 * 3 * (2 * 2 + 2)  # heads, tiles of queries; those of K, and of V
+    assert rows == [n % 8 * 4 for n in range(len(rows))]
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 64, 16, 128, 16, True), (1, 2, 80, 32, 16, 64, False)])
+def test_attention_is_ranked_as_it_is_simulated(sizes: Any) -> None:
+    work, configuration = workload(*sizes), QKV.accelerator.configure({})
+    estimated, mapping_of = configuration.space(work).ranked()
+    cycles = np.array([simulated_cycles(work, mapping_of(i), configuration) for i in range(len(estimated))])
+    assert cycles[np.argmin(estimated)] == cycles.min()
+    apart = cycles[:, None] > 1.2 * cycles
+    assert apart.any() and (estimated[:, None] > estimated)[apart].all()
+
+
 def test_attention_is_faster_than_its_products_and_uses_the_array() -> None:
     work = workload(1, 4, 128, 128, 64, 64, False)
     plan = search(work, QKV.accelerator, {})
@@ -269,4 +288,4 @@ def _head() -> Any:
     from uma_targets.kit.attention import Head, Matrix
 
     at = Matrix(Affine(0), 64)
-    return Head(40, 40, 40, 40, at, at, at, at, None, 1.0)
+    return Head(40, 40, 40, 40, at, at, at, at, None, 1.0, Affine(0))

@@ -43,8 +43,8 @@ class Matrix:
 class Head:
     """One head: ``o[queries, values] = softmax(scale · (q · kᵀ + bias)) · v``, all float32.
 
-    ``q`` [queries, depth], ``k`` [keys, depth], ``v`` [keys, values], ``bias`` [queries, keys] or None; addresses are
-    affine in enclosing loop variables.
+    ``q`` [queries, depth], ``k`` [keys, depth], ``v`` [keys, values], ``bias`` [queries, keys] or None; addresses and
+    ``number``, of the heads before it, are affine in enclosing loop variables.
     """
 
     queries: int
@@ -57,6 +57,7 @@ class Head:
     o: Matrix
     bias: Matrix | None
     scale: float
+    number: Affine
 
     @property
     def scale_bits(self) -> int:
@@ -104,7 +105,8 @@ def emit_heads(
         return kernel.emit(Head(
             s.queries, s.keys, s.depth, s.values, matrix("Q", s.queries, s.depth, batch, head),
             matrix("K", s.keys, s.depth, batch, head), matrix("V", s.keys, s.values, batch, head),
-            matrix("O", s.queries, s.values, batch, head), bias, workload.epilogue.scale), mapping, parameters)
+            matrix("O", s.queries, s.values, batch, head), bias, workload.epilogue.scale, batch * s.heads + head),
+            mapping, parameters)
 
     return repeat("batch", s.batch, lambda b: repeat("head", s.heads, lambda h: one(b, h)))
 

@@ -7,12 +7,13 @@ there is room: one is stored while the next is computed. Tiles of keys and value
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper.mapping import Mapping as TileMapping
-from mapper.pipeline import Issue, Loop, cycles
+from mapper.pipeline import Issue, Loop, Number, cycles
 from mapper.space import Columns, Space, SpaceBuilder, Table, product
 from mapper.workload import Workload
 from oracle.affine import Affine
@@ -33,6 +34,11 @@ def rows(shape: AttentionShape | Head, dim: int, turns: int, slots: int) -> tupl
     """Rows of operands and of sums."""
     deep, long, wide = (rows_of(n, dim) for n in (shape.depth, shape.keys, shape.values))
     return slots * dim + turns * (deep + long), turns * (long + wide)
+
+
+def moved(name: str, times: Number, rows: float, columns: float) -> Issue:
+    """``times`` loads or stores of a tile of so many float32 numbers, of all candidates: a row at a time."""
+    return Issue(name, times, columns * ITEM, rows, values={"rows": rows}, beats=rows)
 
 
 def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -72,18 +78,19 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
     tiles = -(-shape.queries // dim)
     rows, keys = shape.queries / tiles, shape.keys / long
 
-    def load(times: int, rows: float, columns: float, name: str = "load") -> Issue:
-        return Issue(name, times, columns * ITEM, rows, values={"rows": rows}, beats=rows)
-
     gemm, softmax = Issue("gemm", beats=2 * dim), Issue("softmax", values={"keys": shape.keys}, beats=2 * dim * long)
-    depth, values = shape.depth / deep, shape.values / wide
-    store = Issue("store", wide, values * ITEM, rows, values={"rows": rows}, beats=rows)
-    scores = Loop(deep * long, (gemm,), first=(load(1, keys, depth),), slots=c["slots"])
-    sums = Loop(long * wide, (gemm,), first=(load(1, keys, values),), slots=c["slots"])
-    queries = (load(deep, rows, depth), load(bias * long, rows, keys, "load_sums"))
-    # products wait for the shares, and those of the next tile stand behind them; a place is taken from there on
+    depth, values, turns = shape.depth / deep, shape.values / wide, c["turns"]
+    store = moved("store", wide, rows, values)
+    scores, sums = (Loop(count, (gemm,), first=(moved("load", 1, keys, columns),), slots=c["slots"])
+                    for count, columns in ((deep * long, depth), (long * wide, values)))
+    queries = (moved("load", deep, rows, depth), moved("load_sums", bias * long, rows, keys))
+    # rows of a turn are free as soon as they are done with: those of queries after the scores, those of scores, which
+    # may begin with the bias, after the shares, those of the sums of values once they are stored
+    products, mixed = replace(gemm, times=deep * long), replace(gemm, times=long * wide)
+    rings = tuple((ring, turns) for ring in (
+        (queries[0], products), (queries[1], products, softmax), (mixed, store)))
     tile = Loop(shape.batch * shape.heads * tiles, (scores, Loop(1, (), first=(softmax,)), sums), first=queries,
-                last=(store,), slots=c["turns"], held=wide / (deep + wide))
+                last=(store,), rings=rings)
     return Loop(1, (tile,), alone=(gemm, store))
 
 
@@ -96,6 +103,8 @@ def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
                            f"{parameters['operand_rows']}, and {need[1]} sum_rows, of {parameters['sum_rows']}")
     deep, long, wide = (rows_of(n, dim) for n in (head.depth, head.keys, head.values))
     ring, tiles_of_keys, tiles_of_values = slots * dim, long // dim, wide // dim
+    products = deep // dim * tiles_of_keys, tiles_of_keys * tiles_of_values
+    before = head.number * (rows_of(head.queries, dim) // dim)
 
     def load(matrix: Matrix, to: Affine, row: tuple[Affine, Piece], column: tuple[Affine, Piece], name: str = "load"
              ) -> Instr:
@@ -104,18 +113,19 @@ def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
 
     def block(i: Affine, query: Piece) -> Nodes:
         """A tile of queries: scores, shares, and the sums of values."""
-        turn, here = i % turns, (i, query)
+        tile, here = before + i, (i, query)  # counts on over heads, so that places always take turns
+        turn, number = tile % turns, tile * sum(products)
         q, p = turn * deep + ring, turn * long + ring + turns * deep
         scores, out = turn * long, turn * wide + turns * long
 
         def score(e: Affine, depth: Piece, j: Affine, key: Piece) -> Nodes:
-            slot = (e * tiles_of_keys + j) % slots * dim
+            slot = (number + e * tiles_of_keys + j) % slots * dim
             return [load(head.k, slot, (j, key), (e, depth)), Instr.make(
                 "gemm", a=q + e * dim, b=slot, c=scores + j * dim, transpose=1,
                 accumulate=int(head.bias is not None or not depth.is_first))]
 
         def mix(j: Affine, key: Piece, c: Affine, column: Piece) -> Nodes:
-            slot = (j * tiles_of_values + c) % slots * dim
+            slot = (number + products[0] + j * tiles_of_values + c) % slots * dim
             return [load(head.v, slot, (j, key), (c, column)), Instr.make(
                 "gemm", a=p + j * dim, b=slot, c=out + c * dim, transpose=0, accumulate=int(not key.is_first))]
 

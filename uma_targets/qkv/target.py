@@ -12,13 +12,12 @@ from acadl_models.qkv import RANGES, qkv
 from mapper.options import GraphOptions
 from mapper.reuse import ceil_div
 from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
-from uma_targets.qkv.attention import ATTENTION
+from uma_targets.qkv.attention import ATTENTION, moved
 from uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
-    from mapper.pipeline import Number
     from mapper.space import Columns
     from uma_targets.kit import Shape
 
@@ -70,14 +69,11 @@ def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> 
     blocks = np.asarray(ceil_div(shape.m, c["m"]))
     block, rows, depth, columns = tall / blocks, shape.m / tall, shape.k / deep, shape.n / wide
 
-    def load(times: Number, rows: float, columns: float, name: str = "load") -> Issue:
-        return Issue(name, times, columns * shape.item, rows, values={"rows": rows}, beats=rows)
-
-    a, b, gemm = load(1, rows, depth), load(1, depth, columns), Issue("gemm", beats=2 * dim)
-    store = Issue("store", block, columns * shape.out_item, rows, values={"rows": rows}, beats=rows)
+    a, b, gemm = moved("load", 1, rows, depth), moved("load", 1, depth, columns), Issue("gemm", beats=2 * dim)
+    store = moved("store", block, rows, columns)
     streamed = replace(a, times=np.where(resident, 0, 1))
     step = Loop(deep, (Loop(block, (gemm,), first=(streamed,), slots=2),), first=(b,), slots=2)
-    column = Loop(wide, (step,), first=(load(block * shape.bias, rows, columns, "load_sums"),), last=(store,),
+    column = Loop(wide, (step,), first=(moved("load_sums", block * shape.bias, rows, columns),), last=(store,),
                   slots=np.where(2 * c["m"] <= sum_rows, 2, 1))
     tiles = Loop(blocks, (column,), first=(replace(a, times=np.where(resident, block * deep, 0)),), slots=1)
     return Loop(1, (tiles,), alone=(gemm, store))
