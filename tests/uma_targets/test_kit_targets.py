@@ -139,7 +139,7 @@ def test_a_network_runs_and_equals_onnxruntime(target: str) -> None:
     assert report.cycles > 0 and report.peak_macs_per_cycle > 0
     if whole:
         assert report.offloaded_macs_share == 1
-        ops = [layer.op for layer in report.accelerator_layers]  # a mesh of cores takes both as one where that is faster
+        ops = [layer.op for layer in report.accelerator_layers]  # a mesh takes both as one where that is faster
         assert ops in (["dense+bias+relu", "dense+bias"], ["dense+bias+relu+dense+bias"])
     result = archloom.check(model, target)
     assert result.passed and result.layers and all(layer.bit_exact for layer in result.layers)
