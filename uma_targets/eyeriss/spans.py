@@ -130,15 +130,6 @@ def kinds(
     return tuple((of[0], of[1], of[2]) for of in np.moveaxis(found[where], 0, -1))
 
 
-def grouped(
-    extent: int, each: NDArray[np.int64], down: NDArray[np.int64], across: NDArray[np.int64] | int = 1
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Into how many groups ``extent`` is cut (as by :func:`groups`), and the sum of their ``each``."""
-    found = kinds(extent, each, down, np.broadcast_to(across, np.shape(each)))
-    counts, sums = zip(*((count, count * size) for count, size, _ in found))
-    return np.sum(counts, axis=0), np.sum(sums, axis=0)
-
-
 _CODE = 1 << 20
 """More than any factor of a group, so that three of them are one number."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from acadl_models.plasticine import RANGES, isa_parameters, plasticine
 from mapper.mapping import Mapping as TileMapping
 from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.eyeriss.spans import grouped
+from uma_targets.eyeriss.spans import kinds
 from uma_targets.kit import Gemm as KitGemm
 from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
 from uma_targets.plasticine.emit import Gemm
@@ -21,6 +20,7 @@ from uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, siz
 if TYPE_CHECKING:
     from acadl_models.acadl import ArchitectureGraph
     from mapper.hardware import Hardware
+    from mapper.pipeline import Number
     from mapper.space import Columns
 
 GRAPH = GraphOptions(plasticine, RANGES)
@@ -70,32 +70,77 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
     )
 
 
-def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
-    """Tiles of all pairs of units; while a step of k is folded, the next blocks are loaded.
+class Run(NamedTuple):
+    """``groups`` of ``blocks`` blocks, each of ``size`` rows or vectors."""
 
-    A pattern reads a vector of scalars and a block of B, and reads and writes its sums over the port of its PMU.
+    groups: np.ndarray
+    size: np.ndarray
+    blocks: np.ndarray
+
+
+def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
+    """Tiles of C, one for each group of rows and each of columns, as they are cut: those that are alike are counted.
+
+    They are parts of one loop, as all but the very first overlap what is before them, however few are alike.
     """
     m, n, k = block
     down, across, sums = tilings(shape.m, shape.n, block, machine)
-    (tall, rows_each), (wide, vectors_each) = grouped(shape.m, m, down), grouped(machine.groups(shape.n), n, across)
-    # of a mean tile: the last ones are smaller
-    high, filled, broad = shape.m / (tall * down), shape.n / (wide * n * machine.lanes), n * machine.lanes * WORD_BYTES
-    steps, mean_m, mean_n = ceil_div(shape.k, k), rows_each / tall, vectors_each / wide
-    pairs, deep = down * across, shape.k / steps
-    words = mean_n * deep + ceil_div(k, machine.lanes) + 2 * mean_n + 2
-    scalars, vectors = high * ceil_div(k, machine.lanes), mean_n * deep
-    rows = Issue("load", down, deep * WORD_BYTES, high, words={"pmu": 0}, beats=scalars)
-    columns = Issue("load", filled, broad, deep, words={"pmu": 0}, beats=vectors)
-    # the port of a PMU also takes what is loaded, once for all patterns of a step
-    fold = Issue("fold_product", pairs * mean_m, words={"pmu": words + (scalars + vectors) / mean_m}, units=pairs,
-                 values={"k": deep, "n": mean_n}, beats=words)
-    store = Issue("store", down * filled, broad, high, beats=high * mean_n)
-    bias = replace(columns, times=filled * shape.bias, pieces=high, moves=broad)
+    one, vectors = np.ones_like(m), machine.groups(shape.n)
+    rows = [Run(*run) for run in kinds(shape.m, m, down, one) if run[0].any()]
+    columns = [Run(*run) for run in kinds(vectors, n, across, one) if run[0].any()]
+    tiles = sum(run.groups for run in rows) * sum(run.groups for run in columns)
+    parts, lengths = [], [run.groups for run in columns]
+    for i, run in enumerate(columns):
+        # the very last vector has fewer words than lanes
+        last = (run.groups > 0) & (sum(lengths[i + 1:]) == 0)
+        lacks = np.where(last, (vectors - shape.n / machine.lanes) / np.maximum(run.groups, 1), 0)
+        parts += [Loop(of.groups * run.groups / tiles, (_tile(shape, machine, k, sums, of, run, lacks),))
+                  for of in rows]
+    high, broad, rest = _last(rows), _last(columns), shape.k % k
+    deep = np.select([rest % machine.lanes > 0, rest > 0], [rest % machine.lanes, rest], k)
+    store = Issue("store", 1, broad.size * machine.lanes * WORD_BYTES, high.size, beats=high.size * broad.size)
+    return Loop(1, (Loop(tiles, tuple(parts)),), alone=(replace(_fold(machine, deep, high, broad), times=1), store))
+
+
+def _last(runs: list[Run]) -> Run:
+    """The last of them of which there are any."""
+    found = runs[0]
+    for run in runs[1:]:
+        found = Run(*(np.where(run.groups > 0, of, before) for of, before in zip(run, found)))
+    return found
+
+
+def _tile(
+    shape: Shape, machine: Machine, k: Column, sums: Column, rows: Run, columns: Run, lacks: np.ndarray
+) -> Loop:
+    """A tile of all pairs of units, ``lacks`` vectors less broad: while a step of k is folded, the next blocks come."""
+    lanes, rest = machine.lanes, shape.k % k
+    steps = shape.k // k + (rest >= lanes) + (rest % lanes > 0)
+    broad = (columns.size - lacks / columns.blocks) * lanes * WORD_BYTES
+    move = Issue("load", columns.blocks, broad, words={"pmu": 0})
+
+    def step(times: Number, deep: Number, slots: Number) -> Loop:
+        scalars = rows.size * np.ceil(deep / lanes)
+        across = Issue("load", rows.blocks, deep * WORD_BYTES, rows.size, words={"pmu": 0}, beats=scalars)
+        own = replace(move, pieces=deep, beats=deep * columns.size)
+        return Loop(times, (_fold(machine, deep, rows, columns),), first=(across, own), slots=slots)
+
     # the first blocks of a tile lie where those of the third step did, too
-    others, first = (Loop(times, (fold,), first=(rows, columns), slots=slots) for times, slots in (
-        (steps - 1, 2), (1, np.where(steps % 2 == 1, 1, 2))))
-    tiles = Loop(tall * wide, (first, others), first=(bias,), last=(store,), slots=sums)
-    return Loop(1, (tiles,), alone=(replace(fold, times=1), replace(store, times=1)))
+    first = step(1, k, np.where(steps % 2 == 1, 1, 2))
+    others = step(steps - 1, np.maximum(shape.k - k, 1) / np.maximum(steps - 1, 1), 2)
+    bias = replace(move, times=columns.blocks * shape.bias, pieces=rows.size, beats=rows.size * columns.size)
+    store = Issue("store", rows.blocks * columns.blocks, broad, rows.size, beats=rows.size * columns.size)
+    return Loop(1, (first, others), first=(bias,), last=(store,), slots=sums)
+
+
+def _fold(machine: Machine, deep: Number, rows: Run, columns: Run) -> Issue:
+    """The patterns of a step: each reads a vector of scalars and a block of B, and reads and writes its sums over the
+    port of its PMU, which also takes what is loaded, once for all patterns of a step."""
+    scalars, vectors = np.ceil(deep / machine.lanes), deep * columns.size
+    words = vectors + scalars + 2 * columns.size + 2
+    pairs = rows.blocks * columns.blocks
+    return Issue("fold_product", pairs * rows.size, words={"pmu": words + scalars + vectors / rows.size}, units=pairs,
+                 values={"k": deep, "n": columns.size}, beats=words)
 
 
 def _peak(graph: "ArchitectureGraph") -> int:
