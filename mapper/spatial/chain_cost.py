@@ -97,12 +97,14 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """Steps that are alike: how many, cycles of the matrix unit, their loads, and how many steps those may be ahead."""
+    """Steps that are alike: how many, cycles of the matrix unit, their loads, how many steps those may be ahead, and
+    what goes the same ways between the loads of two steps."""
 
     count: Numbers
     product: Numbers
     load: _Load
     ahead: Numbers
+    meanwhile: _Load
 
 
 def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
@@ -166,14 +168,15 @@ class _Wave:
         bh = np.where(last, np.minimum(c["bh"], left), c["bh"])
         members = np.where(last, np.minimum(of.team, -(-left // c["bh"])), of.team)
         shares = self._shares(bh, members)
+        # the blocks of the round before are handed over meanwhile
+        meanwhile = self._meanwhile(shares, of.steps[0]).beside(np.zeros(1) if begins else np.ones(1))
 
         def steps(count: Numbers, depth: Numbers) -> _Steps:
             load = self._weights(depth * bh, members)
             if begins:
                 load = load + self._rows(depth, np.minimum(of.team, -(-of.hidden // c["bh"])))
-            else:  # the blocks of the round before are handed over meanwhile
-                load = load + self._meanwhile(shares, of.steps[0])
-            return _Steps(count, machine.product(self.bm, bh, depth) + machine.block_cycles, load, self._ahead(begins))
+            product = machine.product(self.bm, bh, depth) + machine.block_cycles
+            return _Steps(count, product, load, self._ahead(begins), meanwhile)
 
         state = self._cleared(state, self.bm * bh)
         first, rest = steps(of.steps[0] - 1, of.bk), steps(np.ones_like(bh), of.k - (of.steps[0] - 1) * of.bk)
@@ -189,7 +192,8 @@ class _Wave:
         if machine.in_bytes:  # on a way that all share they come behind weights that other teams have just asked for
             others = (rest.load.memory > 0) & (np.where(of.on_row, c["rm"], of.places) > 1)
             waited = waited - np.where(others, machine.dram_latency, 0)
-        handed, sent = self._handed(np.maximum(state.handed, vector), shares, waited)
+        late = self._late(c["rm"] * -(-members // c["ct"]), c["rt"] > 1), self._late(c["cm"] * members, c["ct"] > 1)
+        handed, sent = self._handed(np.maximum(state.handed, vector), shares, waited, late)
         return replace(
             state, vector=vector, handed=handed, shared=state.handed, earlier=state.free, free=vector,
             gate=np.where(of.behind, np.maximum(vector, sent - machine.dram_latency), state.gate))
@@ -210,7 +214,7 @@ class _Wave:
 
         def steps(count: Numbers, depth: Numbers) -> _Steps:
             product = machine.product(self.bm, bn, depth) + machine.block_cycles
-            return _Steps(count, product, self._weights(depth * bn, members) + meanwhile, self._ahead(False))
+            return _Steps(count, product, self._weights(depth * bn, members), self._ahead(False), meanwhile)
 
         state = self._cleared(state, self.bm * bn)
         one, ready = np.ones_like(bn), np.zeros(1)
@@ -231,17 +235,37 @@ class _Wave:
         stored = np.maximum(state.stored, np.maximum(vector, state.done) + own + 2 * machine.dram_latency)
         return replace(state, vector=vector, stored=stored, earlier=state.free, free=stored)
 
-    def _handed(self, last: Numbers, shares: tuple[_Load, _Load], before: Numbers) -> tuple[Numbers, Numbers]:
+    def _handed(
+        self, last: Numbers, shares: tuple[_Load, _Load], before: Numbers, late: tuple[Numbers, Numbers]
+    ) -> tuple[Numbers, Numbers]:
         """When blocks have come of which the ``last`` is ready then, the first so much ``before``, and when the ring on
-        which weights wait behind them is free again: what goes down a column goes on along rows as it comes."""
+        which weights wait behind them is free again: what goes down a column goes on along rows as it comes; ``late``:
+        how long each waits for loads."""
         (down, along), c = shares, self.c
-        ahead, start = np.where(c["rt"] > 1, down.way, 0), last - before
+        along = replace(along, row=along.row + late[1])
+        ahead, start = np.where(c["rt"] > 1, down.way + late[0], 0), last - before
         below = start + down.interval
         beside = start + np.maximum(ahead + along.interval, down.inward + along.inward)
         below = np.maximum(below, last + down.way - down.behind)
         beside = np.maximum(beside, last + ahead + along.way - along.behind)
         come = np.maximum(below + down.behind, np.where(c["ct"] > 1, beside + along.behind, 0))
         return come, np.where(self.of.on_row, beside, below)
+
+    def _late(self, sent: Numbers, on: Numbers) -> Numbers:
+        """Cycles that the blocks ``sent`` along a row or down a column in a round, where ``on``, wait for loads.
+
+        On a way that all share, a load keeps its place while memory's latency runs, and what is sent later comes behind
+        it. Teams that do not get the same weights ask for them at any time, so that whatever a sender has under way
+        waits for half of the latency, yet not more often than there are steps that ask. In the first wave those to
+        which weights are sent still are in step; each core's own loads follow one another on their way from the first.
+        """
+        of, machine = self.of, self.machine
+        if not machine.in_bytes:
+            return np.zeros(1)
+        apart = on & ~of.kept & (self.filled > of.in_step) & ((self.c["way"] == 0) | (not self.first))
+        turns = np.maximum(1, sent * self.filled / machine.in_flight)
+        asked = of.steps[0] + of.rounds[1] * of.steps[1] / of.rounds[0]
+        return np.where(apart, machine.dram_latency * np.minimum(turns / 2, asked), 0)
 
     def _meanwhile(self, shares: tuple[_Load, _Load], steps: Numbers) -> _Load:
         """Of the blocks that are handed over while the weights of ``steps`` come: those that these do not wait for."""
@@ -256,8 +280,9 @@ class _Wave:
 
     def _stepped(self, state: _State, steps: _Steps, ready: Numbers) -> _State:
         """Steps of a product on tiles that are ``ready``."""
-        slowly = steps.load.interval
-        late = self.machine.dram_latency + np.maximum(steps.load.way, self.of.in_step * slowly)
+        # what goes meanwhile limits how often loads come, yet is asked for later than those of this step
+        slowly = (steps.load + steps.meanwhile).interval
+        late = self.machine.dram_latency + np.maximum(steps.load.way, self.of.in_step * steps.load.interval)
         loads = steps.load.lines.max(axis=0) > 0
         steady = np.maximum(
             steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
