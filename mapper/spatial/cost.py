@@ -404,15 +404,13 @@ class _Estimate:
         """What shallow first steps cost: overheads of blocks, and waits for deeper loads than what is computed."""
         overheads, waits = np.zeros_like(self.compute), np.zeros_like(self.compute)
         depth, bk, whole, overhead = self.c["lead"].copy(), self.bk, self.bk * self.steps, self.machine.block_cycles
-        below, first = (depth > 0) & (depth < bk) & (depth < whole), depth
+        below = (depth > 0) & (depth < bk) & (depth < whole)
         while below.any():
-            # what is left after so many steps may be less than the next would have
-            left = np.maximum(0, whole - (2 * depth - first))
-            done, following = depth / bk, np.minimum(np.minimum(2 * depth, bk), left) / bk
+            done, following = depth / bk, np.minimum(2 * depth, bk) / bk
             overheads += np.where(below, overhead * (1 - done), 0)
             waits += np.where(below, _above(following * self.with_both, done * self.product + overhead), 0)
             depth = 2 * depth
-            below &= (depth < bk) & (depth - first < whole)
+            below &= (depth < bk) & (depth < whole)
         return waits + overheads * np.where(self.c["keep_a"] == 1, self.n.count, 1)
 
 
