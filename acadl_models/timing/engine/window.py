@@ -76,10 +76,11 @@ class _Watcher:
             raise self._too_late(m)
         fetched = int(m[M_FETCHED])
         events = list(self._state(m))
-        m[M_LOGGING], m[M_PAUSE] = 1, self.end
+        # what has begun in the last cycle may only be known in the next one, such as a cache's transfer
+        m[M_LOGGING], m[M_PAUSE] = 1, self.end + 1
         m[M_LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
         nothing = np.empty(0, np.int64)
-        while m[M_STATUS] == PAUSED and m[M_TIME] < self.end:
+        while m[M_STATUS] == PAUSED and m[M_TIME] <= self.end:
             core.run(self.t, m, nothing)
             raise_faults(self.lowered, m)
             events += self._drain(m)
