@@ -108,8 +108,9 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardwa
 
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
-    chosen = tuple(d for d in "kn" if len(tiling.sizes[d]) > 1)
-    builder.add(Table(columns, needs, estimate, mapping, chosen, chosen or None))
+    steps = tuple(d for d in "knm" if len(tiling.sizes[d]) > 1)
+    alike = tuple(d for d in steps if d != "m")
+    builder.add(Table(columns, needs, estimate, mapping, steps, alike or None))
     return builder.build()
 
 

@@ -83,6 +83,7 @@ AI_ENGINE = GemmKit(
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: PRODUCTS_PER_CYCLE * graph.parameters["cores"],
+    patience=5,
 )
 
 

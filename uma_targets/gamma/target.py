@@ -115,6 +115,7 @@ GAMMA = GemmKit(
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: MACS_PER_CYCLE * graph.parameters["complexes"],
+    patience=20,
 )
 
 

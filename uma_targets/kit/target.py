@@ -42,7 +42,8 @@ class GemmKit:
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is.
-    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused.
+    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``patience``: how much
+    more a search simulates (``Accelerator.patience``).
     """
 
     name: str
@@ -61,6 +62,7 @@ class GemmKit:
     relu: bool = True
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
+    patience: int = 1
 
     @cached_property
     def isa_name(self) -> str:
@@ -89,7 +91,7 @@ class GemmKit:
 
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
-            self.macs_per_cycle,
+            self.macs_per_cycle, patience=self.patience,
         )
         return made
 
