@@ -25,8 +25,8 @@ setup: $(STAMP)
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
-	$(PY) -c "from acadl_models.timing.engine import warmup; warmup()"
-	$(PY) -c "from acadl_models.acadl.graphviz import warmup; warmup()"
+	$(PY) -c "from archloom.acadl_models.timing.engine import warmup; warmup()"
+	$(PY) -c "from archloom.acadl_models.acadl.graphviz import warmup; warmup()"
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

@@ -24,7 +24,7 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
     READ_DATA,
@@ -43,7 +43,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import not_multiples, out_of_range, refuse
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""

@@ -14,7 +14,7 @@ memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, 
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     BACKED_BY,
     CONTAINS,
     DRAM,
@@ -33,10 +33,10 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.objects import UnitLatency
-from acadl_models.acadl.semantics import Semantics
-from acadl_models.options import out_of_range, refuse
-from acadl_models.parts import Fetch
+from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.parts import Fetch
 
 LINE_BYTES = 64
 ROWS = 16

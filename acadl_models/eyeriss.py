@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     DRAM,
     FORWARD,
@@ -45,9 +45,9 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.objects import UnitLatency
-from acadl_models.options import not_multiples, out_of_range, refuse
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from acadl_models.acadl import (
-    ArchitectureGraph,
-    DataStorage,
-    FunctionalUnit,
-    PipelineStage,
-)
-from acadl_models.acadl.latency import Expression
-from acadl_models.timing.machine import missing_edges, word_axes
-from acadl_models.timing.routing import SHOWN, request_latencies, routing
-from oracle.accesses import element_bits
-from oracle.errors import TargetError, suggest
-from oracle.resolved import Buffer
-from oracle.taidl import ast
-from oracle.taidl.isa import HBM, Isa
+from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, PipelineStage
+from archloom.acadl_models.acadl.latency import Expression
+from archloom.acadl_models.timing.machine import missing_edges, word_axes
+from archloom.acadl_models.timing.routing import SHOWN, request_latencies, routing
+from archloom.oracle.accesses import element_bits
+from archloom.oracle.errors import TargetError, suggest
+from archloom.oracle.resolved import Buffer
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.isa import HBM, Isa
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class Traffic:
         """What a unit must be able to do with each buffer.
 
         A read of a buffer that the instruction also writes may be the old value of an accumulation, for which the
-        storage's adders suffice; only a resolved stream tells (:func:`acadl_models.timing.machine.bind`).
+        storage's adders suffice; only a resolved stream tells (:func:`archloom.acadl_models.timing.machine.bind`).
         """
         kinds: dict[str, set[str]] = {b: {"write"} for b in self.writes}
         kinds.update({b: {"read"} for b in self.reads - self.writes})

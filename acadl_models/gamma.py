@@ -12,7 +12,7 @@ moves a row of a tile (up to ``bus_bytes``) a cycle, with ``in_flight`` transfer
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     DRAM,
     FORWARD,
@@ -31,9 +31,9 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.objects import UnitLatency
-from acadl_models.options import out_of_range, refuse
-from acadl_models.parts import Fetch
+from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.parts import Fetch
 
 LANES = 8
 """Rows and columns of a tile; elements of a vector register."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
     SRAM,
@@ -42,10 +42,10 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.objects import UnitLatency
-from acadl_models.options import no_flags, not_multiples, out_of_range, refuse
-from acadl_models.parts import Fetch, QueuedUnit
-from oracle.errors import TargetError
+from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.options import no_flags, not_multiples, out_of_range, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
 """The local address that stands for no operand."""

@@ -8,7 +8,7 @@ the names of fetch stage and access unit.) Latencies are assumptions of this mod
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     BACKED_BY,
     CONTAINS,
     DRAM,
@@ -31,7 +31,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import no_choices, no_flags, out_of_range, refuse
+from archloom.acadl_models.options import no_choices, no_flags, out_of_range, refuse
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})

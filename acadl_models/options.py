@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from oracle.errors import TargetError
+from archloom.oracle.errors import TargetError
 
 Options: TypeAlias = Mapping[str, object]
 Ranges: TypeAlias = Mapping[str, tuple[int, int]]

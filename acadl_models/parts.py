@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
     READ_DATA,
@@ -15,7 +15,7 @@ from acadl_models.acadl import (
     PipelineStage,
     Template,
 )
-from acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.objects import UnitLatency
 
 
 class Fetch(Template):

@@ -23,7 +23,7 @@ How the hardware is modelled, at the level of innermost patterns (``oracle/isas/
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
     SRAM,
@@ -36,8 +36,8 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import out_of_range, refuse
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 32
 """Width of a word: single precision."""

@@ -11,7 +11,7 @@ Four units, each behind a queue, work side by side, as far as the data allow:
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
     SRAM,
@@ -23,8 +23,8 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import out_of_range, refuse
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 
 def qkv(

@@ -20,7 +20,7 @@ Assumed (the paper has no figures): latencies of memory, host link and activatio
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
     SRAM,
@@ -34,8 +34,8 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import out_of_range, refuse
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 TILES = 4
 """Depth of the weight FIFO."""

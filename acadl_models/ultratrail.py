@@ -17,7 +17,7 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
     READ_DATA,
@@ -35,7 +35,7 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import not_multiples, out_of_range, refuse
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from common import ROOT, arguments, finish
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("scalar_32x32", {"rows": 32, "columns": 32, "level": "scalar"}),
@@ -23,8 +23,8 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def measure(options: dict[str, Any]) -> dict[str, float]:
     """Seconds of each step for one array, and what there is of it."""
-    from acadl_models.acadl import describe, to_svg
-    from acadl_models.systolic_array import systolic_array
+    from archloom.acadl_models.acadl import describe, to_svg
+    from archloom.acadl_models.systolic_array import systolic_array
 
     start = time.perf_counter()
     graph = systolic_array(**options)
@@ -42,7 +42,7 @@ def measure(options: dict[str, Any]) -> dict[str, float]:
 
 def main() -> int:
     args = arguments(__doc__ or "")
-    from acadl_models.systolic_array import systolic_array
+    from archloom.acadl_models.systolic_array import systolic_array
 
     systolic_array(2, 2, level="scalar")  # imports are no part of building
     result: dict[str, Any] = {name: measure(options) for name, options in CASES}

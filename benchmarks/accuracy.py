@@ -15,9 +15,9 @@ from typing import Any
 import common
 
 import archloom
+from archloom.models import minilm, sentences, trained
+from archloom.tvm_backend.check.reference import integer_session, run
 from examples import sentence_similarity
-from models import minilm, sentences, trained
-from tvm_backend.onnx_reference import integer_session, run
 
 OTHER_SCHEMES: dict[str, dict[str, Any]] = {
     "int8 results, per tensor": {},

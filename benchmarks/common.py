@@ -128,7 +128,7 @@ def forked(call: Callable[[], Any], limit: int = 0) -> Child:
 
 def archloom(*words: str, env: Mapping[str, str] | None = None) -> Child:
     """Run a command of archloom in a process of its own."""
-    return child([sys.executable, "-m", "tvm_backend.cli", *words], env)
+    return child([sys.executable, "-m", "archloom.tvm_backend.cli", *words], env)
 
 
 def resnet50_int8() -> Path:
@@ -137,8 +137,8 @@ def resnet50_int8() -> Path:
     if not path.exists():
         import onnx
 
-        from models import data, resnet
-        from tvm_backend.quantize import quantize
+        from archloom.models import data, resnet
+        from archloom.tvm_backend.quantization.quantize import quantize
 
         net = resnet.resnet50()
         images = data.random_images(8, net.image, seed=1)
@@ -156,8 +156,8 @@ def network_int8(name: str) -> Path:
     if not path.exists():
         import onnx
 
-        from models import catalogue
-        from tvm_backend.named_networks import quantized
+        from archloom.models import catalogue
+        from archloom.tvm_backend.frontends.named_networks import quantized
 
         BUILD.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")

@@ -14,7 +14,7 @@ VENDOR = (2276, None, None, 539)
 
 
 def main(args: argparse.Namespace) -> None:
-    from uma_targets.ai_engine.study import CASES, measure
+    from archloom.uma_targets.ai_engine.study import CASES, measure
 
     start = time.perf_counter()
     found = [measure(case) for case in CASES]

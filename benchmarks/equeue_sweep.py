@@ -24,7 +24,7 @@ from pathlib import Path
 from common import BUILD, ROOT, arguments, finish
 from equeue_systolic import convolution, machine_of
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 HEIGHTS = (2, 4, 8, 16, 32)
 PES = 64
@@ -82,7 +82,7 @@ def simulate(point: Point) -> Result | None:
 
 def sweep(part: Sequence[Point]) -> list[Result | None]:
     """A process's share; nothing that lives on is collected again and again."""
-    from oracle.collector import paused
+    from archloom.oracle.collector import paused
 
     with paused():
         return [simulate(p) for p in part]
@@ -134,7 +134,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     args = arguments(__doc__ or "", options)
-    from acadl_models.timing.engine import warmup
+    from archloom.acadl_models.timing.engine import warmup
 
     warmup()
     space = points()

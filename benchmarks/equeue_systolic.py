@@ -11,14 +11,14 @@ from typing import Any
 
 from common import ROOT, arguments, finish, refuse
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 DATA = ROOT.parent / "shared" / "reference"
 
 
 def convolution(h: int, f: int, c: int, n: int) -> Any:
     """A square convolution of stride 1 without padding, as a matrix product; None where the filter does not fit."""
-    from uma_targets.systolic_array.folds import Problem
+    from archloom.uma_targets.systolic_array.folds import Problem
 
     return Problem((h - f + 1) ** 2, n, f * f * c) if f <= h else None
 
@@ -51,8 +51,8 @@ def _rows(data: Any) -> Iterator[tuple[str, str, int, int, Any, int]]:
 
 
 def machine_of(rows: int, columns: int, dataflow: str) -> Any:
-    from acadl_models.systolic_array import Design
-    from uma_targets.systolic_array.measure import machine
+    from archloom.acadl_models.systolic_array import Design
+    from archloom.uma_targets.systolic_array.measure import machine
 
     return machine(Design(rows, columns, dataflow, convention="equeue"))
 

@@ -1,7 +1,8 @@
 """Estimates for network search on Gemmini: two networks cold and warm, and many random networks on all cores.
 
 Cold is a fresh process with an empty cache, imports included; warm is the same call again in that process. The many are
-drawn from ``models.nas_space`` (ImageNet size, float, estimated as if quantized); building them is part of the time.
+drawn from ``archloom.models.nas_space`` (ImageNet size, float, estimated as if quantized); building them is part of the
+time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import time
 from typing import Any
 
-from common import arguments, child, finish, network_int8, resnet50_int8
+from common import ROOT, arguments, child, finish, network_int8, resnet50_int8
 
 COLD_S, WARM_MS, SEARCH_S = 3.0, 50.0, 60.0
 """Targets: for one network, and for 1,000 networks on two cores."""
@@ -44,7 +45,7 @@ def single(model: str) -> dict[str, Any]:
     """Cold and warm estimate of one network in a process of its own."""
     with tempfile.TemporaryDirectory() as cache:
         run = child([sys.executable, "-c", SINGLE, model],
-                    {"ARCHLOOM_CACHE_DIR": cache, "PYTHONPATH": os.getcwd()})
+                    {"ARCHLOOM_CACHE_DIR": cache, "PYTHONPATH": str(ROOT / "src")})
     if run.status:
         raise SystemExit(f"the estimate of {model} failed")
     result: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
@@ -56,7 +57,7 @@ def many(count: int, workers: int | None, seed: int = 0) -> dict[str, Any]:
     import numpy as np
 
     import archloom
-    from models import nas_space
+    from archloom.models import nas_space
 
     rng = np.random.default_rng(seed)
     drawn = [nas_space.draw(rng) for _ in range(count)]

@@ -12,13 +12,13 @@ from typing import Any
 
 from common import arguments, finish
 
-from acadl_models.eyeriss import eyeriss, isa_parameters
-from acadl_models.timing import simulate
-from oracle import taidl
-from oracle.resolve import resolve
-from uma_targets.eyeriss.kernels import conv_stream
-from uma_targets.eyeriss.plan import Machine, RowStationary
-from uma_targets.eyeriss.problem import Shape, conv_shape
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.timing import simulate
+from archloom.oracle import taidl
+from archloom.oracle.resolve import resolve
+from archloom.uma_targets.eyeriss.kernels import conv_stream
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
+from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 
 BATCH = 4
 

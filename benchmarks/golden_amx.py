@@ -18,9 +18,9 @@ TOLERANCE = {"sgemm_avx": 1e-5, "mem_format_prop_avx": 1e-5}
 
 
 def computed(kernel: str, match: re.Match[str], arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    from oracle import interpreter
-    from oracle.taidl import load
-    from oracle.xla import compile_stream
+    from archloom.oracle import interpreter
+    from archloom.oracle.taidl import load
+    from archloom.oracle.xla import compile_stream
 
     stream, isa = KERNELS[kernel](int(match["blocks"])), load("amx")
     given = {t.name: arrays[t.name] for t in stream.arguments}

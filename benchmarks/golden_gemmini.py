@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from golden_runner import Arrays, Runner
 
+from archloom.oracle.kernel import Kernel
 from examples.gemmini_kernels import exo_matmul, tiled_matmul
-from oracle.kernel import Kernel
 
 
 def computed(kernel: Kernel, arrays: Arrays) -> Arrays:

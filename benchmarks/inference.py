@@ -210,7 +210,7 @@ def sessions(model: "onnx.ModelProto", threads: int) -> dict[str, Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
-    from tvm_backend.onnx_reference import integer_session
+    from archloom.tvm_backend.check.reference import integer_session
 
     def plain(proto: "onnx.ModelProto") -> Any:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])

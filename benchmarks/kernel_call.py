@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from common import ROOT, arguments, finish
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 import archloom
 

@@ -32,14 +32,14 @@ def main() -> None:
 
 
 def _speed() -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention
-    from mapper.spatial.attention_search import search_attention
-    from mapper.spatial.cost import cycles
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
-    from mapper.spatial.space import space
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention_search import search_attention
+    from archloom.mapper.spatial.cost import cycles
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.space import space
 
     graph = wormhole()
     machine, gemm = Machine.of(graph), TileGemm.of(4096, 4096, 4096)

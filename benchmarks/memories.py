@@ -17,7 +17,7 @@ import cachesim
 from common import arguments, finish
 from dram_state import Dram
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     BACKED_BY,
     CONTAINS,
     DRAM,
@@ -38,10 +38,10 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.timing import TimingResult, simulate
-from acadl_models.timing.memories import Banks, Cache, Policy
-from oracle.affine import Affine
-from oracle.resolved import (
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.memories import Banks, Cache, Policy
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import (
     Buffer,
     Read,
     ResolvedInstr,

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import common
 import numpy as np
 
-from models import catalogue
-from oracle.errors import ArchloomError
+from archloom.models import catalogue
+from archloom.oracle.errors import ArchloomError
 
 if TYPE_CHECKING:
-    from tvm_backend.compiled import Partition
-    from tvm_backend.executable import CompiledNetwork
-    from tvm_backend.model import Model
+    from archloom.tvm_backend.compiled import Partition
+    from archloom.tvm_backend.executable import CompiledNetwork
+    from archloom.tvm_backend.model import Model
 
 TARGETS = "gemmini,qkv"
 FLOAT_ERROR = {"float32": 1e-3, "float16": 1e-2}
@@ -39,8 +39,10 @@ INTERPRETED_MACS = 2_000_000
 """Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
 MODULES = (
     "torch", "torch.export", "torch.onnx._internal.exporter._core", "onnxscript", "onnxruntime.quantization",
-    "jax.numpy", "tvm.relax", "transformers", "tvm_backend.quantize", "tvm_backend.executable", "tvm_backend.host",
-    "tvm_backend.host_ops", "tvm_backend.compile", "oracle.interpreter", "oracle.xla", "acadl_models.timing.engine",
+    "jax.numpy", "tvm.relax", "transformers", "archloom.tvm_backend.quantization.quantize",
+    "archloom.tvm_backend.executable", "archloom.tvm_backend.host.network", "archloom.tvm_backend.host.operators",
+    "archloom.tvm_backend.compile", "archloom.oracle.interpreter", "archloom.oracle.xla",
+    "archloom.acadl_models.timing.engine",
 )
 """What rows would import first."""
 Reference = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
@@ -144,18 +146,18 @@ class _Clock:
 
 def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, dict[str, np.ndarray]]":
     """What imports the network in the target's numbers, what computes it otherwise, and inputs."""
-    from tvm_backend import named_networks
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.frontends import named_networks
+    from archloom.tvm_backend.targets import registry
 
     built = catalogue.build(text)
     (inputs,) = built.samples(1, seed=100)
     if registry.get(target).numbers != "int8":
-        from tvm_backend.torch_frontend import load_module
+        from archloom.tvm_backend.frontends.torch.export import load_module
 
         return (lambda: load_module(built.module, tuple(built.inputs.values()), text, list(built.inputs)),
                 {"torch": _torch(built)}, inputs)
-    from tvm_backend.frontends import load
-    from tvm_backend.onnx_reference import integer_session, run
+    from archloom.tvm_backend.check.reference import integer_session, run
+    from archloom.tvm_backend.frontends.load import load
 
     proto = named_networks.quantized(built)
 
@@ -178,7 +180,7 @@ def _torch(built: catalogue.Built) -> Reference:
 
 
 def _compiled(model: "Model", target: str, options: str) -> Any:
-    from tvm_backend.compile import compile_model
+    from archloom.tvm_backend.compile import compile_model
 
     given = (option.split("=", 1) for option in options.split(",") if option)
     return compile_model(model, target, {name: int(value) for name, value in given})
@@ -203,7 +205,7 @@ def compared(
     compiled: Any, model: "Model", references: References, inputs: dict[str, np.ndarray], clock: _Clock
 ) -> dict[str, Any]:
     """Outputs against the references, layers against the interpreter, and the time of a warm run."""
-    from tvm_backend.executable import CompiledNetwork
+    from archloom.tvm_backend.executable import CompiledNetwork
 
     exe = CompiledNetwork(compiled)
     layers: list[Any] = []
@@ -231,7 +233,7 @@ def compared(
 
 def interpreted(exe: "CompiledNetwork", layers: list[Any]) -> tuple[int, list[str]]:
     """How many layers were run by the interpreter, and the names of those that differ."""
-    from tvm_backend.executors import InterpreterExecutor
+    from archloom.tvm_backend.executors import InterpreterExecutor
 
     interpreter, checked, wrong = InterpreterExecutor(exe.compiled), 0, []
     for step, arguments, result in layers:
@@ -246,8 +248,8 @@ def _difference(
     model: "Model", found: list[np.ndarray], expected: list[np.ndarray], target: str
 ) -> tuple[float, str | None]:
     """The largest difference in parts of the largest magnitude, and what is too far off."""
-    from tvm_backend.output_scales import quantization_steps
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.check.output_scales import quantization_steps
+    from archloom.tvm_backend.targets import registry
 
     bound = FLOAT_ERROR.get(registry.get(target).numbers)
     exact = bound is not None

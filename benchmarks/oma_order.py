@@ -10,11 +10,11 @@ from typing import Any
 
 from common import arguments, finish
 
-from acadl_models.timing import simulate
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue, gemm
-from oracle.resolve import resolve
-from uma_targets.oma.target import OMA, ORDERS
+from archloom.acadl_models.timing import simulate
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle.resolve import resolve
+from archloom.uma_targets.oma.target import OMA, ORDERS
 
 TILES = (1, 8, 16, 64)
 

@@ -27,13 +27,13 @@ import numpy as np
 from common import ROOT, arguments, finish, refuse
 from tl_common import spearman
 
-from mapper import workload as wl
-from mapper.search import exhaustive, search, simulated_cycles
-from mapper.workload import Epilogue, Workload
-from oracle.errors import ArchloomError
+from archloom.mapper import workload as wl
+from archloom.mapper.search import exhaustive, search, simulated_cycles
+from archloom.mapper.workload import Epilogue, Workload
+from archloom.oracle.errors import ArchloomError
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Configuration
+    from archloom.mapper.accelerator import Configuration
 
 BEFORE = Path(__file__).resolve().parent / "data" / "one_mapper.json"
 INT8, PLAIN, FLOAT = Epilogue(True, 0.01, True, "int8"), Epilogue(False, 0.01, False, "int8"), Epilogue(
@@ -119,7 +119,7 @@ def cases() -> Iterator[Case]:
 
 def planned(case: Case) -> dict[str, Any]:
     """Cycles, processor time and mapping of a case."""
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.targets import registry
 
     accelerator = registry.get(case.target).accelerator
     options = dict(case.options)
@@ -168,7 +168,7 @@ def compared(case: Case) -> float | None:
     """Cycles of the chosen plan over those of the best of all; None where there are too many, or only one."""
     if not 2 <= len(_configuration(case).space(case.workload)) <= ALL:
         return None
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.targets import registry
 
     _, best = exhaustive(case.workload, registry.get(case.target).accelerator, dict(case.options))
     return float(planned(case)["cycles"]) / best
@@ -201,7 +201,7 @@ def quality(chosen: list[Case]) -> dict[str, Any]:
 
 
 def _configuration(case: Case) -> "Configuration":
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.targets import registry
 
     return registry.get(case.target).accelerator.configure(dict(case.options))
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from common import ROOT, arguments, finish
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 from oracle_suites.case import Case, int8
 
@@ -45,8 +45,8 @@ RUNS_S = (1.0, 6.0)
 
 def prepared(case: Case) -> tuple[Any, Any, Any, list[tuple[float, float]]]:
     """The oracle, its executable, its stream, and the seconds and CPU seconds of each compilation from nothing."""
-    from oracle import taidl
-    from oracle.xla import compile_stream, forget
+    from archloom.oracle import taidl
+    from archloom.oracle.xla import compile_stream, forget
 
     seconds: list[tuple[float, float]] = []
     least, most = COMPILATIONS
@@ -80,7 +80,7 @@ def check(case: Case, made: tuple[Any, Any], inputs: Sequence[np.ndarray], mine:
         if not same:
             raise SystemExit(f"{case.name}: result {number} of the oracle is not that of the native function")
     if case.interpreted:
-        from oracle.interpreter import run
+        from archloom.oracle.interpreter import run
 
         right = run(stream, isa, {t.name: a for t, a in zip(stream.arguments, inputs, strict=True)})
         for tensor, x in zip(stream.results, mine, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from common import ROOT, arguments, finish, interleaved
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 SIZES = ((512, 512, 512), (1024, 1024, 1024), (784, 1024, 256), (12544, 64, 256))
 """Rows of A and C, columns of B and C, reduction (the kernels' names give them in this order, too)."""
@@ -23,10 +23,10 @@ SIZES = ((512, 512, 512), (1024, 1024, 1024), (784, 1024, 256), (12544, 64, 256)
 
 def stream(m: int, n: int, k: int, dim: int) -> tuple[Any, Any]:
     """A weight-stationary, double-buffered stream and its ISA."""
-    from mapper.mapping import Mapping
-    from mapper.workload import Epilogue, gemm
-    from oracle.taidl import load
-    from uma_targets.gemmini.emit import GemminiEmitter
+    from archloom.mapper.mapping import Mapping
+    from archloom.mapper.workload import Epilogue, gemm
+    from archloom.oracle.taidl import load
+    from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
     isa = load("gemmini", dim=dim)
     work = gemm(m, n, k, epilogue=Epilogue(bias=False, scale=1.0, relu=False, out_dtype="int8"), name=f"{m}x{n}x{k}")
@@ -41,7 +41,7 @@ def measure(m: int, n: int, k: int, dim: int, rounds: int) -> dict[str, Any]:
     import jax
     from jax import lax
 
-    from oracle.xla import compile_stream
+    from archloom.oracle.xla import compile_stream
 
     made, isa = stream(m, n, k, dim)
     start = time.perf_counter()

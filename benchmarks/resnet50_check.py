@@ -22,7 +22,7 @@ def _more(parser: argparse.ArgumentParser) -> None:
 
 def images_file(count: int) -> Path:
     """Random images of the network's size as an ``.npz``."""
-    from models.data import random_images
+    from archloom.models.data import random_images
 
     path = BUILD / f"images_{count}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from common import ROOT, arguments, finish
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 DATA = ROOT.parent / "shared" / "reference" / "scalesim"
 
@@ -30,8 +30,8 @@ DATAFLOWS = ("os", "ws", "is")
 
 def machine_of(rows: int, columns: int, dataflow: str) -> Any:
     """An array whose memories hold any layer: SCALE-Sim's stall-free count presumes them full."""
-    from acadl_models.systolic_array import Design
-    from uma_targets.systolic_array.measure import machine
+    from archloom.acadl_models.systolic_array import Design
+    from archloom.uma_targets.systolic_array.measure import machine
 
     whole = 1 << 30
     return machine(Design(rows, columns, dataflow, left_kib=whole, top_kib=whole, out_kib=whole))
@@ -128,7 +128,7 @@ def main() -> int:
     args = arguments(__doc__ or "", options)
     from scalesim_data import layers, networks
 
-    from acadl_models.timing.engine import warmup
+    from archloom.acadl_models.timing.engine import warmup
 
     rows = layers(args.data)
     warmup()

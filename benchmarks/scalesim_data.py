@@ -10,9 +10,9 @@ from pathlib import Path
 
 from common import refuse
 
-from acadl_models.systolic_array import DATAFLOWS
-from acadl_models.systolic_array.design import RANGES
-from uma_targets.systolic_array.folds import Problem
+from archloom.acadl_models.systolic_array import DATAFLOWS
+from archloom.acadl_models.systolic_array.design import RANGES
+from archloom.uma_targets.systolic_array.folds import Problem
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from common import ROOT, arguments, finish
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 from golden_runner import Runner, difference
 
-from oracle.errors import ArchloomError
+from archloom.oracle.errors import ArchloomError
 
 MODULES = ("golden_gemmini", "golden_amx")
 RECORDED = ROOT.parent / "shared" / "reference" / "taidl" / "golden"

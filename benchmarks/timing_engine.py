@@ -18,7 +18,7 @@ from typing import Any
 
 from common import ROOT, arguments, finish, resnet50_int8
 
-sys.path.insert(0, str(ROOT))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(ROOT / "src"))  # works in a checkout that is not installed, too
 
 GEMMS = ((512, 512, 512), (1024, 1024, 1024))
 CONVS = ((56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1))
@@ -39,10 +39,10 @@ class Gemmini:
     """Gemmini's graph, and streams for it as the mapper emits them."""
 
     def __init__(self) -> None:
-        from acadl_models.gemmini import gemmini, isa_parameters
-        from mapper.workload import Epilogue
-        from oracle.taidl import load
-        from uma_targets.gemmini.emit import GemminiEmitter
+        from archloom.acadl_models.gemmini import gemmini, isa_parameters
+        from archloom.mapper.workload import Epilogue
+        from archloom.oracle.taidl import load
+        from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
         self.graph = gemmini(dim=DIM)
         parameters = isa_parameters(self.graph)
@@ -51,9 +51,9 @@ class Gemmini:
         self.epilogue = Epilogue(bias=True, scale=0.01, relu=True, out_dtype="int8")
 
     def gemm(self, m: int, n: int, k: int) -> Any:
-        from mapper.mapping import Mapping
-        from mapper.workload import gemm
-        from oracle.resolve import resolve
+        from archloom.mapper.mapping import Mapping
+        from archloom.mapper.workload import gemm
+        from archloom.oracle.resolve import resolve
 
         mapping = Mapping(
             "gemm", "ws", (("m", 128), ("n", 64), ("k", 128)), ("m", "n"), (("A", "stream"), ("B", "stream")),
@@ -62,9 +62,9 @@ class Gemmini:
         return resolve(self.emitter.emit(gemm(m, n, k, epilogue=self.epilogue), mapping), self.isa)
 
     def conv(self, size: int, c: int, o: int, kernel: int, stride: int) -> Any:
-        from mapper.mapping import Mapping
-        from mapper.workload import conv2d
-        from oracle.resolve import resolve
+        from archloom.mapper.mapping import Mapping
+        from archloom.mapper.workload import conv2d
+        from archloom.oracle.resolve import resolve
 
         pad = kernel // 2
         work = conv2d(
@@ -79,10 +79,10 @@ class Gemmini:
 
 def oma(shape: tuple[int, int, int]) -> tuple[Any, Any]:
     """The One MAC Accelerator with its cache, and a tiled product for it."""
-    from mapper.search import search
-    from mapper.workload import Epilogue, gemm
-    from oracle.resolve import resolve
-    from uma_targets.oma.target import OMA
+    from archloom.mapper.search import search
+    from archloom.mapper.workload import Epilogue, gemm
+    from archloom.oracle.resolve import resolve
+    from archloom.uma_targets.oma.target import OMA
 
     accelerator, options = OMA.accelerator, {"cache": True}
     work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
@@ -92,10 +92,10 @@ def oma(shape: tuple[int, int, int]) -> tuple[Any, Any]:
 
 def array(size: int, shape: tuple[int, int, int]) -> tuple[Any, Any]:
     """A weight-stationary array with every PE simulated, and a product for it."""
-    from acadl_models.systolic_array import Design
-    from oracle.resolve import resolve
-    from uma_targets.systolic_array.folds import Problem
-    from uma_targets.systolic_array.measure import machine
+    from archloom.acadl_models.systolic_array import Design
+    from archloom.oracle.resolve import resolve
+    from archloom.uma_targets.systolic_array.folds import Problem
+    from archloom.uma_targets.systolic_array.measure import machine
 
     model = machine(Design(size, size, "ws", "scalar"))
     return model.graph, resolve(model.stream(Problem(*shape)), model.isa)
@@ -114,10 +114,10 @@ def seconds(run: Callable[[], object], repeat: int = 5) -> float:
 
 def measure(graph: Any, stream: Any, repeat: int = 5) -> dict[str, Any]:
     """One stream, stepped and skipped, with its share of stepped instructions."""
-    from acadl_models.timing.engine import simulate
-    from acadl_models.timing.engine.lower import lower
-    from acadl_models.timing.engine.run import run
-    from acadl_models.timing.machine import bind
+    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing.engine.lowering.program import lower
+    from archloom.acadl_models.timing.engine.run import run
+    from archloom.acadl_models.timing.machine import bind
 
     stepped, skipped = simulate(graph, stream, skip=False), simulate(graph, stream, skip=True)
     if stepped != skipped:
@@ -136,8 +136,8 @@ def measure(graph: Any, stream: Any, repeat: int = 5) -> dict[str, Any]:
 
 def reference_ips(graph: Any, stream: Any) -> float:
     """Of the step-by-step simulator, whose result the engine must equal."""
-    from acadl_models.timing.engine import simulate
-    from acadl_models.timing.reference import simulate_reference
+    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing.reference import simulate_reference
 
     expected = simulate_reference(graph, stream)
     if expected != simulate(graph, stream) or expected != simulate(graph, stream, skip=False):
@@ -147,11 +147,11 @@ def reference_ips(graph: Any, stream: Any) -> float:
 
 def resnet50(model: str | None) -> dict[str, Any]:
     """All layers of a quantized ResNet-50 on Gemmini: mapped by the search, then timed one after the other."""
-    from acadl_models.timing.engine import simulate
-    from oracle.resolve import resolve
-    from tvm_backend import frontends
-    from tvm_backend.compile import compile_model
-    from tvm_backend.uma import registry
+    from archloom.acadl_models.timing.engine import simulate
+    from archloom.oracle.resolve import resolve
+    from archloom.tvm_backend.compile import compile_model
+    from archloom.tvm_backend.frontends import load as frontends
+    from archloom.tvm_backend.targets import registry
 
     compiled = compile_model(frontends.load(model or str(resnet50_int8())), "gemmini", {"dim": DIM})
     accelerator = registry.get("gemmini").accelerator
@@ -172,7 +172,7 @@ def resnet50(model: str | None) -> dict[str, Any]:
 
 def huge(machine: Gemmini) -> dict[str, Any]:
     """One product of billions of instructions: how little of it is stepped."""
-    from acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing.engine import simulate
 
     stream = machine.gemm(*HUGE)
     found = simulate(machine.graph, stream)
@@ -204,7 +204,7 @@ def _more(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     args = arguments(__doc__ or "", _more)
-    from acadl_models.timing.engine import warmup
+    from archloom.acadl_models.timing.engine import warmup
 
     started = time.perf_counter()
     warmup()

@@ -23,7 +23,7 @@ from common import arguments, finish
 from tl_common import geometric_mean
 
 if TYPE_CHECKING:
-    from mapper.spatial.space import Rules
+    from archloom.mapper.spatial.space import Rules
 
 MESHES = ((1, 8), (4, 8), (8, 8))
 REUSED = (
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _without() -> dict[str, "Rules"]:
-    from mapper.spatial.space import EVERYTHING
+    from archloom.mapper.spatial.space import EVERYTHING
 
     alone = frozenset({"none"})
     return {
@@ -65,9 +65,9 @@ def _without() -> dict[str, "Rules"]:
 
 
 def _reuse() -> list[dict[str, Any]]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
 
     graph, rows = wormhole(), []
     print(f"{'time without, over that with all':34}" + "".join(f"{name.replace('_', ' '):>24}" for name in _without()))
@@ -83,13 +83,13 @@ def _reuse() -> list[dict[str, Any]]:
 
 
 def _top(mesh: tuple[int, int]) -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial import templates
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
-    from mapper.spatial.timing import simulated
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial import templates
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.timing import simulated
 
     graph = wormhole(rows=mesh[0], columns=mesh[1])
     machine = Machine.of(graph)
@@ -118,15 +118,15 @@ def _network() -> list[dict[str, Any]]:
     import numpy as np
     import tl_network
 
-    from acadl_models.mesh import mesh
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.cost import cycles
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
-    from mapper.spatial.space import space
-    from mapper.spatial.timing import simulated
+    from archloom.acadl_models.mesh import mesh
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.cost import cycles
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.space import space
+    from archloom.mapper.spatial.timing import simulated
 
     rows = []
     names = ("share", "unicast", "gather")

@@ -30,7 +30,7 @@ from common import arguments, finish
 from tl_common import data, geometric_mean, on_others, ranked, reference
 
 if TYPE_CHECKING:
-    from mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention import Attention
 
 CHECKED: tuple[tuple[int, int, tuple[int, ...], dict[str, Any]], ...] = (
     (2, 2, (1, 4, 256, 32), {}), (2, 2, (2, 4, 192, 16), {}), (2, 2, (1, 8, 150, 32, 2), {"causal": True}),
@@ -89,7 +89,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
     """Heads, length and workload of each point of figure 7."""
-    from mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention import Attention
 
     for heads in recorded["heads"]:
         for length in recorded["seq"]:
@@ -99,13 +99,13 @@ def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
 
 
 def _rows(recorded: Any, quick: bool) -> Any:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention_cost import attention_cycles
-    from mapper.spatial.attention_emit import emit_attention
-    from mapper.spatial.attention_search import search_attention, vendor_attention
-    from mapper.spatial.attention_space import AttentionRules, attention_space
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import simulated
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention_cost import attention_cycles
+    from archloom.mapper.spatial.attention_emit import emit_attention
+    from archloom.mapper.spatial.attention_search import search_attention, vendor_attention
+    from archloom.mapper.spatial.attention_space import AttentionRules, attention_space
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.timing import simulated
 
     graph = wormhole()
     machine = Machine.of(graph)
@@ -139,7 +139,7 @@ def _busy(timing: Any, launch: int) -> float:
 def _correlations(recorded: Any, quick: bool) -> Any:
     """Of the points of figure 7 up to ``RANKED``, and with a causal mask of the shortest; heads of as many tiles differ
     only in how many problems there are, and count once."""
-    from acadl_models.wormhole import wormhole
+    from archloom.acadl_models.wormhole import wormhole
 
     graph = wormhole()
     points = [point for point in _workloads(recorded, quick) if point[1] <= RANKED]
@@ -153,15 +153,15 @@ def _correlations(recorded: Any, quick: bool) -> Any:
 
 
 def _others() -> dict[str, float]:
-    from mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention import Attention
 
     works = {name: Attention.of(*shape, **options) for name, (shape, options) in OTHER_SHAPES.items()}
     return on_others(works, OTHER_SAMPLES)
 
 
 def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention_search import search_attention
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention_search import search_attention
 
     graph, full = wormhole(), {(r["heads"], r["length"]): r["cycles"] for r in rows}
     shares = {}
@@ -175,9 +175,9 @@ def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
 
 
 def _grouped() -> Any:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention
-    from mapper.spatial.attention_search import search_attention
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention_search import search_attention
 
     graph = wormhole()
     for queries, keys in GROUPED:
@@ -194,10 +194,10 @@ def _grouped() -> Any:
 
 
 def _decoded() -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention
-    from mapper.spatial.attention_search import search_attention
-    from mapper.spatial.attention_space import AttentionRules
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention_search import search_attention
+    from archloom.mapper.spatial.attention_space import AttentionRules
 
     graph, found = wormhole(), {}
     for batch, heads, kv_heads, keys in DECODED:
@@ -213,13 +213,13 @@ def _decoded() -> dict[str, Any]:
 
 def _error(rows: int, columns: int, shape: tuple[int, ...], options: dict[str, Any]) -> float:
     """Largest difference of the oracle's result from attention in float32, of normally distributed numbers."""
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.attention import Attention
-    from mapper.spatial.attention_emit import emit_attention
-    from mapper.spatial.attention_search import search_attention
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import isa_of
-    from oracle.xla import compile_stream
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention_emit import emit_attention
+    from archloom.mapper.spatial.attention_search import search_attention
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.timing import isa_of
+    from archloom.oracle.xla import compile_stream
 
     graph, attention = wormhole(rows=rows, columns=columns), Attention.of(*shape, **options)
     plan = search_attention(attention, graph, top_k=1).best.plan

@@ -45,7 +45,7 @@ OTHER_SAMPLES = 40
 
 def main() -> None:
     args = arguments(__doc__ or "")
-    from mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain import Chain
 
     rows = list(_rows())
     others = on_others({name: Chain(*shape) for name, shape in OTHER_SHAPES.items()}, OTHER_SAMPLES)
@@ -61,13 +61,13 @@ def main() -> None:
 
 
 def _rows() -> Any:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.batched import Product
-    from mapper.spatial.chain import Chain
-    from mapper.spatial.chain_search import search_chain
-    from mapper.spatial.epilogue import Epilogue
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.workloads import search_workload
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.batched import Product
+    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain_search import search_chain
+    from archloom.mapper.spatial.epilogue import Epilogue
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()
     machine = Machine.of(graph)
@@ -89,14 +89,14 @@ def _rows() -> Any:
 
 def _error(rows: int, columns: int, shape: tuple[Any, ...]) -> float:
     """Largest difference of the oracle's result from the reference, results being about as large as one."""
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.arrays import from_tiles, to_tiles
-    from mapper.spatial.chain import Chain
-    from mapper.spatial.chain_emit import emit_chain
-    from mapper.spatial.chain_search import search_chain
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import isa_of
-    from oracle.xla import compile_stream
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.arrays import from_tiles, to_tiles
+    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain_emit import emit_chain
+    from archloom.mapper.spatial.chain_search import search_chain
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.timing import isa_of
+    from archloom.oracle.xla import compile_stream
 
     graph, chain = wormhole(rows=rows, columns=columns), Chain(*shape)
     plan, random = search_chain(chain, graph, top_k=1).best.plan, np.random.default_rng(chain.m)

@@ -13,7 +13,7 @@ import numpy as np
 from common import ROOT, refuse
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 DATA = ROOT / "benchmarks" / "data"
 NAME = "tl_reference.json"
@@ -64,8 +64,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def other(machine: str) -> "ArchitectureGraph":
     """The graph of one of ``OTHERS``."""
-    from acadl_models.mesh import mesh
-    from acadl_models.triple_ring import triple_ring
+    from archloom.acadl_models.mesh import mesh
+    from archloom.acadl_models.triple_ring import triple_ring
 
     kind, options = OTHERS[machine]
     return mesh(**options) if kind == "mesh" else triple_ring(**options)
@@ -91,9 +91,9 @@ def ranking(
 
 def ranked(work: Any, graph: "ArchitectureGraph", samples: int) -> tuple[float, float]:
     """:func:`ranking` of the space of a workload on a machine of cores."""
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import simulated
-    from mapper.spatial.workloads import emitted, kind_of
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, kind_of
 
     kind, machine = kind_of(work), Machine.of(graph)
     found = kind.space(work, machine, None)
@@ -103,8 +103,8 @@ def ranked(work: Any, graph: "ArchitectureGraph", samples: int) -> tuple[float, 
 
 def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
     """Rank correlation of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.workloads import kind_of
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.workloads import kind_of
 
     found = {}
     for machine in OTHERS:

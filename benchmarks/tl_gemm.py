@@ -49,7 +49,7 @@ def irregular() -> list[Point]:
 
 @cache
 def _graph(mesh: tuple[int, int], block_cycles: int | None) -> Any:
-    from acadl_models.wormhole import wormhole
+    from archloom.acadl_models.wormhole import wormhole
 
     other = {} if block_cycles is None else {"block_cycles": block_cycles}
     return wormhole(rows=mesh[0], columns=mesh[1], **other)
@@ -57,12 +57,12 @@ def _graph(mesh: tuple[int, int], block_cycles: int | None) -> Any:
 
 def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     """Cycles of the searched plan and of the templates."""
-    from mapper.spatial import templates
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
-    from mapper.spatial.timing import simulated
+    from archloom.mapper.spatial import templates
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.timing import simulated
 
     mesh, m, n, k = point
     graph, gemm = _graph(mesh, block_cycles), TileGemm.of(m, n, k)

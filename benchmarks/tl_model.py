@@ -25,8 +25,8 @@ from common import arguments, finish
 from tl_common import OTHERS, other, ranking
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.space import Rules
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.space import Rules
 
 Mesh = tuple[int, int]
 Shape = tuple[int, int, int]
@@ -99,7 +99,7 @@ def _quality(chosen: list[dict[str, Any]]) -> dict[str, float]:
 def _rules(group: str) -> "Rules":
     from dataclasses import replace
 
-    from mapper.spatial.space import EVERYTHING, PAPER
+    from archloom.mapper.spatial.space import EVERYTHING, PAPER
 
     return replace(PAPER, levels=frozenset({"stream"})) if group == "table 1" else EVERYTHING
 
@@ -113,7 +113,7 @@ def _correlations(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str
 
 
 def _correlation(group: str, mesh: Mesh, shape: Shape, samples: int) -> tuple[float, float]:
-    from acadl_models.wormhole import wormhole
+    from archloom.acadl_models.wormhole import wormhole
 
     return _ranked(wormhole(rows=mesh[0], columns=mesh[1]), shape, _rules(group), samples)
 
@@ -127,19 +127,19 @@ def _on_others(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, f
 
 
 def _on_other(machine: str, shape: Shape, samples: int) -> tuple[float, float]:
-    from mapper.spatial.space import EVERYTHING
+    from archloom.mapper.spatial.space import EVERYTHING
 
     return _ranked(other(machine), shape, EVERYTHING, samples)
 
 
 def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: int) -> tuple[float, float]:
     """Rank correlation, and mean error of the estimates."""
-    from mapper.spatial.cost import cycles
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.space import space
-    from mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.cost import cycles
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.space import space
+    from archloom.mapper.spatial.timing import simulated
 
     machine, gemm = Machine.of(graph), TileGemm.of(*shape)
     candidates = space(gemm, machine, rules)
@@ -152,10 +152,10 @@ def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: i
 
 
 def _against_all(mesh: Mesh, tiles: tuple[int, int, int]) -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
 
     graph, gemm = wormhole(rows=mesh[0], columns=mesh[1]), TileGemm(*tiles)
     launch = Machine.of(graph).launch_cycles

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mapper.spatial.emit import Emitter, Nodes, Place, _pairs, operands, repeat
-from mapper.spatial.machine import Machine
-from mapper.spatial.placing import program
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.zones import Wave
-from oracle.affine import Affine
-from oracle.stream import Instr, Loop, Node, Stream
+from archloom.mapper.spatial.emit import Emitter, Nodes, Place, _pairs, operands, repeat
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.placing import program
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.zones import Wave
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Loop, Node, Stream
 
 Rewrite = Callable[[Instr], list[Node]]
 

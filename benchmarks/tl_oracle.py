@@ -50,9 +50,9 @@ def main() -> None:
 
 def _jobs() -> list[tuple[str, Any, Any, Any]]:
     """Names, products, plans and the graph."""
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.plan import Plan, TileGemm
-    from mapper.spatial.search import search
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.plan import Plan, TileGemm
+    from archloom.mapper.spatial.search import search
 
     graph = wormhole()
     found = []
@@ -69,10 +69,10 @@ def _measured(args: argparse.Namespace, name: str, gemm: Any, plan: Any, graph: 
     import jax
     import jax.numpy as jnp
 
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.timing import isa_of
-    from oracle.xla.oracle import compile_stream
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.timing import isa_of
+    from archloom.oracle.xla.oracle import compile_stream
 
     stream = emit(gemm, plan, Machine.of(graph))
     start = time.process_time()

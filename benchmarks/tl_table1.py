@@ -24,9 +24,9 @@ from common import arguments, finish
 from tl_common import data, reference
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.plan import Plan
-    from mapper.spatial.space import Rules
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.plan import Plan
+    from archloom.mapper.spatial.space import Rules
 
 FIT_SUMS = (32, 40, 48, 50, 56, 64)
 FIT_BLOCK_CYCLES = (0, 250, 500, 750, 1000, 1250, 1500, 2000)
@@ -57,11 +57,11 @@ class Simulated:
 
 def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
     """The plan found with spatial reuse, and the same with a load of each core in place of every broadcast."""
-    from mapper.spatial.emit import emit
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
-    from mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.timing import simulated
 
     gemm = TileGemm.of(size, size, size)
     best = search(gemm, graph, rules=_rules(), refine=False).best
@@ -75,7 +75,7 @@ def main() -> None:
         Measured(int(row["config"].rsplit("=", 1)[1]), row["TL"], row["dram_only"])
         for row in reference(args.data)["results"]["table1_tflops"]
     ]
-    from acadl_models.wormhole import figures
+    from archloom.acadl_models.wormhole import figures
 
     rows = _table(table)
     errors = [abs(r[name] / r[f"{name}_measured"] - 1) for r in rows for name in ("tl", "dram_only")]
@@ -94,9 +94,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(table: list[Measured]) -> list[dict[str, Any]]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.plan import TileGemm
-    from mapper.spatial.search import search
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
 
     graph = wormhole()
     rows: list[dict[str, Any]] = []
@@ -124,14 +124,14 @@ def _tflops(size: int, cycles: float, clock_hz: float) -> float:
 
 
 def _rules() -> "Rules":
-    from mapper.spatial.space import PAPER
+    from archloom.mapper.spatial.space import PAPER
 
     return replace(PAPER, levels=frozenset({"stream"}))
 
 
 def _fit(table: list[Measured]) -> list[dict[str, float]]:
     """For each pair of sums and cycles of a block the launch that fits best, the best triple first."""
-    from acadl_models.wormhole import wormhole
+    from archloom.acadl_models.wormhole import wormhole
 
     found: list[dict[str, float]] = []
     for sums in FIT_SUMS:

@@ -35,11 +35,11 @@ RESNET = (
 
 def workloads() -> Iterator[tuple[str, Any]]:
     """All of them, by name."""
-    from mapper.spatial.batched import Product
-    from mapper.spatial.convolution import Convolution
-    from mapper.spatial.elementwise import Elementwise, Operation
-    from mapper.spatial.epilogue import Epilogue
-    from mapper.spatial.reduction import Columns, Rows
+    from archloom.mapper.spatial.batched import Product
+    from archloom.mapper.spatial.convolution import Convolution
+    from archloom.mapper.spatial.elementwise import Elementwise, Operation
+    from archloom.mapper.spatial.epilogue import Epilogue
+    from archloom.mapper.spatial.reduction import Columns, Rows
 
     relu = Epilogue(bias=True, activation="relu")
     for side, channels, outputs, kernel, stride in RESNET:
@@ -98,10 +98,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
-    from acadl_models.wormhole import wormhole
-    from mapper.spatial.machine import Machine
-    from mapper.spatial.sweep import Sweep
-    from mapper.spatial.workloads import search_workload
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.sweep import Sweep
+    from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()
     machine = Machine.of(graph)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 
 from common import arguments, finish
 
-from acadl_models.timing import simulate
-from acadl_models.tpu_v1 import tpu_v1
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.tpu_v1 import tpu_v1
 from examples.tpu_v1_kernels import mlp
 
 

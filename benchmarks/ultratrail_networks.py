@@ -15,8 +15,8 @@ from common import arguments, finish
 def through_the_target() -> dict[str, Any]:
     """TC-ResNet8 from ONNX to UltraTrail."""
     import archloom
-    from models import tc_resnet
-    from tvm_backend.quantize import quantize
+    from archloom.models import tc_resnet
+    from archloom.tvm_backend.quantization.quantize import quantize
 
     model = archloom.load(quantize(tc_resnet.onnx_model(), tc_resnet.random_audio(4)))
     report = archloom.estimate(model, "ultratrail")
@@ -26,7 +26,7 @@ def through_the_target() -> dict[str, Any]:
 
 
 def main(args: argparse.Namespace) -> None:
-    from uma_targets.ultratrail import published
+    from archloom.uma_targets.ultratrail import published
 
     rows = []
     print(f"{'network':12} {'array':>6} {'MACs':>9} {'cycles':>7} {'published':>10} {'ms at 250 kHz':>14} {'use':>6}")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
-from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 
 TILE = 1024
 """Bytes of a tile: 16 rows of 64."""
@@ -220,8 +220,8 @@ def random_arguments(stream: Stream, seed: int) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    from oracle import interpreter, taidl
-    from oracle.xla import compile_stream
+    from archloom.oracle import interpreter, taidl
+    from archloom.oracle.xla import compile_stream
 
     isa = taidl.load("amx")
     for name, kernel in KERNELS.items():

@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 
 import archloom
-from models import data, digits
-from tvm_backend.executable import CompiledNetwork
-from tvm_backend.report.text import host_table, layer_table, to_csv, totals
+from archloom.models import data, digits
+from archloom.tvm_backend.executable import CompiledNetwork
+from archloom.tvm_backend.report.text import host_table, layer_table, to_csv, totals
 
 CALIBRATION_IMAGES = 128
 MOST_ACCURACY_LOST = 0.01

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
-from oracle.kernel import Kernel, KernelIsa, isa
+from archloom.oracle.kernel import Kernel, KernelIsa, isa
 
 Dataflow = Literal["OS", "WS"]
 
@@ -217,7 +217,7 @@ def exo_reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    from oracle.assembly import to_text
+    from archloom.oracle.assembly import to_text
 
     random = np.random.default_rng(0)
     for kernel, reference in ((tiled_matmul(16, 4, "WS"), tiled_reference), (exo_matmul(96, 64, 80), exo_reference)):

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
+from archloom.oracle.kernel import Kernel, KernelIsa, isa
+from archloom.oracle.xla.options import compiler_options
 from examples.gemmini_kernels import ACC, ADD, BASE, pieces
-from oracle.kernel import Kernel, KernelIsa, isa
-from oracle.xla.options import compiler_options
 
 GELU_A, GELU_B = -0.2888, -1.769
 EXP_A, EXP_B, EXP_C = 0.3585, 1.353, 0.344

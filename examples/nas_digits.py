@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import archloom
-from models.data import Split, digits
-from models.onnx_graph import OnnxGraph
+from archloom.models.data import Split, digits
+from archloom.models.onnx_graph import OnnxGraph
 
 if TYPE_CHECKING:
     import onnx

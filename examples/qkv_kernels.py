@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
-from oracle.kernel import Kernel, KernelIsa, isa
+from archloom.oracle.kernel import Kernel, KernelIsa, isa
 
 BYTES = 4
 """Of an f32."""
@@ -119,7 +119,7 @@ def attention_reference(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarr
 
 
 def main() -> None:
-    from oracle.assembly import to_text
+    from archloom.oracle.assembly import to_text
 
     random = np.random.default_rng(0)
     kernel = attention(64, 80, 32, heads=2)

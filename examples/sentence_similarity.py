@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import archloom
-from models import minilm, sentences
+from archloom.models import minilm, sentences
 
 if TYPE_CHECKING:
     import onnx
@@ -34,7 +34,7 @@ class Networks:
 
 def networks(**scheme: Any) -> Networks:
     """The trained network, quantized by ``scheme`` (arguments of :func:`archloom.quantize`)."""
-    from tvm_backend.torch_frontend import to_onnx
+    from archloom.tvm_backend.frontends.torch.export import to_onnx
 
     net, calibration = minilm.load(), minilm.tokenized(sentences.CALIBRATION)
     floats = to_onnx(net, tuple(calibration[0].values()), "minilm", list(calibration[0]))

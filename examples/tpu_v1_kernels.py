@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works in a checkout that is not installed, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
-from oracle.kernel import Kernel, KernelIsa, isa
+from archloom.oracle.kernel import Kernel, KernelIsa, isa
 
 AHEAD = 3
 """Tiles that may be read ahead of the product at hand: with its own, the FIFO is full."""
@@ -278,7 +278,7 @@ def conv_pool_reference(x: np.ndarray, w: np.ndarray, scale: float, pool: int = 
 
 
 def main() -> None:
-    from oracle.assembly import to_text
+    from archloom.oracle.assembly import to_text
 
     rng = np.random.default_rng(0)
 

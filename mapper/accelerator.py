@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mapper.hardware import Hardware
-from mapper.options import Option, OptionValue, resolve_options
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.options import Option, OptionValue, resolve_options
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.cache import Entry
-    from mapper.mapping import Mapping as TileMapping
-    from mapper.space import Space
-    from mapper.workload import Workload
-    from oracle.stream import Stream
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.cache import Entry
+    from archloom.mapper.mapping import Mapping as TileMapping
+    from archloom.mapper.space import Space
+    from archloom.mapper.workload import Workload
+    from archloom.oracle.stream import Stream
+    from archloom.oracle.taidl.isa import Isa
 
 __all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
 
@@ -139,7 +139,7 @@ class Configuration:
 
     @cached_property
     def isa(self) -> "Isa":
-        from oracle import taidl
+        from archloom.oracle import taidl
 
         return taidl.load(self.accelerator.isa_name, **self.accelerator.isa_parameters(self.graph))
 
@@ -150,7 +150,7 @@ class Configuration:
     @cached_property
     def fingerprint(self) -> str:
         """The graph, the ISA and the options as one word."""
-        from mapper.cache import key_of
+        from archloom.mapper.cache import key_of
 
         isa = self.isa
         return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(self.values)])
@@ -158,7 +158,7 @@ class Configuration:
     @cached_property
     def has_energy(self) -> bool:
         """Whether the graph has figures of energy."""
-        from acadl_models.timing.energy import has_energy
+        from archloom.acadl_models.timing.energy import has_energy
 
         return has_energy(self.graph)
 
@@ -177,6 +177,6 @@ class Configuration:
 
     def check(self) -> None:
         """TargetError with all misfits if graph and ISA do not fit."""
-        from acadl_models.fit import check_fit
+        from archloom.acadl_models.fit import check_fit
 
         check_fit(self.graph, self.isa, self.accelerator.name)

@@ -16,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from acadl_models.timing.result import TimingResult
-from mapper.mapping import Mapping
-from oracle.errors import MappingError
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper.mapping import Mapping
+from archloom.oracle.errors import MappingError
 
 FORMAT = 1
 T = TypeVar("T")

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oracle.errors import TaidlError, TargetError
-from oracle.taidl import ast
-from oracle.taidl.evaluate import evaluate, names, register_key
+from archloom.oracle.errors import TaidlError, TargetError
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import evaluate, names, register_key
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph, FunctionalUnit
-    from oracle.taidl.isa import Instruction, Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
+    from archloom.oracle.taidl.isa import Instruction, Isa
 
 MOST = 4096
 """The largest value that is tried for an attribute."""

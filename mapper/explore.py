@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from oracle.errors import MappingError, StreamError
+from archloom.oracle.errors import MappingError, StreamError
 
 if TYPE_CHECKING:
-    from acadl_models.timing.result import TimingResult
+    from archloom.acadl_models.timing.result import TimingResult
 
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""

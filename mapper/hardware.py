@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import TargetError
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph, CacheInterface
-    from acadl_models.acadl.objects import DataStorage, FunctionalUnit
-    from mapper.spatial.df import Description
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph, CacheInterface
+    from archloom.acadl_models.acadl.objects import DataStorage, FunctionalUnit
+    from archloom.mapper.spatial.df import Description
+    from archloom.oracle.taidl.isa import Isa
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Hardware:
     def described(self, isa: "Isa | None" = None) -> "Description":
         """Cores, memories, links and compute units; ``isa``: what instructions mean, by default that of the graph's
         name. TargetError for a graph without a view."""
-        from mapper.spatial.view import described
+        from archloom.mapper.spatial.view import described
 
         return described(self._graph, isa)
 
@@ -159,7 +159,7 @@ class Hardware:
     def way(self, mnemonic: str) -> tuple[str, float, float, int]:
         """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes that the memory
         moves in a cycle and that the link does, and cycles of latency beside those of the memory."""
-        from acadl_models.acadl import READ_DATA, WRITE_DATA
+        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
 
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         memory = self.memory("hbm")
@@ -203,7 +203,7 @@ def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:
 
 
 def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
-    from acadl_models.acadl import MemoryInterface
+    from archloom.acadl_models.acadl import MemoryInterface
 
     found = []
     for buffer, banks in graph.buffers.items():

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapper.reuse import ceil_div
-from mapper.space import Columns
-from mapper.tiling import Shape
-from oracle.errors import TargetError
+from archloom.mapper.reuse import ceil_div
+from archloom.mapper.space import Columns
+from archloom.mapper.tiling import Shape
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
+    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Cache:
     @staticmethod
     def of(hardware: "Hardware") -> "Cache | None":
         """The first cache of the graph, None where it has none; TargetError for latencies that vary."""
-        from acadl_models.acadl import SetAssociativeCache
+        from archloom.acadl_models.acadl import SetAssociativeCache
 
         for found in hardware.caches:
             if isinstance(found, SetAssociativeCache):

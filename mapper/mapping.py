@@ -8,7 +8,7 @@ from collections.abc import Mapping as MappingABC
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from oracle.errors import MappingError
+from archloom.oracle.errors import MappingError
 
 Level: TypeAlias = Literal["stream", "hoist", "interleave"]
 """When a tile of an operand is loaded.
@@ -39,8 +39,8 @@ class Mapping:
     ``store``: ``after`` the tile is complete, or ``interleave``\\ d with the last step of its reduction.
     ``packing``: what a row of the scratchpad holds in a convolution: ``channels`` of one pixel, or a
     ``kernel_row`` of pixels × channels.
-    ``spread``: for machines of many cores the plan (JSON of :mod:`mapper.spatial`): which core computes what, and how
-    tiles reach it; else empty.
+    ``spread``: for machines of many cores the plan (JSON of :mod:`archloom.mapper.spatial`): which core computes what,
+    and how tiles reach it; else empty.
     """
 
     kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
@@ -68,7 +68,7 @@ class Mapping:
     def __str__(self) -> str:
         """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
         if self.spread:
-            from mapper.spatial.layers import described
+            from archloom.mapper.spatial.layers import described
 
             return f"{self.kind} {described(self.kind, self.spread)}"
         held = dict(self.loads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from oracle.errors import MappingError
+from archloom.oracle.errors import MappingError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
 """Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the

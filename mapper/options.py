@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from oracle.errors import TargetError, suggest
+from archloom.oracle.errors import TargetError, suggest
 
 OptionValue: TypeAlias = "int | float | str | bool | None"
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
+    from archloom.mapper.hardware import Hardware
 
 Number: TypeAlias = "int | float | np.ndarray"
 """One figure for all candidates, or a column."""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mapper import cache
-from mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
-from mapper.mapping import Mapping
-from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
-from mapper.workload import Workload
-from oracle.collector import paused
-from oracle.errors import InputError, MappingError
+from archloom.mapper import cache
+from archloom.mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
+from archloom.mapper.workload import Workload
+from archloom.oracle.collector import paused
+from archloom.oracle.errors import InputError, MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.timing.result import TimingResult
-    from mapper.accelerator import Accelerator, Configuration
-    from oracle.stream import Node, Stream
+    from archloom.acadl_models.timing.result import TimingResult
+    from archloom.mapper.accelerator import Accelerator, Configuration
+    from archloom.oracle.stream import Node, Stream
 
 DEFAULT_TOP_K = 5
 
@@ -108,7 +108,7 @@ def found(
 
 def warm(configuration: "Configuration") -> None:
     """Load all that a search needs, before processes are forked that will need it too."""
-    from acadl_models.timing.engine import warmup
+    from archloom.acadl_models.timing.engine import warmup
 
     _ = configuration.isa, configuration.hardware, configuration.emitter
     warmup()
@@ -192,9 +192,9 @@ def _score(
         return fewest_cycles
 
     def joules(trial: Trial[Mapping]) -> float | None:
-        from acadl_models.timing.energy import energy
-        from acadl_models.timing.machine import bind
-        from oracle.resolve import resolve
+        from archloom.acadl_models.timing.energy import energy
+        from archloom.acadl_models.timing.machine import bind
+        from archloom.oracle.resolve import resolve
 
         if not configuration.has_energy:
             return None
@@ -258,14 +258,14 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
 
 def _written(nodes: "tuple[Node, ...]") -> int:
     """Instructions in the text of a stream."""
-    from oracle.stream import Instr
+    from archloom.oracle.stream import Instr
 
     return sum(1 if isinstance(node, Instr) else _written(node.body) for node in nodes)
 
 
 def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
-    from acadl_models.timing import simulate
-    from oracle.resolve import resolve
+    from archloom.acadl_models.timing import simulate
+    from archloom.oracle.resolve import resolve
 
     return simulate(configuration.graph, resolve(stream, configuration.isa))
 

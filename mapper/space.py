@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mapper.mapping import LEVELS, Mapping
-from oracle.errors import MappingError
+from archloom.mapper.mapping import LEVELS, Mapping
+from archloom.oracle.errors import MappingError
 
 Columns: TypeAlias = MappingABC[str, np.ndarray]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mapper.mapping import Mapping as TileMapping
-from mapper.pipeline import Loop, cycles
-from mapper.reuse import ceil_div
-from mapper.space import Columns, Space, SpaceBuilder, Table, product
-from mapper.workload import Workload
-from oracle.errors import MappingError
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.pipeline import Loop, cycles
+from archloom.mapper.reuse import ceil_div
+from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
+from archloom.mapper.workload import Workload
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
+    from archloom.mapper.hardware import Hardware
 
 Demand: TypeAlias = Callable[[Columns], np.ndarray]
 """Units that tiles need, for columns ``m``, ``n`` and ``k`` of tile sizes in elements."""
@@ -67,12 +67,12 @@ def sizes_of(workload: Workload) -> tuple[int, int, int, int]:
 class Tiling:
     """Which tiles a product may be cut into.
 
-    ``sizes``: candidates for each of m, n, k, in elements (:func:`mapper.space.divided` lists those that cut evenly).
-    ``orders``: loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a choice.
-    ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest is
-    pruned. ``loops``: what the emission issues for a product, by which candidates are ranked (see
-    :mod:`mapper.pipeline`); without it, by :func:`traffic_cycles`. Columns are ``m``, ``n``, ``k``, ``order`` and
-    ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
+    ``sizes``: candidates for each of m, n, k, in elements (:func:`archloom.mapper.space.divided` lists those that cut
+    evenly). ``orders``: loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a
+    choice. ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest
+    is pruned. ``loops``: what the emission issues for a product, by which candidates are ranked (see
+    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. Columns are ``m``, ``n``, ``k``, ``order``
+    and ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
     """
 
     sizes: Mapping[str, Sequence[int]]

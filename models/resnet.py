@@ -165,7 +165,7 @@ def onnx_model(
 
 def _assemble(net: ResNet, values: Mapping[str, np.ndarray], batch: int | str, fold: bool, head: bool
               ) -> "onnx.ModelProto":
-    from models.onnx_graph import OnnxGraph
+    from archloom.models.onnx_graph import OnnxGraph
 
     graph = OnnxGraph(net.name)
 
@@ -197,7 +197,7 @@ def _centred_head(net: ResNet, values: Mapping[str, np.ndarray]) -> tuple[np.nda
     """Classifier weights scaled to unit logits and a bias that subtracts the mean over a few random images."""
     import onnxruntime
 
-    from models.data import random_images
+    from archloom.models.data import random_images
 
     body = _assemble(net, values, 1, True, head=False)
     session = onnxruntime.InferenceSession(body.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The residual networks of :mod:`models.resnet` as PyTorch modules."""
+"""The residual networks of :mod:`archloom.models.resnet` as PyTorch modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.resnet import BATCH_NORM_EPSILON, Block, Convolution, ResNet, blocks, stem, weights
+from archloom.models.resnet import BATCH_NORM_EPSILON, Block, Convolution, ResNet, blocks, stem, weights
 
 
 class NormalizedConvolution(nn.Sequential):
@@ -61,7 +61,7 @@ class ResidualNetwork(nn.Module):
 
 
 def torch_module(net: ResNet, seed: int = 0) -> ResidualNetwork:
-    """The module in evaluation mode with the weights of :func:`models.resnet.weights`."""
+    """The module in evaluation mode with the weights of :func:`archloom.models.resnet.weights`."""
     values = weights(net, seed)
     module = ResidualNetwork(net)
     for child in module.modules():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from models.onnx_graph import OnnxGraph
+from archloom.models.onnx_graph import OnnxGraph
 
 CHANNELS, FRAMES = 40, 101
 INPUT = (1, CHANNELS, 1, FRAMES)

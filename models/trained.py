@@ -26,7 +26,7 @@ class Trained:
 @cache
 def build(name: str) -> Trained:
     """The network ``name`` of :data:`NAMES`, trained once in a process."""
-    from models import data, digits, digits_vit
+    from archloom.models import data, digits, digits_vit
 
     split = data.digits()
     module = digits.train(split) if name == "digits_cnn" else digits_vit.train(split)

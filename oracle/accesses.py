@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from oracle.affine import Bounds
-from oracle.resolved import Access, Buffer, Op, Read, ResolvedInstr, Window, Write
-from oracle.taidl.types import element_type
+from archloom.oracle.affine import Bounds
+from archloom.oracle.resolved import Access, Buffer, Op, Read, ResolvedInstr, Window, Write
+from archloom.oracle.taidl.types import element_type
 
 
 def element_bits(dtype: str) -> int:

@@ -12,7 +12,7 @@
       parallel core in 0..8 along x { ... }
     }
 
-Expressions are those of :class:`oracle.affine.Affine`: ``+ - * // %`` with the usual precedence, parentheses,
+Expressions are those of :class:`archloom.oracle.affine.Affine`: ``+ - * // %`` with the usual precedence, parentheses,
 decimal and hexadecimal integers and the variables of enclosing loops. Names that are no identifiers (of tensors, of the
 stream, of a dimension) stand in double quotes as JSON strings. ``parse(to_text(s)) == s`` for every stream ``s``.
 """
@@ -24,9 +24,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oracle.affine import Affine
-from oracle.errors import Position, StreamError, suggest
-from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import Position, StreamError, suggest
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 _KEYWORDS = frozenset({"loop", "parallel"})
@@ -123,7 +123,7 @@ def _position(text: str, offset: int, file: str) -> Position:
 def parse(text: str, file: str = "<string>") -> Stream:
     """The stream that ``text`` describes; StreamError with position and caret where it is not well formed.
 
-    Whether it uses the ISA's instructions rightly is the business of :func:`oracle.validate.validate`.
+    Whether it uses the ISA's instructions rightly is the business of :func:`archloom.oracle.validate.validate`.
     """
     return _Parser(text, file).stream()
 

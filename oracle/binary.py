@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from oracle.affine import Affine, Atom, Div
-from oracle.errors import ArtifactError, StreamError
-from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
+from archloom.oracle.affine import Affine, Atom, Div
+from archloom.oracle.errors import ArtifactError, StreamError
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 
 MAGIC = b"LOOM"
 VERSION = 1

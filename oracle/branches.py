@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from oracle.affine import Affine, Bounds
-from oracle.specialize import Execution, Open
-from oracle.taidl import ast
-from oracle.taidl.isa import Instruction, Isa
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.specialize import Execution, Open
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.isa import Instruction, Isa
 
 
 def registers_after(
@@ -15,7 +15,7 @@ def registers_after(
 ) -> dict[str, Affine]:
     """New values of the registers that any branch writes; those on which branches differ are ``unknown`` of their key.
 
-    Raises :class:`~oracle.specialize.Open` where something other than a branch is open, and SourceError for what is
+    Raises :class:`~.specialize.Open` where something other than a branch is open, and SourceError for what is
     wrong in any of the branches.
     """
     return _Branches(isa, instruction, values, bounds, unknown).updates

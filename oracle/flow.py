@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import register_key
-from oracle.taidl.isa import Instruction
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import register_key
+from archloom.oracle.taidl.isa import Instruction
 
 
 def _expressions(s: ast.Statement) -> Iterator[ast.Expr | None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from oracle.affine import Affine
-from oracle.nest import Scope
-from oracle.proofs import OPAQUE, Place
-from oracle.resolved import Buffer, Op, Read, Statement, Window, Write
-from oracle.specialize import Effect, Judgement, Open
+from archloom.oracle.affine import Affine
+from archloom.oracle.nest import Scope
+from archloom.oracle.proofs import OPAQUE, Place
+from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
+from archloom.oracle.specialize import Effect, Judgement, Open
 
 
 def known(value: Affine) -> bool:

@@ -2,7 +2,7 @@
 
 It is the definition of right that every fast path is tested against. Each instruction instance runs its statements in
 order, with every assertion, every type and the bounds of every access checked; an instance whose attributes and
-registers equal those of an earlier one repeats what that one did (:mod:`oracle.taidl.replay`).
+registers equal those of an earlier one repeats what that one did (:mod:`archloom.oracle.taidl.replay`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from oracle.affine import Affine, Atom, Div
-from oracle.collector import paused
-from oracle.errors import InputError, StreamError, suggest
-from oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
-from oracle.taidl.isa import HBM, Isa
-from oracle.taidl.kernels import Array, numpy_dtype
-from oracle.taidl.machine import Machine, Unit
-from oracle.taidl.operators.numbers import kind_bits
-from oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, to_bytes
-from oracle.validate import check_isa
+from archloom.oracle.affine import Affine, Atom, Div
+from archloom.oracle.collector import paused
+from archloom.oracle.errors import InputError, StreamError, suggest
+from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
+from archloom.oracle.taidl.isa import HBM, Isa
+from archloom.oracle.taidl.kernels import Array, numpy_dtype
+from archloom.oracle.taidl.machine import Machine, Unit
+from archloom.oracle.taidl.operators.numbers import kind_bits
+from archloom.oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, to_bytes
+from archloom.oracle.validate import check_isa
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, Union
 
-from oracle.affine import Affine
-from oracle.errors import StreamError
-from oracle.specialize import Specializer
-from oracle.stream import Instr, Loop, Node, Parallel
-from oracle.symbolic import Ranges
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import StreamError
+from archloom.oracle.specialize import Specializer
+from archloom.oracle.stream import Instr, Loop, Node, Parallel
+from archloom.oracle.symbolic import Ranges
 
 
 @dataclass(frozen=True, eq=False)

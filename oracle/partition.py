@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.nest import Scope
-from oracle.proofs import Place
-from oracle.specialize import Open
-from oracle.symbolic import evaluate_grid, grid, grid_size
+from archloom.oracle.nest import Scope
+from archloom.oracle.proofs import Place
+from archloom.oracle.specialize import Open
+from archloom.oracle.symbolic import evaluate_grid, grid, grid_size
 
 _MAX_PIECES = 16
 _MAX_PERIOD = 16

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.affine import Affine, Bounds
-from oracle.errors import StreamError
-from oracle.resolved import Buffer, Window
-from oracle.specialize import Judge, Judgement, Open
-from oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid, grid_size
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.errors import StreamError
+from archloom.oracle.resolved import Buffer, Window
+from archloom.oracle.specialize import Judge, Judgement, Open
+from archloom.oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid, grid_size
 
 GRID_CAP = 1 << 22
 """The largest index grid that is evaluated for one check."""
@@ -48,7 +48,7 @@ class Place(Judge):
                 return
         except Undecided:
             pass
-        from oracle.taidl.printer import print_expr
+        from archloom.oracle.taidl.printer import print_expr
 
         text = f"assert({print_expr(judgement.condition)})"
         axes = self.axes(list(scope.values()), bounds, text)

@@ -22,19 +22,19 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from oracle.affine import Affine
-from oracle.branches import registers_after
-from oracle.errors import SourceError, StreamError
-from oracle.instance import Instance, known
-from oracle.nest import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
-from oracle.partition import Split, partition
-from oracle.proofs import OPAQUE, Place
-from oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
-from oracle.specialize import Open, specializers
-from oracle.stream import Stream
-from oracle.symbolic import Ranges
-from oracle.taidl.isa import HBM, Isa
-from oracle.validate import validate
+from archloom.oracle.affine import Affine
+from archloom.oracle.branches import registers_after
+from archloom.oracle.errors import SourceError, StreamError
+from archloom.oracle.instance import Instance, known
+from archloom.oracle.nest import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
+from archloom.oracle.partition import Split, partition
+from archloom.oracle.proofs import OPAQUE, Place
+from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.oracle.specialize import Open, specializers
+from archloom.oracle.stream import Stream
+from archloom.oracle.symbolic import Ranges
+from archloom.oracle.taidl.isa import HBM, Isa
+from archloom.oracle.validate import validate
 
 MAX_INSTRUCTIONS = 4096
 """How many resolved instructions a stream may have by default, which bounds unrolling."""
@@ -46,7 +46,7 @@ State: TypeAlias = dict[str, Affine]
 
 
 def resolve(stream: Stream, isa: Isa, *, max_instructions: int = MAX_INSTRUCTIONS) -> ResolvedStream:
-    """``stream`` with every branch decided and every register resolved (see :mod:`oracle.resolved`).
+    """``stream`` with every branch decided and every register resolved (see :mod:`archloom.oracle.resolved`).
 
     Raises StreamError, naming the instruction by its place in the stream, for a stream that is malformed, violates an
     assertion of the ISA, leaves a buffer or HBM, or cannot be resolved within ``max_instructions``.

@@ -1,7 +1,7 @@
 """Streams after their control registers are resolved: what each instruction moves and computes, as affine windows.
 
 This is the one form from which the XLA oracle raises, the timing derives dependences and bytes, and the checks
-derive bounds. :func:`oracle.resolve.resolve` makes it from a stream and its ISA.
+derive bounds. :func:`~.resolve.resolve` makes it from a stream and its ISA.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union, cast
 
-from oracle.affine import Affine
-from oracle.stream import HbmTensor
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor
 
 
 class Real(float):
@@ -144,9 +144,9 @@ class ResolvedInstr:
 
 @dataclass(frozen=True)
 class ResolvedLoop:
-    """As :class:`oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
+    """As :class:`archloom.oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
 
-    What :func:`oracle.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
+    What :func:`~.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
     iterations and the body is not empty. The variables of the stream's loops are replaced accordingly everywhere.
     """
 

@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.affine import Affine
-from oracle.stream import Instr, Loop, Node, Stream
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Loop, Node, Stream
 
 LEAST = 3
 """Iterations that a loop must have: two groups always differ by some step."""

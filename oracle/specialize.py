@@ -1,4 +1,4 @@
-"""One instruction with its branches taken and its registers known: the inner half of :mod:`oracle.resolve`.
+"""One instruction with its branches taken and its registers known: the inner half of :mod:`archloom.oracle.resolve`.
 
 An instruction's body is executed once, abstractly: attributes and control registers are affine expressions, IFs are
 decided by ranges, REPEATs unrolled, and what is left are straight-line statements over affine windows. Since the
@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from oracle.affine import Affine, Bounds
-from oracle.errors import SourceError, StreamError
-from oracle.flow import flow_of, names_in
-from oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
-from oracle.symbolic import Evaluator, Ranges, Undecided
-from oracle.taidl import ast
-from oracle.taidl.evaluate import MAX_REPEATED, register_key
-from oracle.taidl.isa import Instruction, Isa
-from oracle.taidl.opcodes import OPCODES, Shaped, fault
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.errors import SourceError, StreamError
+from archloom.oracle.flow import flow_of, names_in
+from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
+from archloom.oracle.symbolic import Evaluator, Ranges, Undecided
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, register_key
+from archloom.oracle.taidl.isa import Instruction, Isa
+from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
 
 Scope: TypeAlias = dict[str, Affine]
 
@@ -318,7 +318,7 @@ class _OpenRegion:
 
 
 class Judge:
-    """Judges assertions over the actual ranges; see :mod:`oracle.proofs`."""
+    """Judges assertions over the actual ranges; see :mod:`archloom.oracle.proofs`."""
 
     def check(self, judgement: Judgement, bounds: Bounds) -> None:
         raise NotImplementedError
@@ -337,7 +337,7 @@ def _element_names(e: ast.Expr, scope: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def _quote(e: ast.Expr) -> str:
-    from oracle.taidl.printer import print_expr
+    from archloom.oracle.taidl.printer import print_expr
 
     return f"'{print_expr(e)}'"
 

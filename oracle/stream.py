@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
-from oracle.affine import Affine
-from oracle.errors import StreamError
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import StreamError
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""TAIDL's integer expressions over affine values: the arithmetic of :mod:`oracle.specialize`.
+"""TAIDL's integer expressions over affine values: the arithmetic of :mod:`archloom.oracle.specialize`.
 
-A value is an :class:`~oracle.affine.Affine` over variables whose ranges are known; truth values are the constants 0 and
-1. What the ranges decide is decided; what they do not raises :class:`Undecided`, which carries the affine quantity in
-question, so that the caller can split a loop where the answer changes. :func:`evaluate_grid` is the same arithmetic
-over NumPy arrays, for exact checks. Over plain integers it is :mod:`oracle.taidl.evaluate`.
+A value is an :class:`~archloom.oracle.affine.Affine` over variables whose ranges are known; truth values are the
+constants 0 and 1. What the ranges decide is decided; what they do not raises :class:`Undecided`, which carries the
+affine quantity in question, so that the caller can split a loop where the answer changes. :func:`evaluate_grid` is the
+same arithmetic over NumPy arrays, for exact checks. Over plain integers it is :mod:`archloom.oracle.taidl.evaluate`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.affine import Affine, Bounds
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
-from oracle.taidl.evaluate import MAX_BITS, register_key
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import MAX_BITS, register_key
 
 Names: TypeAlias = Mapping[str, Affine]
 """Values by name; the elements of a register array go by ``name[i]``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oracle.errors import StreamError, suggest
-from oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
-from oracle.taidl.isa import Isa
-from oracle.taidl.types import byte_count, named_dtype
+from archloom.oracle.errors import StreamError, suggest
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.types import byte_count, named_dtype
 
 
 def validate(stream: Stream, isa: Isa) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_vectors import AMX, exo, tiled_matmul
+
+from tests.support.golden_vectors import AMX, exo, tiled_matmul
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data" / "taidl"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mapper.cache import code_fingerprint, directory, key_of
+from archloom.mapper.cache import code_fingerprint, directory, key_of
 
 PACKAGES = ("oracle", "acadl_models", "mapper", "tvm_backend", "uma_targets")
 KEPT = 512

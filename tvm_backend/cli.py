@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from oracle.errors import ArchloomError
-from tvm_backend.commands import analysis, asm, build, isa, mapping, networks, targets, trace
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.version import VERSION
+from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.commands import analysis, asm, build, isa, mapping, networks, targets, trace
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, networks, isa, build, analysis, trace, asm, mapping)
 BAD_INPUT = 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from oracle.collector import paused
-from tvm_backend.compiled import CompiledModel, Partition
-from tvm_backend.model import Model
-from tvm_backend.uma.choice import Chosen, Target, choose, named_options
+from archloom.oracle.collector import paused
+from archloom.tvm_backend.compiled import CompiledModel, Partition
+from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
 
 if TYPE_CHECKING:
-    from mapper.search import Plan
+    from archloom.mapper.search import Plan
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is being done, how many of the steps are done, and of how many."""
@@ -24,8 +24,8 @@ def partition_model(model: Model, target: Target = "gemmini", options: Mapping[s
 
     ``target`` is one, or several in order of preference: each operator goes to the first that takes it.
     """
-    from tvm_backend.lower import lower_host, lower_regions
-    from tvm_backend.uma.partition import partition
+    from archloom.tvm_backend.targets.lower import lower_host, lower_regions
+    from archloom.tvm_backend.targets.partition import partition
 
     chosen = choose(target, options)
     partitioned = partition(model.module, chosen)
@@ -42,8 +42,8 @@ def compile_model(
 ) -> CompiledModel:
     """Partition a network and plan every step: mapping, instruction stream, timing.
 
-    Raises :class:`~oracle.errors.TargetError` for a target or options that are not valid, and
-    :class:`~oracle.errors.MappingError` for a workload that no mapping fits.
+    Raises :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid, and
+    :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits.
     """
     partition = partition_model(model, target, options)
     return CompiledModel(partition, plan_steps(partition, choose(target, options), progress))
@@ -56,8 +56,8 @@ def plan_steps(
 
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
     """
-    from mapper.search import search
-    from mapper.together import look_ahead
+    from archloom.mapper.search import search
+    from archloom.mapper.together import look_ahead
 
     targets = {c.name: (c.backend.accelerator, c.accelerator_options) for c in chosen}
     plans: dict[str, Plan] = {}

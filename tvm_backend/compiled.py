@@ -1,7 +1,7 @@
 """What a compiled network consists of: offloaded regions of steps (one workload, one stream each) and a host part.
 
 Everything here is plain data: NumPy arrays, workloads, plans and text; no JAX, TVM or torch object is needed to hold,
-print or save it. :mod:`tvm_backend.runtime` makes it run.
+print or save it. :mod:`archloom.tvm_backend.runtime` makes it run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from mapper.options import OptionValue
-from mapper.workload import Workload
-from tvm_backend import tiles
+from archloom.mapper.options import OptionValue
+from archloom.mapper.workload import Workload
+from archloom.tvm_backend.targets import tiles
 
 if TYPE_CHECKING:
-    from mapper.search import Plan
-    from tvm_backend.finish import Finish
-    from tvm_backend.host_plan import HostPlan
+    from archloom.mapper.search import Plan
+    from archloom.tvm_backend.host.finish import Finish
+    from archloom.tvm_backend.host.plan import HostPlan
 
 __all__ = [
     "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Refused", "Region", "Step",
@@ -46,7 +46,7 @@ class Value:
 
     ``shape`` is the shape that the network gives it (NCHW for images); ``layout`` says how the region keeps it in HBM:
     ``row-major`` as it is, ``nhwc`` with the channels of an NCHW tensor moved last, the others in tiles of float16
-    (:mod:`tvm_backend.tiles`). Host code only sees ``shape``.
+    (:mod:`archloom.tvm_backend.targets.tiles`). Host code only sees ``shape``.
     """
 
     name: str
@@ -174,7 +174,8 @@ class HostPart:
     """The host side of a network: a Relax module, as text or as it is in memory, and its operators.
 
     The module has ``main``, in which every region is a call to its symbol, and one function for each piece that XLA
-    runs. Where XLA runs all of it, the ``plan`` takes the module's place. :mod:`tvm_backend.host` builds either.
+    runs. Where XLA runs all of it, the ``plan`` takes the module's place. :mod:`archloom.tvm_backend.host.network`
+    builds either.
     """
 
     text: str | None
@@ -187,7 +188,7 @@ class HostPart:
         """The calls in order; None where TVM runs a part of the host."""
         if self.loaded is not None or self.module is None:
             return self.loaded
-        from tvm_backend.host_plan import plan_of
+        from archloom.tvm_backend.host.plan import plan_of
 
         return plan_of(self.module)
 
@@ -196,7 +197,7 @@ class HostPart:
         """The module with its constants as text, made when it is asked for."""
         if self.text is not None:
             return self.text
-        from tvm_backend import compat
+        from archloom.tvm_backend.ir import compat
 
         return compat.to_json(self.module)
 
@@ -206,8 +207,8 @@ class Partition:
     """Who runs what: enough to map and time a network without building it.
 
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
-    in full (see :mod:`tvm_backend.uma.choice`). ``results`` gives, by a step's name, the network's variable that holds
-    its result, as far as names are unique; an artifact does not keep them.
+    in full (see :mod:`archloom.tvm_backend.targets.choice`). ``results`` gives, by a step's name, the network's
+    variable that holds its result, as far as names are unique; an artifact does not keep them.
     """
 
     name: str

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracle.errors import InputError, suggest
-from tvm_backend.compiled import TensorSpec
+from archloom.oracle.errors import InputError, suggest
+from archloom.tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
-    from models.data import Split
+    from archloom.models.data import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def _split(name: str) -> "Split":
 
 
 def _digits() -> "Split":
-    from models.data import digits
+    from archloom.models.data import digits
 
     return digits()
 

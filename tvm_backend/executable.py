@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oracle.errors import InputError
-from tvm_backend.compiled import CompiledModel
-from tvm_backend.report.data import Report
-from tvm_backend.runtime import Executable
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.compiled import CompiledModel
+from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.runtime import Executable
 
 if TYPE_CHECKING:
-    from tvm_backend.model import Model
-    from tvm_backend.programs import Stored
+    from archloom.tvm_backend.model import Model
+    from archloom.tvm_backend.programs import Stored
 
 Progress = Callable[[str, int, int], None]
 
@@ -34,7 +34,7 @@ class CompiledNetwork(Executable):
         """Cycles, utilization and bytes of every layer, with the host's layers named."""
         if self._saved_report is not None:
             return self._saved_report
-        from tvm_backend.report.build import of_compiled
+        from archloom.tvm_backend.report.build import of_compiled
 
         return of_compiled(self.compiled)
 
@@ -44,7 +44,8 @@ class CompiledNetwork(Executable):
         With ``programs``, everything is compiled first, and the artifact brings XLA's machine code along: on a machine
         alike it then runs at once. A network that is too large to run here is saved without.
         """
-        from tvm_backend import artifact, artifact_files
+        from archloom.tvm_backend.artifact import files as artifact_files
+        from archloom.tvm_backend.artifact import network as artifact
 
         artifact_files.check_free(Path(path))
         stored = None
@@ -60,7 +61,7 @@ def build(
     model: "Model", target: str, options: Mapping[str, object], *, progress: Progress | None = None
 ) -> CompiledNetwork:
     """Partition, map and emit ``model`` for ``target``."""
-    from tvm_backend.compile import compile_model
+    from archloom.tvm_backend.compile import compile_model
 
     return CompiledNetwork(compile_model(model, target, options, progress=progress))
 
@@ -70,7 +71,7 @@ def open_artifact(path: Path, *, programs: bool = True) -> CompiledNetwork:
 
     Without ``programs``, the artifact's machine code is left aside, and everything is compiled from its streams.
     """
-    from tvm_backend import artifact
+    from archloom.tvm_backend.artifact import network as artifact
 
     loaded = artifact.load(path)
     return CompiledNetwork(loaded.compiled, loaded.report, loaded.programs if programs else None)

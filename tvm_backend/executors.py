@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from oracle.errors import StreamError
-from tvm_backend.compiled import CompiledModel, Step
+from archloom.oracle.errors import StreamError
+from archloom.tvm_backend.compiled import CompiledModel, Step
 
 if TYPE_CHECKING:
-    from oracle.stream import Stream
-    from oracle.taidl.isa import Isa
-    from oracle.xla import Oracle
-    from tvm_backend.programs import Program, Programs
+    from archloom.oracle.stream import Stream
+    from archloom.oracle.taidl.isa import Isa
+    from archloom.oracle.xla import Oracle
+    from archloom.tvm_backend.programs import Program, Programs
 
 Progress = Callable[[str, int, int], None]
 COMPILING_AT_A_TIME = 2
@@ -40,7 +40,7 @@ class InterpreterExecutor:
         _make_known(compiled)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> np.ndarray:
-        from oracle import interpreter
+        from archloom.oracle import interpreter
 
         stream = self._compiled.plans[step.name].stream
         tensors = {k: np.ascontiguousarray(v) for k, v in {**arguments, **step.constants}.items()}
@@ -63,7 +63,7 @@ class XlaExecutor:
     """The functional oracle: each distinct stream is compiled once, and the steps' constants stay on the device."""
 
     def __init__(self, compiled: CompiledModel, programs: "Programs | None" = None) -> None:
-        from tvm_backend.programs import Programs
+        from archloom.tvm_backend.programs import Programs
 
         self._compiled = compiled
         self._isas: dict[Any, Isa] = {}
@@ -73,7 +73,7 @@ class XlaExecutor:
 
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
-        from tvm_backend.programs import stream_key
+        from archloom.tvm_backend.programs import stream_key
 
         waiting = [step for step in steps if step.name not in self._prepared]
         with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
@@ -119,7 +119,7 @@ class XlaExecutor:
         self._prepared[step.name] = _Prepared(program, names, constants, patterns)
 
     def _oracle(self, step: Step) -> "Oracle":
-        from oracle.xla import compile_stream
+        from archloom.oracle.xla import compile_stream
 
         stream = self._stream(step)
         return compile_stream(stream, isa_of(stream, self._isas))
@@ -137,10 +137,10 @@ def on_device(array: Any) -> Any:
 
 def _make_known(compiled: CompiledModel) -> None:
     """The ISA of a target from another package is known once that target is."""
-    from oracle import taidl
+    from archloom.oracle import taidl
 
     if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
-        from tvm_backend.uma.choice import backends
+        from archloom.tvm_backend.targets.choice import backends
 
         for backend in backends(compiled.target):
             _ = backend.accelerator
@@ -150,7 +150,7 @@ def isa_of(stream: "Stream", cache: "dict[Any, Isa]") -> "Isa":
     """The ISA that a stream was written for, at its parameters."""
     key = (stream.isa, stream.parameters)
     if key not in cache:
-        from oracle import taidl
+        from archloom.oracle import taidl
 
         cache[key] = taidl.load(stream.isa, **dict(stream.parameters))
     return cache[key]

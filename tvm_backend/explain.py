@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
-from tvm_backend.report.table import Column, count, percent, render
-from tvm_backend.uma.choice import backends
-from tvm_backend.uma.match import UNNAMED
+from archloom.tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
+from archloom.tvm_backend.ir.match import UNNAMED
+from archloom.tvm_backend.report.table import Column, count, percent, render
+from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
-    from tvm_backend.model import Model
+    from archloom.tvm_backend.model import Model
 
 SCHEMA = "archloom.explain/1"
 """Name and version of the schema."""
@@ -113,7 +113,7 @@ def _several(names: list[str]) -> str:
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
     """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
     what a target weighs as one layer or two."""
-    from tvm_backend.compile import partition_model
+    from archloom.tvm_backend.compile import partition_model
 
     return of_partition(partition_model(model, target, options))
 

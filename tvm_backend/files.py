@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oracle.errors import InputError
+from archloom.oracle.errors import InputError
 
 
 def read_file(path: Path) -> bytes:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from oracle.errors import ModelError
-from tvm_backend.compiled import TensorSpec
+from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from tvm_backend.compat import IRModule
+    from archloom.tvm_backend.ir.compat import IRModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,9 @@ def finish(
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> Model:
     """Fold constants, demand static shapes, and wrap an imported module."""
-    from tvm_backend import expressions as compat
-    from tvm_backend.bounds import refuse_impossible, refuse_oversized
-    from tvm_backend.passes import fold_constants
+    from archloom.tvm_backend.ir import expressions as compat
+    from archloom.tvm_backend.ir.bounds import refuse_impossible, refuse_oversized
+    from archloom.tvm_backend.passes.constants import fold_constants
 
     module = compat.ensure_dataflow(module)
     _refuse_open(module["main"], name)
@@ -63,7 +63,7 @@ def finish(
 
 
 def _refuse_open(main: Any, name: str) -> None:
-    from tvm_backend import expressions as compat
+    from archloom.tvm_backend.ir import expressions as compat
 
     for binding in compat.bindings(main):
         if compat.is_branch(binding.value):

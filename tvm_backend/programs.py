@@ -1,7 +1,7 @@
 """Programs of XLA for a network's streams and its host: compiled once, kept in memory, in artifacts and on disk.
 
 What a stream or a piece of the host computes follows from its content; the machine code for it also from XLA and the
-processor (:func:`oracle.xla.executables.platform`). Streams that differ in scales alone share a program.
+processor (:func:`archloom.oracle.xla.executables.platform`). Streams that differ in scales alone share a program.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mapper.cache import code_fingerprint, key_of
-from tvm_backend import cache
+from archloom.mapper.cache import code_fingerprint, key_of
+from archloom.tvm_backend import cache
 
 if TYPE_CHECKING:
-    from oracle.stream import Stream
-    from oracle.taidl.isa import Isa
-    from oracle.xla.executables import Called, Executable
+    from archloom.oracle.stream import Stream
+    from archloom.oracle.taidl.isa import Isa
+    from archloom.oracle.xla.executables import Called, Executable
 
     Program: TypeAlias = Executable | Called
 
@@ -59,8 +59,8 @@ def forget() -> None:
 
 def stream_key(stream: "Stream", isa: "Isa") -> str:
     """The name of what a stream computes, here."""
-    from oracle.binary import encode
-    from oracle.xla.executables import platform
+    from archloom.oracle.binary import encode
+    from archloom.oracle.xla.executables import platform
 
     content = hashlib.sha256(encode(stream)).hexdigest()
     return key_of([content, isa.definition.source or "", repr(isa.parameters), code_fingerprint("oracle"), platform()])
@@ -68,7 +68,7 @@ def stream_key(stream: "Stream", isa: "Isa") -> str:
 
 def host_key(key: str) -> str:
     """The name of what a piece of the host computes, here."""
-    from oracle.xla.executables import platform
+    from archloom.oracle.xla.executables import platform
 
     return key_of([key, code_fingerprint("oracle", "tvm_backend"), platform()])
 
@@ -77,7 +77,7 @@ class Programs:
     """The programs of one network: those at hand, those that its artifact brought, and those on disk."""
 
     def __init__(self, given: Stored | None = None) -> None:
-        from oracle.xla.executables import platform
+        from archloom.oracle.xla.executables import platform
 
         self._given = given if given is not None and given.platform == platform() else None
         self._streams: dict[str, StreamProgram] = {}
@@ -126,7 +126,7 @@ class Programs:
 
     def stored(self) -> Stored:
         """Everything that was used, for an artifact."""
-        from oracle.xla.executables import platform
+        from archloom.oracle.xla.executables import platform
 
         code: dict[str, bytes] = {}
         for name in {p.name for p in self._streams.values()} | set(self._host.values()):
@@ -150,7 +150,7 @@ class Programs:
         return given if given is not None else cache.load_bytes(KIND, name)
 
     def _program(self, name: str) -> "Program | None":
-        from oracle.xla import executables
+        from archloom.oracle.xla import executables
 
         with _lock:
             program: Program | None = _loaded.get(name)

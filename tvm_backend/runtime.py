@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from oracle.errors import InputError, suggest
-from tvm_backend import tiles
-from tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
-from tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
-from tvm_backend.finish import as_int8
+from archloom.oracle.errors import InputError, suggest
+from archloom.tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value
+from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.host.finish import as_int8
+from archloom.tvm_backend.targets import tiles
 
 if TYPE_CHECKING:
-    from tvm_backend.finishing import Finishes
-    from tvm_backend.programs import Programs, Stored
+    from archloom.tvm_backend.host.finishing import Finishes
+    from archloom.tvm_backend.programs import Programs, Stored
 
 Finish: TypeAlias = Callable[[Step, Any, Mapping[str, Any]], Any]
 """The result of a step for its sums and tensors."""
@@ -61,7 +61,7 @@ class Executable:
         """Run on inputs by name; results by name.
 
         ``executor`` says who runs the steps of the regions (the host part is always the same); ``capture`` sees each
-        step. Raises :class:`~oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
+        step. Raises :class:`~archloom.oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
         """
         arrays = [checked(spec, inputs) for spec in self.compiled.inputs]
         known = [spec.name for spec in self.compiled.inputs]
@@ -91,14 +91,14 @@ class Executable:
 
     @cached_property
     def _finishes(self) -> "Finishes":
-        from tvm_backend.finishing import Finishes
+        from archloom.tvm_backend.host.finishing import Finishes
 
         return Finishes(self.compiled.partition.steps(), self.programs)
 
     @cached_property
     def programs(self) -> "Programs":
         """The programs of XLA that run the network."""
-        from tvm_backend.programs import Programs
+        from archloom.tvm_backend.programs import Programs
 
         return Programs(self._stored)
 
@@ -116,7 +116,7 @@ class Executable:
 
     def _built(self) -> Any:
         if self._host is None:
-            from tvm_backend.host import Host, PlannedHost
+            from archloom.tvm_backend.host.network import Host, PlannedHost
 
             pieces = {region.symbol: self._piece(region) for region in self.compiled.regions}
             plan = self.compiled.host.plan

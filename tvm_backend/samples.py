@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.errors import InputError, suggest
-from tvm_backend.compiled import TensorSpec
-from tvm_backend.files import read_arrays
+from archloom.oracle.errors import InputError, suggest
+from archloom.tvm_backend.compiled import TensorSpec
+from archloom.tvm_backend.files import read_arrays
 
 Batch: TypeAlias = dict[str, np.ndarray]
 

@@ -1,1 +1,1 @@
-"""UMA targets, one package or module each; :mod:`tvm_backend.uma.registry` finds them by name."""
+"""UMA targets, one package or module each; :mod:`archloom.tvm_backend.targets.registry` finds them by name."""

@@ -1,8 +1,8 @@
 """ACADL, the abstract computer architecture description language (arXiv:2402.00069): classes, edges and graphs."""
 
-from acadl_models.acadl.describe import describe
-from acadl_models.acadl.draw import to_dot, to_svg
-from acadl_models.acadl.edges import (
+from archloom.acadl_models.acadl.describe import describe
+from archloom.acadl_models.acadl.draw import to_dot, to_svg
+from archloom.acadl_models.acadl.edges import (
     BACKED_BY,
     CONTAINS,
     FORWARD,
@@ -13,9 +13,9 @@ from acadl_models.acadl.edges import (
     EdgeKind,
     connect_dangling_edge,
 )
-from acadl_models.acadl.generate import Generated, Template, architecture, create_ag, generate
-from acadl_models.acadl.graph import ArchitectureGraph, Bank
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl.generate import Generated, Template, architecture, create_ag, generate
+from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
+from archloom.acadl_models.acadl.objects import (
     DRAM,
     SRAM,
     ACADLObject,
@@ -35,7 +35,7 @@ from acadl_models.acadl.objects import (
     ReplacementPolicy,
     SetAssociativeCache,
 )
-from acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.acadl.semantics import Semantics
 
 __all__ = [
     "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",

@@ -1,9 +1,9 @@
 """What all ACADL objects share (section 3 of the paper): names, physical figures, and the checks of attributes.
 
-Objects are tables: they hold figures and no behaviour; :mod:`acadl_models.timing` gives the figures their meaning.
-Attributes marked *added* are not in the paper, and their defaults give the paper's behaviour. An object made inside a
-``@generate`` function joins the graph under construction, and its ``name`` becomes its path through the templates
-around it. Times are clock cycles; ``latency`` attributes are integers or expressions (:mod:`.latency`).
+Objects are tables: they hold figures and no behaviour; :mod:`archloom.acadl_models.timing` gives the figures their
+meaning. Attributes marked *added* are not in the paper, and their defaults give the paper's behaviour. An object made
+inside a ``@generate`` function joins the graph under construction, and its ``name`` becomes its path through the
+templates around it. Times are clock cycles; ``latency`` attributes are integers or expressions (:mod:`.latency`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from acadl_models.acadl import building
-from acadl_models.acadl.latency import Expression, LatencyError, parse
+from archloom.acadl_models.acadl import building
+from archloom.acadl_models.acadl.latency import Expression, LatencyError, parse
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Data:
 class Instruction:
     """An instruction instance with explicit register names and addresses, as in the paper.
 
-    Programs are streams (:mod:`oracle.stream`), in which loops stay loops; this form is for models at the level of
-    single instructions. ``function`` is what :meth:`execute` calls.
+    Programs are streams (:mod:`archloom.oracle.stream`), in which loops stay loops; this form is for models at the
+    level of single instructions. ``function`` is what :meth:`execute` calls.
     """
 
     operation: str

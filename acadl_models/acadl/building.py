@@ -11,12 +11,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.acadl.semantics import Semantics
-from oracle.errors import GraphError
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.oracle.errors import GraphError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl.base import ACADLObject
-    from acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge
+    from archloom.acadl_models.acadl.base import ACADLObject
+    from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge
 
 
 @dataclass

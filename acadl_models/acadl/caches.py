@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from acadl_models.acadl.base import count, flag
-from acadl_models.acadl.latency import Latency
-from acadl_models.acadl.storages import DataStorage
+from archloom.acadl_models.acadl.base import count, flag
+from archloom.acadl_models.acadl.latency import Latency
+from archloom.acadl_models.acadl.storages import DataStorage
 
 
 class ReplacementPolicy(Enum):

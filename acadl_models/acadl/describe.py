@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from acadl_models.acadl.edges import EdgeKind
-from acadl_models.acadl.figures import figures, si_text, size_text
-from acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
-from acadl_models.acadl.graph import ArchitectureGraph, Bank
+from archloom.acadl_models.acadl.edges import EdgeKind
+from archloom.acadl_models.acadl.figures import figures, si_text, size_text
+from archloom.acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
+from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
 
 _RELATIONS: tuple[tuple[str, EdgeKind, bool], ...] = (
     ("contains", EdgeKind.CONTAINS, True), ("forwards to", EdgeKind.FORWARD, True),

@@ -10,12 +10,12 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from acadl_models.acadl.edges import EdgeKind
-from acadl_models.acadl.figures import figures, si_text, size_text
-from acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
-from acadl_models.acadl.graph import ArchitectureGraph
-from acadl_models.acadl.graphviz import render_svg
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl.edges import EdgeKind
+from archloom.acadl_models.acadl.figures import figures, si_text, size_text
+from archloom.acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
+from archloom.acadl_models.acadl.graph import ArchitectureGraph
+from archloom.acadl_models.acadl.graphviz import render_svg
+from archloom.acadl_models.acadl.objects import (
     ACADLObject,
     CacheInterface,
     DataStorage,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from acadl_models.acadl import building
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl import building
+from archloom.acadl_models.acadl.objects import (
     ACADLObject,
     CacheInterface,
     DataStorage,

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from acadl_models.acadl.objects import DRAM, ACADLObject, FunctionalUnit, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.objects import DRAM, ACADLObject, FunctionalUnit, MemoryInterface, RegisterFile
 
 ALWAYS = frozenset((
     "latency", "data_width", "port_width", "read_latency", "write_latency", "hit_latency", "miss_latency",

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
-from acadl_models.acadl import building
-from acadl_models.acadl.building import Builder
-from acadl_models.acadl.graph import ArchitectureGraph
-from acadl_models.acadl.placement import place_buffers
-from acadl_models.acadl.rules import check
-from acadl_models.acadl.semantics import Semantics
-from oracle.errors import GraphError
+from archloom.acadl_models.acadl import building
+from archloom.acadl_models.acadl.building import Builder
+from archloom.acadl_models.acadl.graph import ArchitectureGraph
+from archloom.acadl_models.acadl.placement import place_buffers
+from archloom.acadl_models.acadl.rules import check
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.oracle.errors import GraphError
 
 P = ParamSpec("P")
 

@@ -10,8 +10,8 @@ from enum import Enum
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
-from acadl_models.acadl.edges import ACADLEdge, EdgeKind
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl.edges import ACADLEdge, EdgeKind
+from archloom.acadl_models.acadl.objects import (
     ACADLObject,
     CacheInterface,
     DataStorage,
@@ -22,7 +22,7 @@ from acadl_models.acadl.objects import (
     PipelineStage,
     RegisterFile,
 )
-from acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.acadl.semantics import Semantics
 
 R = TypeVar("R")
 

@@ -8,7 +8,7 @@ import subprocess
 from functools import lru_cache
 from typing import Any
 
-from oracle.errors import InputError
+from archloom.oracle.errors import InputError
 
 
 def render_svg(name: str, text: str, timeout_s: float = 60.0) -> str:

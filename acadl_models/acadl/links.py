@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from acadl_models.acadl.base import ACADLObject, count
+from archloom.acadl_models.acadl.base import ACADLObject, count
 
 MODES = ("streaming", "window")
 

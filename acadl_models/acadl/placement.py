@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acadl_models.acadl.graph import Bank
-from acadl_models.acadl.objects import ACADLObject, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.graph import Bank
+from archloom.acadl_models.acadl.objects import ACADLObject, MemoryInterface, RegisterFile
 
 
 def place_buffers(

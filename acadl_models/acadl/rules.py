@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
+from archloom.acadl_models.acadl.objects import (
     ACADLObject,
     DataStorage,
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
 )
-from acadl_models.acadl.sketch import Sketch, listed
-from acadl_models.acadl.storage_rules import (
+from archloom.acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.storage_rules import (
     cache_words,
     caches_backed,
     connected_storages,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind
-from acadl_models.acadl.objects import ACADLObject, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind
+from archloom.acadl_models.acadl.objects import ACADLObject, InstructionFetchStage, PipelineStage
 
 
 class Sketch:

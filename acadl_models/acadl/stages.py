@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from acadl_models.acadl.base import ACADLObject, count, latency
-from acadl_models.acadl.latency import Expression, Latency, parse
+from archloom.acadl_models.acadl.base import ACADLObject, count, latency
+from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
 
 @dataclass(frozen=True, eq=False)

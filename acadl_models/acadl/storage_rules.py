@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acadl_models.acadl.edges import BACKED_BY, READ_DATA, WRITE_DATA
-from acadl_models.acadl.objects import (
+from archloom.acadl_models.acadl.edges import BACKED_BY, READ_DATA, WRITE_DATA
+from archloom.acadl_models.acadl.objects import (
     ACADLObject,
     CacheInterface,
     DataStorage,
@@ -14,7 +14,7 @@ from acadl_models.acadl.objects import (
     MemoryAccessUnit,
     RegisterFile,
 )
-from acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.sketch import Sketch, listed
 
 
 def ports(g: Sketch) -> Iterable[str]:

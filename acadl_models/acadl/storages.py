@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
-from acadl_models.acadl.latency import Expression, Latency, parse
+from archloom.acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
+from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
 _STORED: tuple[str, ...] = ("joules_per_access", *ACADLObject.physical)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias, Union
 
-from acadl_models.acadl.base import ACADLObject, count, figure, latency
-from acadl_models.acadl.latency import Expression, Latency, parse
+from archloom.acadl_models.acadl.base import ACADLObject, count, figure, latency
+from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
 UnitLatency: TypeAlias = Union[Latency, Mapping[str, Latency]]
 """One latency for all mnemonics that a unit processes, or (added) one for each of them."""

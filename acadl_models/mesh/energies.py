@@ -8,7 +8,7 @@ power is not stated.
 
 from __future__ import annotations
 
-from acadl_models.mesh.sizes import Joules
+from archloom.acadl_models.mesh.sizes import Joules
 
 _PRODUCT, _SUM = 1.1e-12, 0.9e-12
 _L1_BYTE, _DRAM_BYTE = 100e-12 / 8, 1.3e-9 / 8

@@ -18,8 +18,8 @@ How the hardware is modelled:
 * **Semaphores** need no instructions: an instruction that reads or overwrites tiles waits for those before it that
   write or read them, which is what a core's semaphores are for. With ``semaphores`` there are counters for programs
   that hand tiles over by ``signal`` and ``wait``, a cycle each in the queue of the unit
-  (:mod:`acadl_models.mesh.semaphores`). A signal arrives at once: tiles that it announces may still be on their way,
-  and the instructions that read them wait for them as without semaphores.
+  (:mod:`archloom.acadl_models.mesh.semaphores`). A signal arrives at once: tiles that it announces may still be on
+  their way, and the instructions that read them wait for them as without semaphores.
 * The program of all cores is handed out by one fetch unit, wide enough that it never limits.
 """
 
@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     WRITE_DATA,
     ACADLEdge,
@@ -40,13 +40,13 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.mesh.energies import joules
-from acadl_models.mesh.parts import Core, Ring, Router, Tree
-from acadl_models.mesh.semaphores import Semaphores
-from acadl_models.mesh.sizes import RANGES as _RANGES
-from acadl_models.mesh.sizes import TILE_BYTES, Sizes, check_options, operand_tiles
-from acadl_models.options import no_flags, refuse
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.mesh.energies import joules
+from archloom.acadl_models.mesh.parts import Core, Ring, Router, Tree
+from archloom.acadl_models.mesh.semaphores import Semaphores
+from archloom.acadl_models.mesh.sizes import RANGES as _RANGES
+from archloom.acadl_models.mesh.sizes import TILE_BYTES, Sizes, check_options, operand_tiles
+from archloom.acadl_models.options import no_flags, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 Cores: TypeAlias = list[list[Core]]
 """Rows of cores."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, MemoryAccessUnit, Template
-from acadl_models.mesh.semaphores import HANDSHAKES
-from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
-from acadl_models.mesh.vector import work
-from acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, MemoryAccessUnit, Template
+from archloom.acadl_models.mesh.semaphores import HANDSHAKES
+from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
+from archloom.acadl_models.mesh.vector import work
+from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from acadl_models.acadl import READ_DATA, SRAM, WRITE_DATA, ACADLEdge, MemoryAccessUnit
+from archloom.acadl_models.acadl import READ_DATA, SRAM, WRITE_DATA, ACADLEdge, MemoryAccessUnit
 
 QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector",
           "router")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import out_of_range, refuse
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.systolic_array.conventions import CONVENTIONS, EQUEUE, SCALE_SIM, Convention
-from acadl_models.systolic_array.design import DATAFLOWS, LEVELS, Design
+from archloom.acadl_models.systolic_array.conventions import CONVENTIONS, EQUEUE, SCALE_SIM, Convention
+from archloom.acadl_models.systolic_array.design import DATAFLOWS, LEVELS, Design
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 __all__ = [
     "CONVENTIONS", "Convention", "DATAFLOWS", "Design", "EQUEUE", "LEVELS", "SCALE_SIM", "graph_of", "systolic_array",
@@ -33,9 +33,9 @@ def systolic_array(rows: int, columns: int, dataflow: str = "os", **options: Any
 def graph_of(design: Design) -> "ArchitectureGraph":
     """The architecture graph of ``design``."""
     if design.level == "tensor":
-        from acadl_models.systolic_array import tensor
+        from archloom.acadl_models.systolic_array import tensor
 
         return tensor.build(design)
-    from acadl_models.systolic_array import scalar
+    from archloom.acadl_models.systolic_array import scalar
 
     return scalar.build(design)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from acadl_models.options import no_choices, out_of_range, refuse
-from acadl_models.systolic_array.conventions import CONVENTIONS, Convention
-from oracle.errors import suggest
+from archloom.acadl_models.options import no_choices, out_of_range, refuse
+from archloom.acadl_models.systolic_array.conventions import CONVENTIONS, Convention
+from archloom.oracle.errors import suggest
 
 DATAFLOWS = ("os", "ws", "is")
 """What stays in the PEs: the sums, the weights, or the inputs. The position is the ISA's code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     DRAM,
     FORWARD,
@@ -17,9 +17,9 @@ from acadl_models.acadl import (
     RegisterFile,
     Template,
 )
-from acadl_models.acadl.objects import UnitLatency
-from acadl_models.parts import Fetch
-from acadl_models.systolic_array.design import Design
+from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.systolic_array.design import Design
 
 
 class Mover(Template):

@@ -7,7 +7,7 @@ that it reads have been written, and that makes the wave run diagonally through 
 
 from __future__ import annotations
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
     READ_DATA,
@@ -24,10 +24,10 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.semantics import Semantics
-from acadl_models.parts import Fetch
-from acadl_models.systolic_array.design import FETCH_CYCLES, Design
-from acadl_models.systolic_array.parts import Dma, Memories, Mover
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 REGISTERS = ("west", "north", "own")
 """Of each PE, in the ISA's order."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
-from acadl_models.acadl.semantics import Semantics
-from acadl_models.parts import Fetch
-from acadl_models.systolic_array.design import FETCH_CYCLES, Design
-from acadl_models.systolic_array.parts import Dma, Memories, Mover
+from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 STEPS = ("preload", "shift", "stream", "multiply")
 """Mnemonics that take the array one step further."""

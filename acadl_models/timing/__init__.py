@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from acadl_models.timing.result import LinkTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
+from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from archloom.acadl_models.timing.result import LinkTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.resolved import ResolvedStream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.resolved import ResolvedStream
 
 __all__ = [
     "CacheTiming", "DramTiming", "LinkTiming", "StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate",
@@ -22,6 +22,6 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
     the result is the same. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
-    from acadl_models.timing.engine import simulate as run
+    from archloom.acadl_models.timing.engine import simulate as run
 
     return run(graph, resolved, skip=skip)

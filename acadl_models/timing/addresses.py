@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.acadl.graph import per_graph
 
 
 def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:

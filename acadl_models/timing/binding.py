@@ -8,17 +8,17 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
-from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
-from acadl_models.acadl.graph import per_graph
-from acadl_models.timing.instances import Table, TooMany, rows, tell_apart
-from acadl_models.timing.placing import latencies, places, unknown_names
-from acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
-from acadl_models.timing.routing import Used, routes, routing, uniform
-from acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
-from oracle.accesses import accesses
-from oracle.affine import Affine
-from oracle.errors import GraphError
-from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
+from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.timing.instances import Table, TooMany, rows, tell_apart
+from archloom.acadl_models.timing.placing import latencies, places, unknown_names
+from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
+from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
+from archloom.acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
+from archloom.oracle.accesses import accesses
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import GraphError
+from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window
 
 MOST_INSTRUCTIONS = 200_000
 """Static instructions of a program: more are an error, not a program that never ends."""

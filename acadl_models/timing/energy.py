@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionMemoryAccessUnit, RegisterFile
-from acadl_models.acadl.latency import LatencyError
-from acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
-from acadl_models.timing.result import TimingResult
-from acadl_models.timing.sums import Nests, affine
-from oracle.accesses import element_bits
-from oracle.errors import GraphError
+from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionMemoryAccessUnit, RegisterFile
+from archloom.acadl_models.acadl.latency import LatencyError
+from archloom.acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing.sums import Nests, affine
+from archloom.oracle.accesses import element_bits
+from archloom.oracle.errors import GraphError
 
 
 @dataclass(frozen=True)

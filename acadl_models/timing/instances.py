@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, RegisterFile
-from acadl_models.timing.program import linear, relative, word_axes
-from acadl_models.timing.routing import Need, Routing
-from oracle.affine import Affine, Bounds
-from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, RegisterFile
+from archloom.acadl_models.timing.program import linear, relative, word_axes
+from archloom.acadl_models.timing.routing import Need, Routing
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
 
 Array = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from acadl_models.timing.machine import Program, StaticInstruction, StaticNode
+from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticNode
 
 FETCH = "fetch"
 """A fetch begins: ``finish`` is its end, ``size`` the number of its instructions."""

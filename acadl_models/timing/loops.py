@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from acadl_models.timing.machine import Program, StaticInstruction, StaticNode
-from acadl_models.timing.result import LoopTiming
+from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticNode
+from archloom.acadl_models.timing.result import LoopTiming
 
 TOP = -1
 """The site of what lies in no loop."""

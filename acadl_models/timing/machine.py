@@ -9,14 +9,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 
-from acadl_models.acadl import (
-    ArchitectureGraph,
-    MemoryInterface,
-    PipelineStage,
-)
-from acadl_models.acadl.latency import Expression, LatencyError
-from acadl_models.timing.binding import Binder
-from acadl_models.timing.program import (
+from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface, PipelineStage
+from archloom.acadl_models.acadl.latency import Expression, LatencyError
+from archloom.acadl_models.timing.binding import Binder
+from archloom.acadl_models.timing.program import (
     AccessPlan,
     Program,
     Request,
@@ -25,9 +21,9 @@ from acadl_models.timing.program import (
     StaticNode,
     word_axes,
 )
-from acadl_models.timing.routing import missing_edges
-from oracle.errors import GraphError, StreamError
-from oracle.resolved import ResolvedStream
+from archloom.acadl_models.timing.routing import missing_edges
+from archloom.oracle.errors import GraphError, StreamError
+from archloom.oracle.resolved import ResolvedStream
 
 
 def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:

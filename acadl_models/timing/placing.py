@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     ArchitectureGraph,
     Bank,
@@ -13,14 +13,14 @@ from acadl_models.acadl import (
     PipelineStage,
     RegisterFile,
 )
-from acadl_models.acadl.graph import per_graph
-from acadl_models.acadl.latency import Expression
-from acadl_models.timing.addresses import base_of
-from acadl_models.timing.instances import holds_alone
-from acadl_models.timing.memories.channels import Interleaving
-from acadl_models.timing.program import Place, word_axes
-from acadl_models.timing.routing import request_latencies, routes, routing
-from oracle.resolved import Buffer
+from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.acadl.latency import Expression
+from archloom.acadl_models.timing.addresses import base_of
+from archloom.acadl_models.timing.instances import holds_alone
+from archloom.acadl_models.timing.memories.channels import Interleaving
+from archloom.acadl_models.timing.program import Place, word_axes
+from archloom.acadl_models.timing.routing import request_latencies, routes, routing
+from archloom.oracle.resolved import Buffer
 
 _NO_NAMES: frozenset[str] = frozenset()
 _OF_REQUESTS = frozenset(("words", "bytes"))

@@ -10,11 +10,11 @@ from typing import TypeAlias, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
-from acadl_models.timing.memories.channels import Interleaving
-from oracle.accesses import element_bits
-from oracle.affine import Affine
-from oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.timing.memories.channels import Interleaving
+from archloom.oracle.accesses import element_bits
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
 
 
 def word_axes(buffer: Buffer, data_width: int) -> int | None:

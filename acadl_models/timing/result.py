@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from oracle.records import plain
+from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from archloom.oracle.records import plain
 
 
 @dataclass(frozen=True)

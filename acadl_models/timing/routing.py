@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import TypeAlias
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     READ_DATA,
     WRITE_DATA,
     ArchitectureGraph,
@@ -14,8 +14,8 @@ from acadl_models.acadl import (
     FunctionalUnit,
     PipelineStage,
 )
-from acadl_models.acadl.graph import per_graph
-from acadl_models.acadl.latency import Expression
+from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.acadl.latency import Expression
 
 Need: TypeAlias = tuple[str, bool]
 """A register file or memory that is touched, and whether it is read."""

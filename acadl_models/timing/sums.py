@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.acadl.latency import Expression, IfElse, LatencyError, Name, Node, Num
-from acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
-from oracle.affine import Affine, Div
+from archloom.acadl_models.acadl.latency import Expression, IfElse, LatencyError, Name, Node, Num
+from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
+from archloom.oracle.affine import Affine, Div
 
 Array = NDArray[np.int64]
 

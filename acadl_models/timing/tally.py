@@ -1,6 +1,7 @@
 """The statistics of the step-by-step simulator, counted plainly: cycle by cycle and request by request.
 
-Definitions are those of :mod:`acadl_models.timing.result`; the fast engine arrives at the same figures otherwise.
+Definitions are those of :mod:`archloom.acadl_models.timing.result`; the fast engine arrives at the same figures
+otherwise.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from acadl_models.timing.loops import LoopSites
-from acadl_models.timing.result import LinkTiming, LoopTiming, PortTiming
+from archloom.acadl_models.timing.loops import LoopSites
+from archloom.acadl_models.timing.result import LinkTiming, LoopTiming, PortTiming
 
 if TYPE_CHECKING:
-    from acadl_models.timing.machine import Program, StaticInstruction
+    from archloom.acadl_models.timing.machine import Program, StaticInstruction
 
 
 class Channel:

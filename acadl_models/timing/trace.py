@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from acadl_models.timing.log import RunLog
-from acadl_models.timing.tracks import DEPENDENCY, LINK, STORAGE, STRUCTURAL, Slice, Tracks, tracks
+from archloom.acadl_models.timing.log import RunLog
+from archloom.acadl_models.timing.tracks import DEPENDENCY, LINK, STORAGE, STRUCTURAL, Slice, Tracks, tracks
 
 Json: TypeAlias = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from acadl_models.timing.log import (
+from archloom.acadl_models.timing.log import (
     CARRIED,
     ENTERED,
     FETCH,

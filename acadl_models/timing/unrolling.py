@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.affine import Affine
+from archloom.oracle.affine import Affine
 
 Array = NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.mesh import isa_parameters
-from acadl_models.triple_ring.graph import RANGES, check_options, triple_ring
+from archloom.acadl_models.mesh import isa_parameters
+from archloom.acadl_models.triple_ring.graph import RANGES, check_options, triple_ring
 
 __all__ = ["RANGES", "check_options", "isa_parameters", "triple_ring"]

@@ -53,4 +53,4 @@ DRAM_LATENCY_CYCLES = 500
 LAUNCH_CYCLES = 1000
 
 PITCH_MM = 2.0
-"""From an L1 to the next; the energies are those of :mod:`acadl_models.mesh.energies`."""
+"""From an L1 to the next; the energies are those of :mod:`archloom.acadl_models.mesh.energies`."""

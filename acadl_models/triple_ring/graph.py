@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acadl_models.acadl import DRAM, ArchitectureGraph, Link
-from acadl_models.mesh import sizes
-from acadl_models.mesh.energies import joules
-from acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
-from acadl_models.mesh.parts import Core, Ring, Router, Ways
-from acadl_models.mesh.semaphores import Semaphores
-from acadl_models.parts import Fetch
-from acadl_models.triple_ring import figures
+from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Link
+from archloom.acadl_models.mesh import sizes
+from archloom.acadl_models.mesh.energies import joules
+from archloom.acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
+from archloom.acadl_models.mesh.parts import Core, Ring, Router, Ways
+from archloom.acadl_models.mesh.semaphores import Semaphores
+from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.triple_ring import figures
 
 RANGES: dict[str, tuple[int, int]] = {
     "columns": (2, 64), "rows": (2, 4),

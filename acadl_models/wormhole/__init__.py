@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acadl_models.mesh import isa_parameters
-from acadl_models.wormhole.graph import RANGES, check_options, wormhole
+from archloom.acadl_models.mesh import isa_parameters
+from archloom.acadl_models.wormhole.graph import RANGES, check_options, wormhole
 
 __all__ = ["RANGES", "check_options", "isa_parameters", "wormhole"]

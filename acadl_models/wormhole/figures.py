@@ -22,7 +22,7 @@ Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, `
 
 from __future__ import annotations
 
-from acadl_models.mesh.energies import joules
+from archloom.acadl_models.mesh.energies import joules
 
 CLOCK_HZ = 1e9
 

@@ -1,15 +1,15 @@
 """Wormhole as an ACADL architecture graph: a mesh of Tensix cores, two networks and GDDR6.
 
-How a mesh is modelled: :mod:`acadl_models.mesh.graph`. The figures and how the paper is read:
-:mod:`acadl_models.wormhole.figures`.
+How a mesh is modelled: :mod:`archloom.acadl_models.mesh.graph`. The figures and how the paper is read:
+:mod:`archloom.acadl_models.wormhole.figures`.
 """
 
 from __future__ import annotations
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.mesh import sizes
-from acadl_models.mesh.graph import Chip, assembled, rings
-from acadl_models.wormhole import figures
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mesh import sizes
+from archloom.acadl_models.mesh.graph import Chip, assembled, rings
+from archloom.acadl_models.wormhole import figures
 
 
 def wormhole(

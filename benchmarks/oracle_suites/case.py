@@ -33,10 +33,11 @@ class Recorded:
 class Case:
     """A kernel to be measured.
 
-    ``stream`` makes the stream (an :class:`oracle.stream.Stream`, or anything with a ``stream`` that is one) and its
-    ISA; both are made anew for each compilation. A network of several kernels has None for an ISA and compiles itself:
-    it has ``compile()``, ``raised`` and ``count()``, as oracles and streams have. ``native`` takes the arguments, in
-    order and in their shapes, and returns the results as a tuple. ``inputs`` makes the arguments as NumPy arrays.
+    ``stream`` makes the stream (an :class:`archloom.oracle.stream.Stream`, or anything with a ``stream`` that is one)
+    and its ISA; both are made anew for each compilation. A network of several kernels has None for an ISA and compiles
+    itself: it has ``compile()``, ``raised`` and ``count()``, as oracles and streams have. ``native`` takes the
+    arguments, in order and in their shapes, and returns the results as a tuple. ``inputs`` makes the arguments as NumPy
+    arrays.
 
     ``tolerance`` is None where native results must be equal bit for bit, else the largest difference relative to the
     largest magnitude. Results always equal the interpreter's, which runs where ``interpreted`` says so.

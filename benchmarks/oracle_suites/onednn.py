@@ -17,7 +17,7 @@ MOST_INTERPRETED = 64
 
 
 def made(kernel: str, blocks: int) -> tuple[Any, Any]:
-    from oracle.taidl import load
+    from archloom.oracle.taidl import load
 
     return KERNELS[kernel](blocks), load("amx")
 

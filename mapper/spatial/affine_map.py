@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
-from oracle.errors import TargetError
+from archloom.oracle.errors import TargetError
 
 MOST_DIGITS = 18
 """Of a number in a text."""

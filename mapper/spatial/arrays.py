@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import SIDE
-from oracle.errors import MappingError
+from archloom.mapper.spatial.machine import SIDE
+from archloom.oracle.errors import MappingError
 
 Half = NDArray[np.float16]
 

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import from_tiles, to_tiles
-from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
-from oracle.errors import MappingError
+from archloom.mapper.spatial.arrays import from_tiles, to_tiles
+from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
+from archloom.oracle.errors import MappingError
 
 Number: TypeAlias = Any
 """An integer, or a column of them."""

@@ -2,7 +2,7 @@
 
 A step of keys takes as long as the slowest of what works on it at the same time: the matrix unit (scores and weighted
 values), the vector unit (softmax), memory, the rings and the ports. Under a causal mask, where the blocks of a wave end
-at different keys, cores are followed through their waves (:mod:`mapper.spatial.attention_waves`).
+at different keys, cores are followed through their waves (:mod:`archloom.mapper.spatial.attention_waves`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acadl_models.mesh.vector import BINARY, SOFTMAX
-from mapper.spatial.attention import Attention
-from mapper.spatial.attention_space import AttentionSpace
-from mapper.spatial.attention_waves import Waves
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS
-from mapper.spatial.space import Columns
+from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention_space import AttentionSpace
+from archloom.mapper.spatial.attention_waves import Waves
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.space import Columns
 
 
 @dataclass(frozen=True, eq=False)

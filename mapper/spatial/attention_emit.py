@@ -2,8 +2,8 @@
 
 The matrix unit works ahead: the scores of the next block of keys come before the weighted values of the present one, so
 that it has work while the vector unit turns scores into weights. Which cores take part in a step, and which keys they
-see, is counted beforehand (:mod:`mapper.spatial.attention_steps`): under a causal mask nothing is emitted for keys that
-nobody sees.
+see, is counted beforehand (:mod:`archloom.mapper.spatial.attention_steps`): under a causal mask nothing is emitted for
+keys that nobody sees.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
-from mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from mapper.spatial.emit import Nodes, bits, instructions, repeat
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.placing import Shapes, placed, program
-from mapper.spatial.zones import Wave, Zone, halves, waves
-from oracle.affine import Affine
-from oracle.resolve import MAX_INSTRUCTIONS
-from oracle.stream import Instr, Stream
+from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
+from archloom.mapper.spatial.attention_steps import Part, Run, Turn, share, turns
+from archloom.mapper.spatial.emit import Nodes, bits, instructions, repeat
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.placing import Shapes, placed, program
+from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolve import MAX_INSTRUCTIONS
+from archloom.oracle.stream import Instr, Stream
 
 
 def emit_attention(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapper.spatial.attention import Attention
-from mapper.spatial.attention_space import AttentionSpace
-from mapper.spatial.attention_waves import seen_tiles, unmasked_tiles
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS
-from mapper.spatial.rates import Joules, Rates
-from mapper.spatial.space import Columns
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention_space import AttentionSpace
+from archloom.mapper.spatial.attention_waves import seen_tiles, unmasked_tiles
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.rates import Joules, Rates
+from archloom.mapper.spatial.space import Columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mapper.objective import Objective
-from mapper.spatial.attention import Attention, AttentionPlan, faults_of
-from mapper.spatial.attention_cost import attention_cycles
-from mapper.spatial.attention_emit import emit_attention, tensors_of
-from mapper.spatial.attention_energy import attention_joules
-from mapper.spatial.attention_space import ANYTHING, AttentionRules, AttentionSpace, attention_space
-from mapper.spatial.machine import Machine
-from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
+from archloom.mapper.objective import Objective
+from archloom.mapper.spatial.attention import Attention, AttentionPlan, faults_of
+from archloom.mapper.spatial.attention_cost import attention_cycles
+from archloom.mapper.spatial.attention_emit import emit_attention, tensors_of
+from archloom.mapper.spatial.attention_energy import attention_joules
+from archloom.mapper.spatial.attention_space import ANYTHING, AttentionRules, AttentionSpace, attention_space
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 def search_attention(
@@ -25,7 +25,7 @@ def search_attention(
 ) -> Found[Attention, AttentionPlan]:
     """Rank all plans, simulate the best; MappingError that says what is too small where none fits.
 
-    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`.
     """
     return ATTENTION.search(attention, graph, rules, Wishes(top_k, objective, exhaustive, progress))
 

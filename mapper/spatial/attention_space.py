@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.attention import Attention, AttentionPlan, needs
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS, PATTERNS
-from mapper.spatial.space import Columns, crossed
+from archloom.mapper.spatial.attention import Attention, AttentionPlan, needs
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS
+from archloom.mapper.spatial.space import Columns, crossed
 
 MOST_WAVES = 32
 """Waves of queries with steps of their own that a program may have: it is written out for each of them."""

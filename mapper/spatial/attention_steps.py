@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mapper.spatial.attention import Attention, AttentionPlan
-from mapper.spatial.machine import SIDE
-from mapper.spatial.zones import Wave, Zone, waves
+from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.zones import Wave, Zone, waves
 
 
 @dataclass(frozen=True)

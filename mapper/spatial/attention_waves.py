@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from acadl_models.mesh.vector import BINARY, SOFTMAX
-from mapper.spatial.attention import Attention
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS
-from mapper.spatial.space import Columns
+from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.space import Columns
 
 Numbers = np.ndarray
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from mapper.spatial.emit import Nodes, Place
-from mapper.spatial.epilogue import NOTHING, Epilogue
-from mapper.spatial.machine import SIDE, TILE_BYTES
-from mapper.spatial.parts import Contraction
-from mapper.spatial.parts_emit import PartedEmitter
-from mapper.spatial.plan import TileGemm
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.emit import Nodes, Place
+from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES
+from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.parts_emit import PartedEmitter
+from archloom.mapper.spatial.plan import TileGemm
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr
 
 
 @dataclass(frozen=True, order=True)

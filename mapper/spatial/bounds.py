@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Plan, TileGemm
-from oracle.errors import MappingError
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.oracle.errors import MappingError
 
 
 def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:

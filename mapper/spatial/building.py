@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES
-from mapper.spatial.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
-from mapper.spatial.fitting import Point
-from mapper.spatial.machine import SIDE
-from oracle.errors import TargetError
+from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES
+from archloom.mapper.spatial.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
+from archloom.mapper.spatial.fitting import Point
+from archloom.mapper.spatial.machine import SIDE
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 _PARTS = {"acc": ("sums", 2 * TILE_BYTES), "stat": ("stats", STAT_BYTES), "semaphore": ("semaphores", 4)}
 """Memories of a core beside the one of its operands, by name: what they hold, and how many bytes each takes."""
@@ -26,8 +26,9 @@ _OUTSIDE_L1 = ("semaphore",)
 
 
 def graph_of(description: Description) -> "ArchitectureGraph":
-    """The graph of a described machine: :func:`acadl_models.mesh.mesh`, or :func:`acadl_models.triple_ring.triple_ring`
-    where cores share their L1s. TargetError names the object that neither of them has.
+    """The graph of a described machine: :func:`archloom.acadl_models.mesh.mesh`, or
+    :func:`archloom.acadl_models.triple_ring.triple_ring` where cores share their L1s. TargetError names the object that
+    neither of them has.
 
     Read are: cores of one or two dimensions (the last one is that of the columns); their local memories, which a
     ``df.mux`` joins with them, of which ``acc`` and ``stat`` are sums and statistics; links from core to core, which
@@ -99,7 +100,7 @@ class _Machine:
         return width
 
     def mesh(self) -> "ArchitectureGraph":
-        from acadl_models.mesh import mesh
+        from archloom.acadl_models.mesh import mesh
 
         rows, columns = (1, *self.extents) if len(self.extents) == 1 else self.extents
         instances = math.prod(self.text.extents(self.off_chip.name))
@@ -112,7 +113,7 @@ class _Machine:
             dram_bytes_per_cycle=round(instances * self.off_chip_bytes))
 
     def ring(self) -> "ArchitectureGraph":
-        from acadl_models.triple_ring import triple_ring
+        from archloom.acadl_models.triple_ring import triple_ring
 
         l1 = self.local["l1"]
         if len(l1.scaleout) != 1 or len(self.extents) != 2:

@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.mesh.vector import UNARY
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from mapper.spatial.epilogue import ACTIVATIONS, Epilogue
-from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.plan import LEVELS, Level, Pattern
-from oracle.errors import MappingError
+from archloom.acadl_models.mesh.vector import UNARY
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.epilogue import ACTIVATIONS, Epilogue
+from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.plan import LEVELS, Level, Pattern
+from archloom.oracle.errors import MappingError
 
 SLOTS = 2
 """Blocks of streamed weights, and of sums where they fit, in a core."""

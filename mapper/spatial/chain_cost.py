@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from acadl_models.mesh.graph import AHEAD
-from mapper.spatial.chain import PATTERNS, SLOTS, Chain
-from mapper.spatial.chain_space import ChainSpace
-from mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.acadl_models.mesh.graph import AHEAD
+from archloom.mapper.spatial.chain import PATTERNS, SLOTS, Chain
+from archloom.mapper.spatial.chain_space import ChainSpace
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
 
 Numbers = np.ndarray
 

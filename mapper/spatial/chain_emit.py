@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
-from mapper.spatial.emit import Nodes, repeat
-from mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.placing import placed, program
-from mapper.spatial.zones import Wave, Zone, waves
-from oracle.affine import Affine
-from oracle.stream import Instr, Stream
+from archloom.mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
+from archloom.mapper.spatial.emit import Nodes, repeat
+from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.placing import placed, program
+from archloom.mapper.spatial.zones import Wave, Zone, waves
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Stream
 
 
 def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:

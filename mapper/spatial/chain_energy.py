@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.spatial.chain import PATTERNS, Chain
-from mapper.spatial.chain_space import ChainSpace
-from mapper.spatial.energy import finishing
-from mapper.spatial.epilogue import ACTIVATIONS
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.rates import Joules, Rates
-from mapper.spatial.space import Columns
+from archloom.mapper.spatial.chain import PATTERNS, Chain
+from archloom.mapper.spatial.chain_space import ChainSpace
+from archloom.mapper.spatial.energy import finishing
+from archloom.mapper.spatial.epilogue import ACTIVATIONS
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.rates import Joules, Rates
+from archloom.mapper.spatial.space import Columns
 
 
 def chain_joules(chain: Chain, machine: Machine, rates: Rates, found: ChainSpace) -> Joules:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mapper.objective import Objective
-from mapper.spatial.chain import Chain, ChainPlan, faults_of
-from mapper.spatial.chain_cost import chain_cycles
-from mapper.spatial.chain_emit import emit_chain
-from mapper.spatial.chain_energy import chain_joules
-from mapper.spatial.chain_space import ChainSpace, chain_space
-from mapper.spatial.machine import Machine
-from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
+from archloom.mapper.objective import Objective
+from archloom.mapper.spatial.chain import Chain, ChainPlan, faults_of
+from archloom.mapper.spatial.chain_cost import chain_cycles
+from archloom.mapper.spatial.chain_emit import emit_chain
+from archloom.mapper.spatial.chain_energy import chain_joules
+from archloom.mapper.spatial.chain_space import ChainSpace, chain_space
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 def search_chain(
@@ -24,7 +24,7 @@ def search_chain(
 ) -> Found[Chain, ChainPlan]:
     """Rank all plans, simulate the best; MappingError that says what is too small where none fits.
 
-    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`.
     """
     return CHAIN.search(chain, graph, None, Wishes(top_k, objective, exhaustive, progress))
 

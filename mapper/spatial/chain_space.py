@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, needs
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS
-from mapper.spatial.space import DEPTHS, Columns, crossed
+from archloom.mapper.spatial.chain import PATTERNS, Chain, ChainPlan, needs
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.space import DEPTHS, Columns, crossed
 
 NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from mapper.spatial.emit import Nodes, bits, repeat
-from mapper.spatial.machine import SIDE
-from mapper.spatial.reduction import Columns
-from mapper.spatial.sweep import Pair
-from mapper.spatial.sweep_parts import LEAST, SweepEmitter
-from mapper.spatial.zones import Wave, Zone, halves
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.mapper.spatial.emit import Nodes, bits, repeat
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.reduction import Columns
+from archloom.mapper.spatial.sweep import Pair
+from archloom.mapper.spatial.sweep_parts import LEAST, SweepEmitter
+from archloom.mapper.spatial.zones import Wave, Zone, halves
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
-from mapper.spatial.epilogue import NOTHING, Epilogue
-from mapper.spatial.grid import Grid, off_grid, on_grid, plane
-from mapper.spatial.machine import SIDE
-from mapper.spatial.parts import Contraction
-from mapper.spatial.plan import TileGemm
-from mapper.spatial.space import Column
-from oracle.errors import MappingError
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
+from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
+from archloom.mapper.spatial.grid import Grid, off_grid, on_grid, plane
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.space import Column
+from archloom.oracle.errors import MappingError
 
 PIXEL = 2 * SIDE
 """Bytes of 32 channels of a pixel."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.spatial.convolution import PIXEL, Convolution, Places
-from mapper.spatial.emit import Nodes, Place, repeat
-from mapper.spatial.epilogue import Beside, finished
-from mapper.spatial.machine import SIDE, TILE_BYTES
-from mapper.spatial.parts_emit import PartedEmitter
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.mapper.spatial.convolution import PIXEL, Convolution, Places
+from archloom.mapper.spatial.emit import Nodes, Place, repeat
+from archloom.mapper.spatial.epilogue import Beside, finished
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES
+from archloom.mapper.spatial.parts_emit import PartedEmitter
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from functools import cached_property
 
 import numpy as np
 
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS, TileGemm
-from mapper.spatial.space import Space
-from mapper.spatial.traffic import (
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import PATTERNS, TileGemm
+from archloom.mapper.spatial.space import Space
+from archloom.mapper.spatial.traffic import (
     ACROSS,
     ALONE,
     COLUMN,

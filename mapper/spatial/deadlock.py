@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import Machine
-from mapper.spatial.queues import core_name, pair_keys, queue_name
-from mapper.spatial.touches import Instances, Touches, conflicts, instances, place_name, touches
-from oracle.errors import MappingError
-from oracle.stream import Stream
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.queues import core_name, pair_keys, queue_name
+from archloom.mapper.spatial.touches import Instances, Touches, conflicts, instances, place_name, touches
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Stream
 
 Numbers = NDArray[np.int64]
 

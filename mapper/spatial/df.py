@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
-from mapper.spatial.affine_map import AffineMap
-from oracle.errors import TargetError
+from archloom.mapper.spatial.affine_map import AffineMap
+from archloom.oracle.errors import TargetError
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def read(text: str, rates: str = "cycles") -> Description:
     ``rates``: what ``throughput`` means, as the paper's listings use both: ``"cycles"`` for operands of the shape
     (listing 8), or ``"operations"`` in a cycle, multiply-accumulates of a df.mat (listing 9).
     """
-    from mapper.spatial.df_reader import read_text
+    from archloom.mapper.spatial.df_reader import read_text
 
     if rates not in RATES:
         raise TargetError(f"rates must be one of {', '.join(RATES)}, not {rates!r}")

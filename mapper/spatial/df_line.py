@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mapper.spatial.affine_map import MOST_DIGITS, AffineMap, MapFault, parse_map
-from mapper.spatial.df import ComputeUnit, Cores, Item, Links, Memories, Scalar, SpatialDim
-from oracle.errors import TargetError
+from archloom.mapper.spatial.affine_map import MOST_DIGITS, AffineMap, MapFault, parse_map
+from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Links, Memories, Scalar, SpatialDim
+from archloom.oracle.errors import TargetError
 
 _TOKEN = re.compile(r"""\s*(affine_map\s*<(?:[^->]|-[^>]|->)*>|%\w+|[A-Za-z_][\w.]*|-?\d[\w.]*|"[^"]*"|\S)""")
 

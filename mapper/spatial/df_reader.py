@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from mapper.spatial.df import ComputeUnit, Cores, Description, Item, Links, Memories, Scalar, SpatialDim
-from mapper.spatial.df_line import Declared, DfFault, declared
-from mapper.spatial.fitting import inside
-from oracle.errors import TargetError
+from archloom.mapper.spatial.df import ComputeUnit, Cores, Description, Item, Links, Memories, Scalar, SpatialDim
+from archloom.mapper.spatial.df_line import Declared, DfFault, declared
+from archloom.mapper.spatial.fitting import inside
+from archloom.oracle.errors import TargetError
 
 _MODULE = re.compile(r"\s*module(?:\s+@(\w+))?(?:\s+attributes\s*\{\s*clock_hz\s*=\s*([^}]*?)\s*\})?\s*\{\s*$")
 
@@ -28,7 +28,7 @@ def _points(extents: tuple[int, ...], images: int) -> Iterator[tuple[int, ...]]:
 
 
 def read_text(text: str, operations: bool) -> Description:
-    """See :func:`mapper.spatial.df.read`; ``operations``: what ``throughput`` counts in a cycle."""
+    """See :func:`archloom.mapper.spatial.df.read`; ``operations``: what ``throughput`` counts in a cycle."""
     items: dict[str, Item] = {}
     name: str | None = None
     clock: float | None = None

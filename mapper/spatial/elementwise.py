@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.mesh.vector import BINARY, UNARY
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from mapper.spatial.epilogue import ACTIVATIONS
-from mapper.spatial.machine import SIDE
-from mapper.spatial.space import Column
-from mapper.spatial.sweep import Numbers, Pair, Sweep
-from oracle.errors import MappingError
+from archloom.acadl_models.mesh.vector import BINARY, UNARY
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.epilogue import ACTIVATIONS
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.space import Column
+from archloom.mapper.spatial.sweep import Numbers, Pair, Sweep
+from archloom.oracle.errors import MappingError
 
 FUNCTIONS: Mapping[str, str] = {
     **ACTIVATIONS, "sqrt": "root", "reciprocal": "reciprocal", "negate": "negate", "abs": "absolute",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
-from mapper.spatial.emit import Nodes, bits, repeat
-from mapper.spatial.machine import SIDE
-from mapper.spatial.sweep_parts import SweepEmitter
-from mapper.spatial.zones import Wave
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
+from archloom.mapper.spatial.emit import Nodes, bits, repeat
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.sweep_parts import SweepEmitter
+from archloom.mapper.spatial.zones import Wave
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.spatial.bounds import check
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.placing import Shapes, placed, program
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.signalling import signalled
-from mapper.spatial.zones import Wave, Zone, halves, waves
-from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.mapper.spatial.bounds import check
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.placing import Shapes, placed, program
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.signalling import signalled
+from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 
 Nodes = list[Node]
 ZERO = Affine(0)
@@ -26,8 +26,8 @@ def emit(
     """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit.
 
     With ``semaphores`` cores hand tiles to each other by explicit signals and waits
-    (:mod:`mapper.spatial.signalling`), which are checked for deadlocks and for blocks that overtake each other
-    (:mod:`mapper.spatial.deadlock`); without, by what they read and write.
+    (:mod:`archloom.mapper.spatial.signalling`), which are checked for deadlocks and for blocks that overtake each other
+    (:mod:`archloom.mapper.spatial.deadlock`); without, by what they read and write.
     """
     check(gemm, plan, machine)
     tensors = a, b, c = operands(gemm)

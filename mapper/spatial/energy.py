@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acadl_models.mesh.vector import BINARY, UNARY
-from mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.parts import Contraction, PartedSpace, part_of, split_of
-from mapper.spatial.plan import PATTERNS, TileGemm
-from mapper.spatial.rates import Joules, Rates
-from mapper.spatial.space import Column, Space
-from mapper.spatial.traffic import ACROSS, COLUMN, DOWN, NONE, ROW, WAVE
+from archloom.acadl_models.mesh.vector import BINARY, UNARY
+from archloom.mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.parts import Contraction, PartedSpace, part_of, split_of
+from archloom.mapper.spatial.plan import PATTERNS, TileGemm
+from archloom.mapper.spatial.rates import Joules, Rates
+from archloom.mapper.spatial.space import Column, Space
+from archloom.mapper.spatial.traffic import ACROSS, COLUMN, DOWN, NONE, ROW, WAVE
 
 
 def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> Joules:

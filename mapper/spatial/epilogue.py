@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from acadl_models.mesh.vector import UNARY
-from mapper.spatial.machine import Machine
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Node
+from archloom.acadl_models.mesh.vector import UNARY
+from archloom.mapper.spatial.machine import Machine
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
 
 ACTIVATIONS: Mapping[str, str] = MappingProxyType({
     "relu": "relu", "gelu": "gelu", "silu": "silu", "sigmoid": "sigmoid", "tanh": "hyperbolic", "exp": "exponential",

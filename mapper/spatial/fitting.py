@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from mapper.spatial.affine_map import AffineMap, Expression, Operation
+from archloom.mapper.spatial.affine_map import AffineMap, Expression, Operation
 
 Point: TypeAlias = tuple[int, ...]
 Pairs: TypeAlias = set[tuple[Point, Point]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mapper.spatial.arrays import lengthened, padded
-from mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.arrays import lengthened, padded
+from archloom.mapper.spatial.machine import SIDE
 
 Grid = tuple[int, int, int]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from mapper import cache
+from archloom.mapper import cache
 
 _PACKAGES = ("mapper", "acadl_models", "oracle")
 

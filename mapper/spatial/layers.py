@@ -6,26 +6,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mapper import cache
-from mapper.mapping import Mapping
-from mapper.spatial.attention import Attention, AttentionPlan
-from mapper.spatial.batched import Product
-from mapper.spatial.chain import ChainPlan
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.grid import Grid
-from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.parts import Contraction, PartedPlan
-from mapper.spatial.plan import Plan
-from mapper.spatial.sweep import Sweep, SweepPlan
-from mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
-from oracle.errors import MappingError
+from archloom.mapper import cache
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.batched import Product
+from archloom.mapper.spatial.chain import ChainPlan
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.grid import Grid
+from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.parts import Contraction, PartedPlan
+from archloom.mapper.spatial.plan import Plan
+from archloom.mapper.spatial.sweep import Sweep, SweepPlan
+from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper import workload as wl
-    from mapper.workload import Workload
-    from oracle.stream import Stream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper import workload as wl
+    from archloom.mapper.workload import Workload
+    from archloom.oracle.stream import Stream
 
 
 def described(kind: str, spread: str) -> str:
@@ -126,7 +126,7 @@ def convolution(
 ) -> "Workload":
     """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``. MappingError for a ``grid`` on
     which it cannot lie."""
-    from mapper import workload as wl
+    from archloom.mapper import workload as wl
 
     made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
                        Epilogue(bias=epilogue.bias, residual=epilogue.residual), grid)

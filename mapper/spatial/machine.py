@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from mapper.hardware import Port
-from mapper.spatial.queues import Queues
-from oracle.errors import TargetError
+from archloom.mapper.hardware import Port
+from archloom.mapper.spatial.queues import Queues
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
-    from acadl_models.acadl.edges import EdgeKind
+    from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
+    from archloom.acadl_models.acadl.edges import EdgeKind
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""
@@ -95,7 +95,7 @@ class Machine:
 
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
-        """Read the figures off a graph made by :mod:`acadl_models.mesh`; TargetError for another."""
+        """Read the figures off a graph made by :mod:`archloom.acadl_models.mesh`; TargetError for another."""
         missing = _missing(graph)
         if missing:
             raise TargetError(f"graph {graph.name!r} is no mesh of cores: it does not state {', '.join(missing)}")
@@ -127,7 +127,7 @@ class _Reader:
         self.memory = _storage(graph, graph.buffers["hbm"][0].storage)
 
     def machine(self) -> Machine:
-        from acadl_models.acadl import READ_DATA, WRITE_DATA
+        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
 
         graph, memory = self.graph, self.memory
         array = self.array()
@@ -158,7 +158,7 @@ class _Reader:
 
     def column_sums(self) -> int:
         """What comes in a cycle from the core below the first, or from the one to its right if there is none."""
-        from acadl_models.acadl import READ_DATA
+        from archloom.acadl_models.acadl import READ_DATA
 
         places, columns = self.graph.buffers["acc"], self.graph.dims["columns"]
         below = places[min(columns, len(places) - 1)] if len(places) > 1 else places[0]
@@ -167,7 +167,7 @@ class _Reader:
 
     def branches(self, port: "Link | None") -> int:
         """What a branch of a tree carries: a link through which the cores' L1 is written, other than their port."""
-        from acadl_models.acadl import WRITE_DATA
+        from archloom.acadl_models.acadl import WRITE_DATA
 
         ports = {id(link) for unit in self.of("load") for link in self.links(unit, WRITE_DATA)} if port else set()
         found = [link for link in self.links(self.of("multicast_down")[0], WRITE_DATA) if id(link) not in ports]
@@ -197,7 +197,7 @@ class _Reader:
                 f"{error}; known are {', '.join((*values, *self.graph.parameters))}") from error
 
     def links(self, unit: "FunctionalUnit", kind: "EdgeKind") -> list["Link"]:
-        from acadl_models.acadl import READ_DATA
+        from archloom.acadl_models.acadl import READ_DATA
 
         places = self.graph.reads(unit) if kind is READ_DATA else self.graph.writes(unit)
         found = (self.graph.link(place, unit, kind) for place in places)  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ class _Reader:
 
 
 def _storage(graph: "ArchitectureGraph", name: str) -> "MemoryInterface":
-    from acadl_models.acadl import MemoryInterface
+    from archloom.acadl_models.acadl import MemoryInterface
 
     place = graph[name]
     if not isinstance(place, MemoryInterface):

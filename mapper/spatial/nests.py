@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.affine import Affine
-from oracle.stream import Instr, Loop, Node
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Loop, Node
 
 Numbers = NDArray[np.int64]
 Path = tuple[int, ...]

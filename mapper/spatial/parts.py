@@ -2,7 +2,7 @@
 
 What is planned, costed and emitted for one product on a mesh holds for a product on a part of it. Parts are cut along
 rows and columns of the mesh; how many there are is one more dimension of the space, which for a single product has one
-value. Products may bring an epilogue with them (:mod:`mapper.spatial.epilogue`).
+value. Products may bring an epilogue with them (:mod:`archloom.mapper.spatial.epilogue`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.bounds import check, footprint
-from mapper.spatial.cost import Around, cycles
-from mapper.spatial.epilogue import SLOTS, Epilogue
-from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.plan import PATTERNS, Plan, TileGemm
-from mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, space
-from oracle.errors import MappingError
+from archloom.mapper.spatial.bounds import check, footprint
+from archloom.mapper.spatial.cost import Around, cycles
+from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
+from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
+from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, space
+from archloom.oracle.errors import MappingError
 
 
 class Contraction(ABC):

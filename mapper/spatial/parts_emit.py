@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
-from mapper.spatial.epilogue import SLOTS, Beside, finished
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.parts import Contraction, PartedPlan, check_parts
-from mapper.spatial.placing import placed, program
-from mapper.spatial.zones import Wave, waves
-from oracle.affine import Affine
-from oracle.stream import Instr, Stream
+from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
+from archloom.mapper.spatial.epilogue import SLOTS, Beside, finished
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.parts import Contraction, PartedPlan, check_parts
+from archloom.mapper.spatial.placing import placed, program
+from archloom.mapper.spatial.zones import Wave, waves
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Stream
 
 _NO_WAVE = Wave(0, 0, ())
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from mapper.spatial.machine import Machine
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Node, Stream
+from archloom.mapper.spatial.machine import Machine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Node, Stream
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 ISA = "wormhole"
 """Of every mesh."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from oracle.errors import MappingError
+from archloom.oracle.errors import MappingError
 
 Pattern: TypeAlias = Literal["none", "row", "column", "down", "across", "wave"]
 """How tiles that several cores need get there.

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.mesh.semaphores import QUEUES as NAMES
-from oracle.errors import MappingError
+from archloom.acadl_models.mesh.semaphores import QUEUES as NAMES
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.machine import Machine
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.machine import Machine
 
 Numbers = NDArray[np.int64]
 

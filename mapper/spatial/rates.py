@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.placing import ISA
-from oracle.errors import MappingError
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.placing import ISA
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.timing.result import TimingResult
-    from oracle.stream import Stream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.timing.result import TimingResult
+    from archloom.oracle.stream import Stream
 
 Joules = NDArray[np.float64]
 
@@ -46,8 +46,8 @@ class Rates:
 
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Rates":
-        """What a graph of :mod:`acadl_models.mesh` states; MappingError where it states no energies."""
-        from acadl_models.timing.energy import has_energy
+        """What a graph of :mod:`archloom.acadl_models.mesh` states; MappingError where it states no energies."""
+        from archloom.acadl_models.timing.energy import has_energy
 
         if not has_energy(graph):
             raise MappingError(f"graph {graph.name!r} states no energies: plans can only be chosen by time")
@@ -77,7 +77,7 @@ class Rates:
         """Of one instruction, whose addresses need not be given: it is simulated by itself."""
         key = mnemonic, *sorted(attributes.items())
         if key not in self._known:
-            from mapper.spatial.timing import simulated
+            from archloom.mapper.spatial.timing import simulated
 
             stream = self._alone(mnemonic, attributes)
             found = measured_joules(stream, self.graph, simulated(stream, self.graph))
@@ -85,8 +85,8 @@ class Rates:
         return self._known[key]
 
     def _alone(self, mnemonic: str, attributes: dict[str, int]) -> "Stream":
-        from mapper.spatial.timing import isa_of
-        from oracle.stream import Instr, Stream
+        from archloom.mapper.spatial.timing import isa_of
+        from archloom.oracle.stream import Instr, Stream
 
         names = isa_of(self.graph).instruction(mnemonic).attributes
         values = {name: attributes.get(name, 0) for name in names}
@@ -109,7 +109,7 @@ def _stated(place: object, figure: str) -> float:
 
 def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -> float:
     """Joules of a byte on the first link over which a unit reads from a buffer, or writes to it."""
-    from acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage
+    from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage
 
     unit = next((u for u in graph.functional_units if mnemonic in u.to_process), None)
     if unit is None:
@@ -121,9 +121,9 @@ def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -
 
 def measured_joules(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> float:
     """Joules of a simulated stream; GraphError where they are not determined."""
-    from acadl_models.timing.energy import energy
-    from acadl_models.timing.machine import bind
-    from mapper.spatial.timing import isa_of
-    from oracle.resolve import resolve
+    from archloom.acadl_models.timing.energy import energy
+    from archloom.acadl_models.timing.machine import bind
+    from archloom.mapper.spatial.timing import isa_of
+    from archloom.oracle.resolve import resolve
 
     return energy(bind(graph, resolve(stream, isa_of(graph))), timing).joules

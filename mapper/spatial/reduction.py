@@ -9,11 +9,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from mapper.spatial.space import Column
-from mapper.spatial.sweep import Numbers, Pair, Step, Sweep
-from oracle.errors import MappingError
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.space import Column
+from archloom.mapper.spatial.sweep import Numbers, Pair, Step, Sweep
+from archloom.oracle.errors import MappingError
 
 Reduced = Literal["sum", "mean", "max"]
 Normed = Literal["softmax", "layer_norm", "rms_norm"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mapper.spatial.emit import Nodes, bits, repeat
-from mapper.spatial.machine import SIDE
-from mapper.spatial.reduction import Rows
-from mapper.spatial.sweep_parts import LEAST, SweepEmitter
-from mapper.spatial.zones import Wave, Zone
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.mapper.spatial.emit import Nodes, bits, repeat
+from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.reduction import Rows
+from archloom.mapper.spatial.sweep_parts import LEAST, SweepEmitter
+from archloom.mapper.spatial.zones import Wave, Zone
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 Phase = Callable[[Affine, Affine], Nodes]
 """What a core does in a phase, given its number and its row of tiles."""

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapper.explore import least
-from mapper.objective import Objective
-from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit, tensors_of
-from mapper.spatial.energy import joules
-from mapper.spatial.machine import Machine
-from mapper.spatial.placing import check_memory
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
-from mapper.spatial.trials import TOP_K, Attempts, Found, Measured, Wishes, tried
-from oracle.errors import MappingError
+from archloom.mapper.explore import least
+from archloom.mapper.objective import Objective
+from archloom.mapper.spatial.cost import cycles
+from archloom.mapper.spatial.emit import emit, tensors_of
+from archloom.mapper.spatial.energy import joules
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.placing import check_memory
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
+from archloom.mapper.spatial.trials import TOP_K, Attempts, Found, Measured, Wishes, tried
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 _RISEN = 400
 """Candidates for each that is simulated whose first steps are also tried at other depths."""
@@ -40,7 +40,7 @@ def search(
 ) -> Found[TileGemm, Plan]:
     """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
 
-    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`. With
+    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`. With
     ``refine`` the best is also tried with triple buffering, with steps of half and of twice its depth, and with other
     first steps.
     """

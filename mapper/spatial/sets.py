@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from mapper.compute import Compute, computes
-from mapper.hardware import Port
-from mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
-from mapper.spatial.fitting import Point
-from oracle.errors import TargetError
+from archloom.mapper.compute import Compute, computes
+from archloom.mapper.hardware import Port
+from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
+from archloom.mapper.spatial.fitting import Point
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, RegisterFile
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, RegisterFile
+    from archloom.oracle.taidl.isa import Isa
 
 HBM = "hbm"
 """The buffer that is the global memory."""
@@ -219,7 +219,7 @@ class Sets:
     @cached_property
     def ports(self) -> dict[str, "Link"]:
         """Links through which several units write a storage that is not read over them."""
-        from acadl_models.acadl import READ_DATA
+        from archloom.acadl_models.acadl import READ_DATA
 
         writers: dict[tuple[str, str], set[str]] = {}
         read, links = set(), {}
@@ -249,7 +249,7 @@ class Sets:
 
     @cached_property
     def _memories(self) -> dict[str, tuple[Place, Instances]]:
-        from acadl_models.acadl import READ_DATA
+        from archloom.acadl_models.acadl import READ_DATA
 
         known: dict[str, list[str]] = {}
         read = {edge.source.name for edge in self.graph.edges if edge.kind is READ_DATA}
@@ -356,7 +356,7 @@ class Sets:
             yield Memories(made.name, made.dims, *self.port(mine[0][0], sizes.pop()))
 
     def size(self, name: str) -> int:
-        from acadl_models.acadl import MemoryInterface, RegisterFile, SetAssociativeCache
+        from archloom.acadl_models.acadl import MemoryInterface, RegisterFile, SetAssociativeCache
 
         place = self.graph[name]
         if isinstance(place, RegisterFile):
@@ -367,7 +367,7 @@ class Sets:
 
     def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""
-        from acadl_models.acadl import DataStorage
+        from archloom.acadl_models.acadl import DataStorage
 
         place = self.graph[name]
         if not isinstance(place, DataStorage):
@@ -384,6 +384,6 @@ class Sets:
 
     def path(self, storage: Storage) -> tuple[Storage, ...]:
         """The storage, and what lies behind a cache."""
-        from acadl_models.acadl import DataStorage
+        from archloom.acadl_models.acadl import DataStorage
 
         return self.graph.path(storage) if isinstance(storage, DataStorage) else (storage,)

@@ -5,7 +5,7 @@ orders where a loop takes part of both), every useful block, both orders of the 
 the waves that do not index it, every pattern by which tiles that cores share can reach them. Useless rows are left out,
 never a shape of plan (but for trees to part of the mesh, which are missing: operands that a rectangle of cores shares
 go to each of its rows or columns by a multicast of its own). By these rules no better plan is left out, as far as tests
-have found, which list every plan of tiny products (``tests/mapper/plain_space.py``):
+have found, which list every plan of tiny products (``tests/support/mapper/plain_space.py``):
 
 * no spread that leaves cores without any work, unless it leaves less to each of the others than any spread over m and n
   with as many cores along k that gives work to all;
@@ -37,8 +37,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS, PATTERNS, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pattern, Plan, Spread, TileGemm
 
 Column: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = dict[str, Column]

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.space import Column, Columns
-from oracle.errors import MappingError
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.space import Column, Columns
+from archloom.oracle.errors import MappingError
 
 Pair = tuple[int, int]
 

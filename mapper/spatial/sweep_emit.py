@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mapper.spatial.columns_emit import ColumnsEmitter
-from mapper.spatial.elementwise import Elementwise
-from mapper.spatial.elementwise_emit import ElementwiseEmitter
-from mapper.spatial.emit import Nodes
-from mapper.spatial.machine import Machine
-from mapper.spatial.placing import placed, program
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.rows_emit import RowsEmitter
-from mapper.spatial.sweep import Sweep, SweepPlan, check_sweep
-from mapper.spatial.sweep_parts import SweepEmitter
-from oracle.stream import Instr, Stream
+from archloom.mapper.spatial.columns_emit import ColumnsEmitter
+from archloom.mapper.spatial.elementwise import Elementwise
+from archloom.mapper.spatial.elementwise_emit import ElementwiseEmitter
+from archloom.mapper.spatial.emit import Nodes
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.placing import placed, program
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.rows_emit import RowsEmitter
+from archloom.mapper.spatial.sweep import Sweep, SweepPlan, check_sweep
+from archloom.mapper.spatial.sweep_parts import SweepEmitter
+from archloom.oracle.stream import Instr, Stream
 
 _EMITTERS: dict[type[Sweep], Callable[[Sweep, SweepPlan, Machine, tuple[int, ...]], SweepEmitter]] = {
     Elementwise: ElementwiseEmitter, Rows: RowsEmitter, Columns: ColumnsEmitter,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.spatial.elementwise import FUNCTIONS, Elementwise
-from mapper.spatial.machine import SIDE, Machine
-from mapper.spatial.rates import Joules, Rates
-from mapper.spatial.reduction import Columns as ColumnReduction
-from mapper.spatial.reduction import Rows
-from mapper.spatial.space import Columns
-from mapper.spatial.sweep import Sweep, SweepSpace
-from oracle.errors import MappingError
+from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise
+from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.rates import Joules, Rates
+from archloom.mapper.spatial.reduction import Columns as ColumnReduction
+from archloom.mapper.spatial.reduction import Rows
+from archloom.mapper.spatial.space import Columns
+from archloom.mapper.spatial.sweep import Sweep, SweepSpace
+from archloom.oracle.errors import MappingError
 
 
 def sweep_joules(work: Sweep, machine: Machine, rates: Rates, found: SweepSpace) -> Joules:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.spatial.emit import Nodes, repeat
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.sweep import Sweep, SweepPlan
-from mapper.spatial.zones import Wave, Zone, waves
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.mapper.spatial.emit import Nodes, repeat
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.sweep import Sweep, SweepPlan
+from archloom.mapper.spatial.zones import Wave, Zone, waves
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 LEAST = -65504.0
 """The smallest number of fp16: no number is below."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mapper.spatial.bounds import check
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Pattern, Plan, TileGemm
-from oracle.errors import MappingError
+from archloom.mapper.spatial.bounds import check
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
+from archloom.oracle.errors import MappingError
 
 
 def tt_1d(gemm: TileGemm, machine: Machine) -> Plan:

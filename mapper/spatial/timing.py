@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mapper.spatial.placing import ISA
+from archloom.mapper.spatial.placing import ISA
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.timing.result import TimingResult
-    from oracle.stream import Stream
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.timing.result import TimingResult
+    from archloom.oracle.stream import Stream
+    from archloom.oracle.taidl.isa import Isa
 
 
 def isa_of(graph: "ArchitectureGraph") -> "Isa":
     """The ISA of a mesh, with the graph's sizes."""
-    from acadl_models.wormhole import isa_parameters
-    from oracle import taidl
+    from archloom.acadl_models.wormhole import isa_parameters
+    from archloom.oracle import taidl
 
     return taidl.load(ISA, **isa_parameters(graph))
 
@@ -24,9 +24,9 @@ def isa_of(graph: "ArchitectureGraph") -> "Isa":
 def simulated(stream: "Stream", graph: "ArchitectureGraph") -> "TimingResult":
     """The timing of ``stream``; GraphError for a stream that the graph cannot process or that deadlocks, StreamError
     for one in which a core holds more than its memories do."""
-    from acadl_models.timing import simulate
-    from mapper.spatial.capacity import check_capacity
-    from oracle.resolve import resolve
+    from archloom.acadl_models.timing import simulate
+    from archloom.mapper.spatial.capacity import check_capacity
+    from archloom.oracle.resolve import resolve
 
     resolved = resolve(stream, isa_of(graph))
     check_capacity(resolved, graph)

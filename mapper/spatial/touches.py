@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.spatial.machine import Machine
-from mapper.spatial.queues import BUFFERS, core_name
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.resolve import resolve
-from oracle.resolved import Read, ResolvedInstr, ResolvedNode, Window, Write
-from oracle.stream import Instr, Loop, Node, Stream
-from oracle.taidl.isa import HBM
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.queues import BUFFERS, core_name
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedNode, Window, Write
+from archloom.oracle.stream import Instr, Loop, Node, Stream
+from archloom.oracle.taidl.isa import HBM
 
 Numbers = NDArray[np.int64]
 
@@ -112,7 +112,7 @@ class Touches:
 def touches(stream: Stream, machine: Machine) -> Touches:
     """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue of a machine with
     semaphores."""
-    from oracle import taidl
+    from archloom.oracle import taidl
 
     resolved = resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
     parts: list[tuple[Numbers, ...]] = []

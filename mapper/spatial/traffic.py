@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.plan import PATTERNS
-from mapper.spatial.space import Column
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.space import Column
 
 NONE, ROW, COLUMN, DOWN, ACROSS, WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
 

@@ -2,7 +2,7 @@
 
 A search of any workload has a space of candidates, their estimated cycles and joules, and what emits a plan; all else
 is the same for products, attention, chains, convolutions and sweeps, and stands here. The trials themselves
-are those of :mod:`mapper.explore`, which searches on a single core share.
+are those of :mod:`archloom.mapper.explore`, which searches on a single core share.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from mapper.explore import Trial, explore, least, ranked
-from mapper.objective import OBJECTIVES, Objective, is_time, objective_of
-from mapper.spatial.machine import Machine
-from mapper.spatial.placing import Shapes, check_memory
-from mapper.spatial.rates import Rates, measured_joules
-from mapper.spatial.timing import simulated
-from oracle.errors import MappingError
+from archloom.mapper.explore import Trial, explore, least, ranked
+from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.placing import Shapes, check_memory
+from archloom.mapper.spatial.rates import Rates, measured_joules
+from archloom.mapper.spatial.timing import simulated
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.stream import Stream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.stream import Stream
 
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
@@ -84,7 +84,7 @@ class Wishes(Generic[P]):
     """What is asked of a search.
 
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
-    (:mod:`mapper.objective`). ``exhaustive``: every candidate is simulated, of which there may be at most
+    (:mod:`archloom.mapper.objective`). ``exhaustive``: every candidate is simulated, of which there may be at most
     MOST_EXHAUSTIVE. ``progress`` is told every trial.
     """
 
@@ -126,7 +126,7 @@ class Attempts(Generic[P]):
 
 def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
     """The energies of a graph; a function of one's own may do without."""
-    from acadl_models.timing.energy import has_energy
+    from archloom.acadl_models.timing.energy import has_energy
 
     return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
 

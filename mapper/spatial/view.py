@@ -4,8 +4,9 @@ Objects whose names differ in their indices alone are one set (``core[0][0].l1 .
 templates in whose arrays units compute, or one core for a graph without such arrays; units that reach the global
 memory move data and count as ways. **Memories** hold the ISA's buffers; storages that are written through one port are
 one memory. Which core reaches which memory, and what links join, is said by affine maps
-(:mod:`mapper.spatial.fitting`): a ``df.mux`` from cores to what their units read or write, ``df.interconnects`` for
-links and for units outside of cores. What several places share as one medium maps each of them to all of them.
+(:mod:`archloom.mapper.spatial.fitting`): a ``df.mux`` from cores to what their units read or write,
+``df.interconnects`` for links and for units outside of cores. What several places share as one medium maps each of them
+to all of them.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from acadl_models.fit import Traffic, traffic
-from mapper.spatial.affine_map import AffineMap
-from mapper.spatial.df import Description, Item, Links, SpatialDim
-from mapper.spatial.fitting import Pairs, Point, fitted
-from mapper.spatial.sets import HBM, Instances, Place, Sets, Storage, family
-from oracle.errors import TargetError
+from archloom.acadl_models.fit import Traffic, traffic
+from archloom.mapper.spatial.affine_map import AffineMap
+from archloom.mapper.spatial.df import Description, Item, Links, SpatialDim
+from archloom.mapper.spatial.fitting import Pairs, Point, fitted
+from archloom.mapper.spatial.sets import HBM, Instances, Place, Sets, Storage, family
+from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ACADLEdge, ArchitectureGraph, FunctionalUnit
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ACADLEdge, ArchitectureGraph, FunctionalUnit
+    from archloom.oracle.taidl.isa import Isa
 
 
 def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Description:
@@ -38,10 +39,10 @@ def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Descripti
 
 def isa_named(graph: "ArchitectureGraph") -> "Isa":
     """The ISA of a mesh of cores, or the one with the graph's name; TargetError if there is none."""
-    from mapper.spatial.machine import is_mesh
-    from mapper.spatial.timing import isa_of
-    from oracle import taidl
-    from oracle.errors import ArchloomError
+    from archloom.mapper.spatial.machine import is_mesh
+    from archloom.mapper.spatial.timing import isa_of
+    from archloom.oracle import taidl
+    from archloom.oracle.errors import ArchloomError
 
     if is_mesh(graph):
         return isa_of(graph)
@@ -86,7 +87,7 @@ class _View(Sets):
 
     @cached_property
     def _edges(self) -> dict[str, list[tuple[Storage, "ACADLEdge"]]]:
-        from acadl_models.acadl import READ_DATA, WRITE_DATA
+        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
 
         found: dict[str, list[tuple[Storage, ACADLEdge]]] = {}
         for edge in self.graph.edges:

@@ -15,37 +15,37 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from mapper.objective import Objective
-from mapper.spatial import sweep
-from mapper.spatial.attention import Attention, AttentionPlan
-from mapper.spatial.attention_search import ATTENTION
-from mapper.spatial.attention_space import AttentionRules
-from mapper.spatial.batched import Product, ProductEmitter
-from mapper.spatial.chain import Chain, ChainPlan
-from mapper.spatial.chain_search import CHAIN
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.convolution_emit import ConvolutionEmitter
-from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit, tensors_of
-from mapper.spatial.energy import joules, parted_joules
-from mapper.spatial.keeping import Planned, kept
-from mapper.spatial.machine import Machine
-from mapper.spatial.parts import Contraction, PartedPlan, PartedSpace, parted_cycles, parted_space
-from mapper.spatial.parts_emit import PartedEmitter, emit_parts
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.rates import Rates
-from mapper.spatial.search import nothing_fits, search
-from mapper.spatial.signalling import signalled
-from mapper.spatial.space import EVERYTHING, Rules, Space, space
-from mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
-from mapper.spatial.sweep_emit import emit_sweep
-from mapper.spatial.sweep_energy import sweep_joules
-from mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
-from oracle.errors import MappingError
+from archloom.mapper.objective import Objective
+from archloom.mapper.spatial import sweep
+from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.attention_search import ATTENTION
+from archloom.mapper.spatial.attention_space import AttentionRules
+from archloom.mapper.spatial.batched import Product, ProductEmitter
+from archloom.mapper.spatial.chain import Chain, ChainPlan
+from archloom.mapper.spatial.chain_search import CHAIN
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.convolution_emit import ConvolutionEmitter
+from archloom.mapper.spatial.cost import cycles
+from archloom.mapper.spatial.emit import emit, tensors_of
+from archloom.mapper.spatial.energy import joules, parted_joules
+from archloom.mapper.spatial.keeping import Planned, kept
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.parts import Contraction, PartedPlan, PartedSpace, parted_cycles, parted_space
+from archloom.mapper.spatial.parts_emit import PartedEmitter, emit_parts
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.rates import Rates
+from archloom.mapper.spatial.search import nothing_fits, search
+from archloom.mapper.spatial.signalling import signalled
+from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, space
+from archloom.mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
+from archloom.mapper.spatial.sweep_emit import emit_sweep
+from archloom.mapper.spatial.sweep_energy import sweep_joules
+from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.stream import Stream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.stream import Stream
 
 EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
     Product: ProductEmitter, Convolution: ConvolutionEmitter,
@@ -69,7 +69,7 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
     """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit.
 
     ``semaphores``: cores wait for each other by signals alone, which are checked for deadlocks and for blocks that
-    overtake each other (:mod:`mapper.spatial.signalling`).
+    overtake each other (:mod:`archloom.mapper.spatial.signalling`).
     """
     kind = kind_of(work)
     if not isinstance(plan, kind.plan):
@@ -102,7 +102,7 @@ def search_workload(
     small where none fits.
 
     ``rules`` (None: everything) are those of products, on parts of the mesh or the whole, and those of attention.
-    ``objective``, ``exhaustive`` and ``progress``: see :class:`mapper.spatial.trials.Wishes`.
+    ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`.
     """
     if isinstance(work, TileGemm):  # first steps of other depths are added to its space in the search
         return search(work, graph, rules=rules or EVERYTHING, top_k=top_k, objective=objective, exhaustive=exhaustive,

@@ -1,1 +1,1 @@
-"""Well-known networks as torch modules with sizes as parameters; :mod:`models.catalogue` names them."""
+"""Well-known networks as torch modules with sizes as parameters; :mod:`archloom.models.catalogue` names them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from models.networks.layers import Concat, Conv, Head
+from archloom.models.networks.layers import Concat, Conv, Head
 
 
 def alexnet(

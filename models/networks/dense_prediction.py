@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from models.networks.layers import Conv
+from archloom.models.networks.layers import Conv
 
 
 class CrossStage(nn.Module):

@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import nn
 
-from models.networks.layers import Concat, Conv, Head
+from archloom.models.networks.layers import Concat, Conv, Head
 
 MODULES = (
     (64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64), None, (192, 96, 208, 16, 48, 64),

@@ -17,7 +17,7 @@ HEAD = 64
 
 
 def _transformers() -> ModuleType:
-    from oracle.errors import ModelError
+    from archloom.oracle.errors import ModelError
 
     try:
         import transformers

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from models.catalogue import Network, Sizes
+from archloom.models.catalogue import Network, Sizes
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) 
 
     def make(sizes: Sizes) -> "torch.nn.Module":
         values = {k: sizes[k] / 100 if k in percent else sizes[k] for k in taken}
-        made: torch.nn.Module = getattr(import_module(f"models.networks.{module}"), name)(**values, **fixed)
+        made: torch.nn.Module = getattr(import_module(f"archloom.models.networks.{module}"), name)(**values, **fixed)
         return made
 
     return make

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from models.networks.layers import Conv, Head, InvertedResidual, SqueezeExcite, divisible
+from archloom.models.networks.layers import Conv, Head, InvertedResidual, SqueezeExcite, divisible
 
 V2_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """Expansion, channels, blocks, stride of the first (Sandler et al. 2018, table 2)."""

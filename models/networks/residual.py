@@ -1,4 +1,4 @@
-"""ResNet-18 and -50 (see :mod:`models.resnet`)."""
+"""ResNet-18 and -50 (see :mod:`archloom.models.resnet`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from models import resnet
-from models.resnet_torch import torch_module
+from archloom.models import resnet
+from archloom.models.resnet_torch import torch_module
 
 
 def resnet_of(depth: int, image: int = 224, width: int = 64, classes: int = 1000) -> nn.Module:

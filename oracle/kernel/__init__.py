@@ -1,6 +1,6 @@
 """Kernels written by hand against an ISA, as functions of NumPy, JAX and PyTorch arrays (the paper's section 6).
 
->>> from oracle.kernel import isa
+>>> from archloom.oracle.kernel import isa
 >>> gemmini = isa("gemmini", dim=4)
 >>> @gemmini.kernel(size=128, arg=[{"start": 16, "shape": (4, 4), "dtype": "int8"}],
 ...                 res=[{"start": 64, "shape": (4, 4), "dtype": "int8"}])
@@ -13,9 +13,9 @@
 4
 """
 
-from oracle.kernel.handle import KernelIsa, isa
-from oracle.kernel.index import Index
-from oracle.kernel.kernel import Kernel
-from oracle.kernel.recording import loop, parallel
+from archloom.oracle.kernel.handle import KernelIsa, isa
+from archloom.oracle.kernel.index import Index
+from archloom.oracle.kernel.kernel import Kernel
+from archloom.oracle.kernel.recording import loop, parallel
 
 __all__ = ["Index", "Kernel", "KernelIsa", "isa", "loop", "parallel"]

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from oracle.errors import InputError
-from oracle.stream import HbmTensor
+from archloom.oracle.errors import InputError
+from archloom.oracle.stream import HbmTensor
 
 Kind: TypeAlias = Literal["numpy", "jax", "tracer", "torch", "other"]
 

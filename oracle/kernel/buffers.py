@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.affine import Affine
-from oracle.kernel.index import Index, caller, constant, fault
-from oracle.kernel.points import Part, Point, Registers
-from oracle.kernel.recording import recorder
-from oracle.resolved import Buffer
-from oracle.taidl.evaluate import register_key
-from oracle.taidl.isa import HBM, Isa, Register
+from archloom.oracle.affine import Affine
+from archloom.oracle.kernel.index import Index, caller, constant, fault
+from archloom.oracle.kernel.points import Part, Point, Registers
+from archloom.oracle.kernel.recording import recorder
+from archloom.oracle.resolved import Buffer
+from archloom.oracle.taidl.evaluate import register_key
+from archloom.oracle.taidl.isa import HBM, Isa, Register
 
 
 class BufferView:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oracle.kernel.arrays import Kind, check, check_count, from_torch, kind, kinds, numpy_array, to_torch
-from oracle.stream import HbmTensor
+from archloom.oracle.kernel.arrays import Kind, check, check_count, from_torch, kind, kinds, numpy_array, to_torch
+from archloom.oracle.stream import HbmTensor
 
 JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
 
@@ -35,7 +35,7 @@ class JaxProgram:
         """The program of a function."""
         import jax
 
-        from oracle.xla.options import compiler_options
+        from archloom.oracle.xla.options import compiler_options
 
         return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
 

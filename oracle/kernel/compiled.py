@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.errors import ArtifactError, InputError, suggest
-from oracle.kernel.callable import Call, JaxProgram, KernelFunction
-from oracle.stream import HbmTensor
+from archloom.oracle.errors import ArtifactError, InputError, suggest
+from archloom.oracle.kernel.callable import Call, JaxProgram, KernelFunction
+from archloom.oracle.stream import HbmTensor
 
 MAGIC = b"LOOMKERN"
 VERSION = 1

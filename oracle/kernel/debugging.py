@@ -14,18 +14,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.affine import Affine
-from oracle.errors import InputError
-from oracle.kernel.callable import Call
-from oracle.kernel.index import Site
-from oracle.kernel.located import resolve_rolled
-from oracle.kernel.points import Part, Point, Registers
-from oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
-from oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
-from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
-from oracle.taidl.isa import HBM, Instruction, Isa
-from oracle.taidl.parser import parse
-from oracle.taidl.types import element_type, numpy_dtype
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import InputError
+from archloom.oracle.kernel.callable import Call
+from archloom.oracle.kernel.index import Site
+from archloom.oracle.kernel.located import resolve_rolled
+from archloom.oracle.kernel.points import Part, Point, Registers
+from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
+from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.oracle.taidl.isa import HBM, Instruction, Isa
+from archloom.oracle.taidl.parser import parse
+from archloom.oracle.taidl.types import element_type, numpy_dtype
 
 MAX_BYTES = 1 << 28
 """How much the debug points of one kernel may record in one run."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oracle.assembly import parse, to_text
-from oracle.binary import MAGIC, decode, encode
-from oracle.errors import ArtifactError, StreamError
-from oracle.stream import Stream
+from archloom.oracle.assembly import parse, to_text
+from archloom.oracle.binary import MAGIC, decode, encode
+from archloom.oracle.errors import ArtifactError, StreamError
+from archloom.oracle.stream import Stream
 
 
 def write_stream(stream: Stream, path: str | Path) -> None:

@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from oracle.errors import InputError, StreamError, suggest
-from oracle.kernel.buffers import BufferView, RegisterView, point
-from oracle.kernel.index import Index, Site, caller
-from oracle.kernel.kernel import Kernel
-from oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
-from oracle.kernel.tensors import end, tensors
-from oracle.stream import Instr, Stream
-from oracle.taidl import load
-from oracle.taidl.builder import Builder
-from oracle.taidl.isa import HBM, Instruction, Isa
+from archloom.oracle.errors import InputError, StreamError, suggest
+from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
+from archloom.oracle.kernel.index import Index, Site, caller
+from archloom.oracle.kernel.kernel import Kernel
+from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
+from archloom.oracle.kernel.tensors import end, tensors
+from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.taidl import load
+from archloom.oracle.taidl.builder import Builder
+from archloom.oracle.taidl.isa import HBM, Instruction, Isa
 
 
 class UnknownName(StreamError, AttributeError):
@@ -149,10 +149,10 @@ class KernelIsa:
         """Decorator: a function without parameters whose instruction calls become a :class:`Kernel`.
 
         ``size`` is the size of HBM in bytes (addresses are in 0..size-1; by default up to the end of the last tensor).
-        ``arg`` and ``res`` state the tensors in HBM (see :func:`oracle.kernel.tensors.tensors`) in the order of the
-        call. ``reassociate`` allows floating-point sums in another order than the kernel's; without ``raising`` it runs
-        as loops over buffers. The function runs once, now. Raises StreamError or InputError with the line for what does
-        not fit.
+        ``arg`` and ``res`` state the tensors in HBM (see :func:`archloom.oracle.kernel.tensors.tensors`) in the order
+        of the call. ``reassociate`` allows floating-point sums in another order than the kernel's; without ``raising``
+        it runs as loops over buffers. The function runs once, now. Raises StreamError or InputError with the line for
+        what does not fit.
         """
         arguments, results = tensors(arg, "arg"), tensors(res, "res")
         bytes_ = end((*arguments, *results)) if size is None else size
@@ -196,7 +196,7 @@ class KernelIsa:
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
-        from oracle.kernel.files import read_stream
+        from archloom.oracle.kernel.files import read_stream
 
         return self.wrap(read_stream(path))
 

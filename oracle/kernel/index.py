@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from oracle.affine import Affine
-from oracle.errors import StreamError
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import StreamError
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def caller() -> Site:
 
 def _is_own(module: str) -> bool:
     # the loops are context managers, entered by way of contextlib
-    return module == "contextlib" or (module.partition(".")[0] == "oracle" and module.split(".")[1:2] == ["kernel"])
+    return module == "contextlib" or module.split(".")[:3] == ["archloom", "oracle", "kernel"]
 
 
 def fault(message: str) -> StreamError:

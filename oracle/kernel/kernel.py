@@ -9,22 +9,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
-from oracle.kernel.arrays import show
-from oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
-from oracle.kernel.compiled import CompiledKernel
-from oracle.kernel.debugging import Debugged, debugged, observed, print_logs
-from oracle.kernel.files import write_stream
-from oracle.kernel.index import Site
-from oracle.kernel.located import Located, compiled, resolve_rolled
-from oracle.resolved import ResolvedStream
-from oracle.stream import HbmTensor, Stream
-from oracle.taidl.isa import Isa
+from archloom.oracle.errors import InputError
+from archloom.oracle.kernel.arrays import show
+from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
+from archloom.oracle.kernel.compiled import CompiledKernel
+from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
+from archloom.oracle.kernel.files import write_stream
+from archloom.oracle.kernel.index import Site
+from archloom.oracle.kernel.located import Located, compiled, resolve_rolled
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.stream import HbmTensor, Stream
+from archloom.oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
-    from oracle.kernel.recording import Recorded
-    from oracle.xla.oracle import Oracle
-    from oracle.xla.report import OracleReport
+    from archloom.oracle.kernel.recording import Recorded
+    from archloom.oracle.xla.oracle import Oracle
+    from archloom.oracle.xla.report import OracleReport
 
 
 class Kernel(KernelFunction):
@@ -62,7 +62,7 @@ class Kernel(KernelFunction):
     def resolved(self) -> ResolvedStream:
         """The stream with control registers known: what the oracle raises and the timing simulates.
 
-        Unrolled repetitions are loops in it (:mod:`oracle.rolling`).
+        Unrolled repetitions are loops in it (:mod:`archloom.oracle.rolling`).
         """
         return resolve_rolled(self.isa, self.stream, self.sites)
 
@@ -133,7 +133,7 @@ class Kernel(KernelFunction):
 
         HBM and buffers start as zeros; with ``poison``, as random bytes of that seed.
         """
-        from oracle.interpreter import run
+        from archloom.oracle.interpreter import run
 
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}

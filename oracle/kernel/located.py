@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oracle.errors import StreamError
-from oracle.kernel.index import Site
-from oracle.resolve import MAX_INSTRUCTIONS, resolve
-from oracle.resolved import ResolvedStream
-from oracle.rolling import roll
-from oracle.stream import Instr, Node, Stream
-from oracle.taidl.isa import Isa
+from archloom.oracle.errors import StreamError
+from archloom.oracle.kernel.index import Site
+from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.rolling import roll
+from archloom.oracle.stream import Instr, Node, Stream
+from archloom.oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
-    from oracle.xla.oracle import Oracle
+    from archloom.oracle.xla.oracle import Oracle
 
 _PAIRED = 2048
 """Up to how many instructions a stream that was not raised is tried once more, with other loops."""
@@ -38,7 +38,7 @@ def compiled(
     isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
 ) -> "Oracle":
     """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops, if that is raised."""
-    from oracle.xla.oracle import compile_resolved
+    from archloom.oracle.xla.oracle import compile_resolved
 
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
     if made.raised or not raising or _size(stream.body) > _PAIRED:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
-from oracle.affine import Affine
-from oracle.kernel.index import Site
+from archloom.oracle.affine import Affine
+from archloom.oracle.kernel.index import Site
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias, Union
 
-from oracle.affine import Affine
-from oracle.assembly import MAX_DEPTH
-from oracle.errors import StreamError
-from oracle.kernel.index import Index, Site, constant, fault
-from oracle.kernel.points import Point
-from oracle.stream import Instr, Loop, Node, Parallel
-from oracle.taidl.isa import Isa
+from archloom.oracle.affine import Affine
+from archloom.oracle.assembly import MAX_DEPTH
+from archloom.oracle.errors import StreamError
+from archloom.oracle.kernel.index import Index, Site, constant, fault
+from archloom.oracle.kernel.points import Point
+from archloom.oracle.stream import Instr, Loop, Node, Parallel
+from archloom.oracle.taidl.isa import Isa
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LETTERS = "ijklmn"

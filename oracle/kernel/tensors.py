@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (makes bfloat16 and the like known to NumPy by name)
 import numpy as np
 
-from oracle.errors import InputError, suggest
-from oracle.kernel.index import caller
-from oracle.stream import HbmTensor
+from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.kernel.index import caller
+from archloom.oracle.stream import HbmTensor
 
 _ADDRESS = ("start", "addr", "address")
 _KEYS = (*_ADDRESS, "shape", "dtype", "name")

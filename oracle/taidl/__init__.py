@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
-from oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
-from oracle.taidl.operators.control import register_function
-from oracle.taidl.parser import parse
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
+from archloom.oracle.taidl.operators.control import register_function
+from archloom.oracle.taidl.parser import parse
 
 __all__ = [
     "Instruction", "Isa", "Register", "available", "check", "forget", "instantiate", "load", "parse", "register",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
-from oracle.errors import Position
+from archloom.oracle.errors import Position
 
 NOWHERE = Position("<built>", 0, 0)
 """The position of nodes that no text produced."""

@@ -1,6 +1,6 @@
 """Write an ISA in Python: the same description as its text, which :meth:`Builder.text` gives.
 
->>> from oracle.taidl.builder import Builder
+>>> from archloom.oracle.taidl.builder import Builder
 >>> isa = Builder("tiny")
 >>> dim = isa.param("dim", 4, 2, 64)
 >>> ram = isa.buffer("ram", (1024,), (dim, "i8"))
@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
-from oracle.taidl.isa import HBM, Isa, check, instantiate
-from oracle.taidl.operators import OPCODES
-from oracle.taidl.printer import print_isa
-from oracle.taidl.values import (
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.isa import HBM, Isa, check, instantiate
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.printer import print_isa
+from archloom.oracle.taidl.values import (
     Integer,
     Registers,
     Storage,

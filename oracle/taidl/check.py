@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oracle.affine import Affine
-from oracle.errors import TaidlError, suggest, together
-from oracle.resolved import Buffer
-from oracle.taidl import ast
-from oracle.taidl.declarations import HBM
-from oracle.taidl.evaluate import COMPARISONS, names
-from oracle.taidl.inline import plain
-from oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
-from oracle.taidl.printer import print_expr, print_slice
-from oracle.taidl.statements import blocks, statement_expressions
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import TaidlError, suggest, together
+from archloom.oracle.resolved import Buffer
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.declarations import HBM
+from archloom.oracle.taidl.evaluate import COMPARISONS, names
+from archloom.oracle.taidl.inline import plain
+from archloom.oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
+from archloom.oracle.taidl.printer import print_expr, print_slice
+from archloom.oracle.taidl.statements import blocks, statement_expressions
 
 MAX_AXES = 64
 """As many axes as NumPy's arrays may have."""
@@ -456,7 +456,7 @@ def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
 
 
 def _fold(expr: ast.Expr) -> Affine:
-    from oracle.taidl.evaluate import evaluate
+    from archloom.oracle.taidl.evaluate import evaluate
 
     return Affine(int(evaluate(expr, {})))
 

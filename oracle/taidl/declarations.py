@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
-from oracle.taidl.statements import blocks, statement_names
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.statements import blocks, statement_names
 
 HBM = "hbm"
 """The global memory, which every ISA has."""

@@ -1,7 +1,7 @@
 """What TAIDL's integer expressions mean over integers: evaluated directly, or compiled to closures over a frame.
 
 Integers are unbounded, ``/`` and ``//`` are the floor division, ``%`` its remainder, ``>>`` the arithmetic shift, and
-``&`` and ``|`` work on two's complement, as in Python. :mod:`oracle.symbolic` is the same over affine values.
+``&`` and ``|`` work on two's complement, as in Python. :mod:`archloom.oracle.symbolic` is the same over affine values.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
 
 Scope: TypeAlias = Mapping[str, int]
 """Values by name; the elements of a register array go by ``name[i]``."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl import ast
-from oracle.taidl.operators import OPCODES
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.operators import OPCODES
 
 MAX_STATEMENTS = 100_000
 """How long the body of an instruction may become."""

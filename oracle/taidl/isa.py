@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from oracle.errors import StreamError, TaidlError, TargetError, suggest, together
-from oracle.resolved import Buffer
-from oracle.taidl import ast
-from oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker
-from oracle.taidl.declarations import HBM, check_declarations
-from oracle.taidl.evaluate import evaluate, register_key
-from oracle.taidl.inline import inline
-from oracle.taidl.printer import print_isa
-from oracle.taidl.slices import definite
+from archloom.oracle.errors import StreamError, TaidlError, TargetError, suggest, together
+from archloom.oracle.resolved import Buffer
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker
+from archloom.oracle.taidl.declarations import HBM, check_declarations
+from archloom.oracle.taidl.evaluate import evaluate, register_key
+from archloom.oracle.taidl.inline import inline
+from archloom.oracle.taidl.printer import print_isa
+from archloom.oracle.taidl.slices import definite
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""

@@ -1,4 +1,4 @@
-"""What the operators compute in NumPy, by name (see :mod:`oracle.taidl.operators`)."""
+"""What the operators compute in NumPy, by name (see :mod:`archloom.oracle.taidl.operators`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import OPCODES
-from oracle.taidl.operators.base import Array, Kernel
-from oracle.taidl.types import numpy_dtype
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators.base import Array, Kernel
+from archloom.oracle.taidl.types import numpy_dtype
 
 __all__ = ["KERNELS", "Array", "Kernel", "numpy_dtype", "wrap"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from oracle.errors import StreamError, TaidlError
-from oracle.taidl import ast
-from oracle.taidl.evaluate import Frame
-from oracle.taidl.isa import Instruction, Isa
-from oracle.taidl.kernels import Array
-from oracle.taidl.regions import Violation
-from oracle.taidl.replay import Recording, Tape, address_attribute
-from oracle.taidl.statements import statement_names
-from oracle.taidl.translate import Translator
+from archloom.oracle.errors import StreamError, TaidlError
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import Frame
+from archloom.oracle.taidl.isa import Instruction, Isa
+from archloom.oracle.taidl.kernels import Array
+from archloom.oracle.taidl.regions import Violation
+from archloom.oracle.taidl.replay import Recording, Tape, address_attribute
+from archloom.oracle.taidl.statements import statement_names
+from archloom.oracle.taidl.translate import Translator
 
 _KEPT = 1 << 14
 """Recordings that an instruction keeps; a few kilobytes each."""

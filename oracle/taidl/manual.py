@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import names
-from oracle.taidl.inline import plain
-from oracle.taidl.isa import Isa
-from oracle.taidl.printer import print_expr, print_isa, print_slice, print_type
-from oracle.taidl.statements import statement_expressions
-from oracle.taidl.types import element_type
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import names
+from archloom.oracle.taidl.inline import plain
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.printer import print_expr, print_isa, print_slice, print_type
+from archloom.oracle.taidl.statements import statement_expressions
+from archloom.oracle.taidl.types import element_type
 
 _SECTION = re.compile(r"#\s*-{2,}\s*(.*?)\s*-{2,}\s*")
 

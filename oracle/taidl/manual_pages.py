@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from oracle.taidl.manual import Entry, Manual, Storage, Value, paragraphs
+from archloom.oracle.taidl.manual import Entry, Manual, Storage, Value, paragraphs
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,18 @@
 """The table of operators as the checks use it: look one up, judge its types.
 
-What an operator is stands in :mod:`oracle.taidl.operators`, element types in :mod:`oracle.taidl.types`.
+What an operator is stands in :mod:`archloom.oracle.taidl.operators`, element types in
+:mod:`archloom.oracle.taidl.types`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oracle.errors import suggest
-from oracle.taidl import ast
-from oracle.taidl.operators import OPCODES
-from oracle.taidl.operators.base import Attribute, Attributes, AttributeValue, Dim, Opcode, Region, Shaped
-from oracle.taidl.types import TYPES, Kind
+from archloom.oracle.errors import suggest
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, AttributeValue, Dim, Opcode, Region, Shaped
+from archloom.oracle.taidl.types import TYPES, Kind
 
 __all__ = ["DTYPES", "OPCODES", "Attribute", "AttributeValue", "Attributes", "Dim", "Opcode", "Region", "Shaped",
            "fault", "lookup", "word"]

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from oracle.errors import Position, TaidlError, suggest, together
-from oracle.taidl import ast
-from oracle.taidl.scanner import Scanner
-from oracle.taidl.types import PATTERN, element_type
+from archloom.oracle.errors import Position, TaidlError, suggest, together
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.scanner import Scanner
+from archloom.oracle.taidl.types import PATTERN, element_type
 
 T = TypeVar("T")
 

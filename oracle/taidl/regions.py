@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import evaluate
-from oracle.taidl.inline import plain
-from oracle.taidl.opcodes import OPCODES, Shaped, fault, word
-from oracle.taidl.operators.base import Kernel
-from oracle.taidl.types import numpy_dtype
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import evaluate
+from archloom.oracle.taidl.inline import plain
+from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
+from archloom.oracle.taidl.operators.base import Kernel
+from archloom.oracle.taidl.types import numpy_dtype
 
 
 class Violation(Exception):

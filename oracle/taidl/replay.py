@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.affine import Affine
-from oracle.taidl import ast
-from oracle.taidl.check import canonical
-from oracle.taidl.evaluate import names
-from oracle.taidl.inline import rename
-from oracle.taidl.isa import HBM, Isa
-from oracle.taidl.kernels import Array, Kernel
-from oracle.taidl.statements import statement_expressions
+from archloom.oracle.affine import Affine
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.check import canonical
+from archloom.oracle.taidl.evaluate import names
+from archloom.oracle.taidl.inline import rename
+from archloom.oracle.taidl.isa import HBM, Isa
+from archloom.oracle.taidl.kernels import Array, Kernel
+from archloom.oracle.taidl.statements import statement_expressions
 
 Played: TypeAlias = Callable[[dict[str, Any], int], None]
 """A step of a tape, given the tensors and by how many bytes windows of HBM are moved."""

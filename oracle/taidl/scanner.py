@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from typing import NoReturn
 
-from oracle.errors import Position, TaidlError
+from archloom.oracle.errors import Position, TaidlError
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import names
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import names
 
 _ONE = ast.Number(1)
 

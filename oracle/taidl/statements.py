@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import names
-from oracle.taidl.opcodes import OPCODES
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import names
+from archloom.oracle.taidl.opcodes import OPCODES
 
 
 def blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:

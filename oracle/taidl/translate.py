@@ -2,7 +2,7 @@
 
 A closure works on two frames: integers (registers, attributes, locals, by slot) and tensors (by name). It keeps every
 check of the language: assertions, bounds, types. On request it also notes what it did on a tape, from which
-:mod:`oracle.taidl.replay` repeats the instruction for equal integers.
+:mod:`archloom.oracle.taidl.replay` repeats the instruction for equal integers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.taidl import ast
-from oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, evaluate, names, register_key
-from oracle.taidl.inline import plain
-from oracle.taidl.isa import HBM, Isa
-from oracle.taidl.kernels import Array, numpy_dtype
-from oracle.taidl.opcodes import OPCODES, Shaped, fault, word
-from oracle.taidl.printer import print_expr, print_slice
-from oracle.taidl.regions import Bound, Violation
-from oracle.taidl.replay import Place, Tape
-from oracle.taidl.types import of_numpy
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, evaluate, names, register_key
+from archloom.oracle.taidl.inline import plain
+from archloom.oracle.taidl.isa import HBM, Isa
+from archloom.oracle.taidl.kernels import Array, numpy_dtype
+from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
+from archloom.oracle.taidl.printer import print_expr, print_slice
+from archloom.oracle.taidl.regions import Bound, Violation
+from archloom.oracle.taidl.replay import Place, Tape
+from archloom.oracle.taidl.types import of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]

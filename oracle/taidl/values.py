@@ -1,4 +1,4 @@
-"""Integer expressions, slices and tensors of TAIDL as Python objects, for :mod:`oracle.taidl.builder`.
+"""Integer expressions, slices and tensors of TAIDL as Python objects, for :mod:`archloom.oracle.taidl.builder`.
 
 Operators make expressions: ``(row + 1) % 4``, ``dram + window((rows, stride[0]), (dim, 1))``. What they are is decided
 when the ISA is checked, not here.
@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias, Union
 
-from oracle.errors import Position, TaidlError
-from oracle.taidl import ast
+from archloom.oracle.errors import Position, TaidlError
+from archloom.oracle.taidl import ast
 
 Integer: TypeAlias = Union["Value", int]
 Typed: TypeAlias = Union[str, Sequence[Any]]
@@ -42,7 +42,7 @@ def fail(message: str) -> NoReturn:
 
 def located(error: TaidlError) -> TaidlError:
     """The error with the lines of Python that its faults are at."""
-    from oracle.errors import together
+    from archloom.oracle.errors import together
 
     made = []
     for fault in error.faults:
@@ -66,7 +66,7 @@ class Value:
         fail(f"the value of {self} is not known in Python: use IF, select, all_of, any_of or negated")
 
     def __str__(self) -> str:
-        from oracle.taidl.printer import print_expr
+        from archloom.oracle.taidl.printer import print_expr
 
         return print_expr(self.expr)
 
@@ -279,7 +279,7 @@ class Tensor:
 
 def type_of(written: Typed) -> ast.Type:
     """The type that ``(rows, 4, "i8")`` or ``"f32"`` says; TaidlError for an element type that there is not."""
-    from oracle.taidl.types import element_type
+    from archloom.oracle.taidl.types import element_type
 
     *dims, dtype = (written,) if isinstance(written, str) else tuple(written)
     if not isinstance(dtype, str):

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from oracle.errors import InputError
-from oracle.resolved import Op, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
-from oracle.stream import HbmTensor
-from oracle.taidl.operators.carriers import is_wide
-from oracle.taidl.operators.conversion import code, from_code
-from oracle.taidl.types import TYPES, byte_count, element_type, of_numpy, storage_bits
-from oracle.xla.ops import NUMPY
+from archloom.oracle.errors import InputError
+from archloom.oracle.resolved import Op, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.stream import HbmTensor
+from archloom.oracle.taidl.operators.carriers import is_wide
+from archloom.oracle.taidl.operators.conversion import code, from_code
+from archloom.oracle.taidl.types import TYPES, byte_count, element_type, of_numpy, storage_bits
+from archloom.oracle.xla.lowering.ops import NUMPY
 
 _NATIVE = frozenset(NUMPY.values()) - {"bool"}
 

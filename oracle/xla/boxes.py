@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oracle.affine import Affine, Div, Mod
-from oracle.resolved import Buffer, Op, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
-from oracle.xla.expr import Range
+from archloom.oracle.affine import Affine, Div, Mod
+from archloom.oracle.resolved import Buffer, Op, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.xla.notation.expr import Range
 
 Form = tuple[Affine, ...]
 

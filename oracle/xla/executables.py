@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from oracle.xla.bytes_product import processor
+from archloom.oracle.xla.lowering.bytes_product import processor
 
 
 class Executable:

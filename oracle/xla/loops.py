@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.affine import Affine
-from oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
-from oracle.stream import HbmTensor
-from oracle.xla.direct import compute
-from oracle.xla.expr import Expr, Leaf
-from oracle.xla.lower import Lowering
-from oracle.xla.match import NoNotation, Unraisable
-from oracle.xla.ops import NUMPY, bitcast, convert, jax_dtype
-from oracle.xla.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
-from oracle.xla.tensors import Raiser, Tensor
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
+from archloom.oracle.stream import HbmTensor
+from archloom.oracle.xla.lowering.direct import compute
+from archloom.oracle.xla.lowering.lower import Lowering
+from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
+from archloom.oracle.xla.notation.expr import Expr, Leaf
+from archloom.oracle.xla.raising.match import NoNotation, Unraisable
+from archloom.oracle.xla.raising.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
+from archloom.oracle.xla.raising.tensors import Raiser, Tensor
 
 State = dict[str, Any]
 """The array of each buffer."""

@@ -3,7 +3,8 @@
 A nest of loops (or neighbours of them, or an instruction) that cannot be raised becomes one instruction: it reads the
 boxes of the buffers that the nest touches, runs the nest on them, and writes those in which the nest writes. To the
 dataflow it is an instruction as any other, whose operator is computed of whole tensors
-(:class:`oracle.xla.expr.Whole`); inside of loops it is computed for all their iterations, if none needs another's.
+(:class:`archloom.oracle.xla.notation.expr.Whole`); inside of loops it is computed for all their iterations, if none
+needs another's.
 
 What is left is given by paths: the numbers of the nodes from the stream's body down.
 """
@@ -14,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oracle.affine import Affine
-from oracle.resolved import (
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import (
     Buffer,
     Op,
     Read,
@@ -28,11 +29,11 @@ from oracle.resolved import (
     Window,
     Write,
 )
-from oracle.xla.boxes import Piece, Touch, first_written, pieces_of
-from oracle.xla.expr import Range
-from oracle.xla.loops import LoopRunner
-from oracle.xla.ops import jax_dtype
-from oracle.xla.wholes import NEST
+from archloom.oracle.xla.boxes import Piece, Touch, first_written, pieces_of
+from archloom.oracle.xla.loops import LoopRunner
+from archloom.oracle.xla.lowering.ops import jax_dtype
+from archloom.oracle.xla.lowering.wholes import NEST
+from archloom.oracle.xla.notation.expr import Range
 
 Path = tuple[int, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
 
 TINY = 1 << 10
 """Up to how many elements of arguments and results code of integers is not worth optimizing: it runs in a microsecond
@@ -20,7 +20,7 @@ LARGE = 1 << 20
 EXACT = frozenset({"bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "convert", "fma",
                    "negate", "pad", "reshape", "round_nearest_even", "select", "slice", "transpose"})
 """Operators whose f32 are moved, chosen, or rounded in one operation that code generators cannot join with another:
-:mod:`oracle.xla.fused` multiplies and adds where that is exact."""
+:mod:`archloom.oracle.xla.lowering.fused` multiplies and adds where that is exact."""
 
 
 def compiler_options(

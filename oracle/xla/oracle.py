@@ -11,24 +11,24 @@ from typing import Any, cast
 
 import numpy as np
 
-from oracle.collector import paused
-from oracle.errors import InputError
-from oracle.resolve import resolve
-from oracle.resolved import ResolvedStream
-from oracle.stream import HbmTensor, Stream
-from oracle.taidl.isa import Isa
-from oracle.xla import border
-from oracle.xla.executables import Called, Executable, of
-from oracle.xla.expr import is_chained
-from oracle.xla.loops import LoopRunner
-from oracle.xla.lower import Lowering
-from oracle.xla.match import Unraisable
-from oracle.xla.options import compiler_options
-from oracle.xla.raising import Raising, raise_stream
-from oracle.xla.repeats import with_loops
-from oracle.xla.report import OracleReport, report
-from oracle.xla.scalars import take_out
-from oracle.xla.work import shared_work
+from archloom.oracle.collector import paused
+from archloom.oracle.errors import InputError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.stream import HbmTensor, Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.xla import border
+from archloom.oracle.xla.executables import Called, Executable, of
+from archloom.oracle.xla.loops import LoopRunner
+from archloom.oracle.xla.lowering.lower import Lowering
+from archloom.oracle.xla.notation.expr import is_chained
+from archloom.oracle.xla.notation.work import shared_work
+from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.xla.raising.match import Unraisable
+from archloom.oracle.xla.raising.repeats import with_loops
+from archloom.oracle.xla.raising.stream import Raising, raise_stream
+from archloom.oracle.xla.report import OracleReport, report
+from archloom.oracle.xla.scalars import take_out
 
 CACHED = 256
 """How many programs are kept in memory."""
@@ -63,7 +63,7 @@ class Program:
             return tuple(border.outwards(a, t) for t, a in zip(self.stream.results, made, strict=True))
 
     def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The results for arguments by name, in bytes where :func:`oracle.xla.border.as_bytes` says so."""
+        """The results for arguments by name, in bytes where :func:`archloom.oracle.xla.border.as_bytes` says so."""
         if self.raising is None:
             return LoopRunner.of(border.as_bytes(self.stream)).run(named)
         lowering = Lowering(named, reassociate=self.reassociate)

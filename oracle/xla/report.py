@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
-from oracle.xla.boxes import Piece
-from oracle.xla.expr import wholes
-from oracle.xla.nests import Nest, Path, describe, pieces_at, show
-from oracle.xla.raising import Left, Raised, Raising
+from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.oracle.xla.boxes import Piece
+from archloom.oracle.xla.nests import Nest, Path, describe, pieces_at, show
+from archloom.oracle.xla.notation.expr import wholes
+from archloom.oracle.xla.raising.stream import Left, Raised, Raising
 
 
 @dataclass(frozen=True)

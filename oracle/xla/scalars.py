@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from oracle.affine import Affine
-from oracle.resolved import (
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import (
     Op,
     Read,
     ResolvedInstr,
@@ -24,7 +24,7 @@ from oracle.resolved import (
     Window,
     WindowDim,
 )
-from oracle.stream import HbmTensor
+from archloom.oracle.stream import HbmTensor
 
 NAME = "%bits"
 """The argument that holds the patterns: no tensor of a stream can have this name."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from acadl_models.acadl import SRAM, ArchitectureGraph
-from acadl_models.fit import misfits
-from acadl_models.gemmini import NONE, gemmini, isa_parameters
-from acadl_models.timing import TimingResult
-from acadl_models.timing.reference import simulate_reference
-from oracle import taidl
-from oracle.affine import Affine
-from oracle.errors import TargetError
-from oracle.resolve import resolve
-from oracle.stream import Instr, Loop, Node, Stream
+from archloom.acadl_models.acadl import SRAM, ArchitectureGraph
+from archloom.acadl_models.fit import misfits
+from archloom.acadl_models.gemmini import NONE, gemmini, isa_parameters
+from archloom.acadl_models.timing import TimingResult
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.oracle import taidl
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Loop, Node, Stream
 
 I = Affine.variable("i")
 ACC, ADD = 1 << 31, 1 << 30

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from systolic_data import expected
 
-from acadl_models.fit import misfits
-from acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, Design, systolic_array
-from acadl_models.systolic_array.design import FETCH_CYCLES
-from acadl_models.timing.engine import simulate
-from acadl_models.timing.reference import InstanceLog, simulate_reference
-from oracle.resolve import resolve
-from uma_targets.systolic_array.folds import Problem
-from uma_targets.systolic_array.measure import machine
+from archloom.acadl_models.fit import misfits
+from archloom.acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, Design, systolic_array
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
+from archloom.acadl_models.timing.engine import simulate
+from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.oracle.resolve import resolve
+from archloom.uma_targets.systolic_array.folds import Problem
+from archloom.uma_targets.systolic_array.measure import machine
+from tests.support.acadl_models.systolic_data import expected
 
 designs = st.builds(
     Design, st.integers(1, 4), st.integers(1, 4), st.sampled_from(DATAFLOWS), st.just("scalar"),

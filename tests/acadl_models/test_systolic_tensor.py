@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from systolic_data import equeue_rows, expected, scale_sim_rows
 
-from acadl_models.fit import misfits
-from acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, LEVELS, Design, systolic_array
-from acadl_models.timing.reference import simulate_reference
-from oracle import interpreter
-from oracle.errors import StreamError, TargetError
-from oracle.resolve import resolve
-from oracle.xla.oracle import compile_stream
-from uma_targets.systolic_array.folds import Problem
-from uma_targets.systolic_array.measure import Machine, machine
+from archloom.acadl_models.fit import misfits
+from archloom.acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, LEVELS, Design, systolic_array
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.oracle import interpreter
+from archloom.oracle.errors import StreamError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla.oracle import compile_stream
+from archloom.uma_targets.systolic_array.folds import Problem
+from archloom.uma_targets.systolic_array.measure import Machine, machine
+from tests.support.acadl_models.systolic_data import equeue_rows, expected, scale_sim_rows
 
 SMALL = {"left_kib": 1, "top_kib": 1, "out_kib": 4}
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import mapped
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue, Pool, conv2d, gemm
-from oracle.assembly import parse, to_text
-from oracle.errors import MappingError
-from oracle.stream import Stream
-from uma_targets.gemmini.emit import GemminiEmitter
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue, Pool, conv2d, gemm
+from archloom.oracle.assembly import parse, to_text
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Stream
+from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.02, True, "int8")
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from mapper.explore import MOST_REFUSED, Trial, explore, fastest, least
-from mapper.explore import ranked as worth
-from oracle.errors import MappingError, StreamError
+from archloom.mapper.explore import MOST_REFUSED, Trial, explore, fastest, least
+from archloom.mapper.explore import ranked as worth
+from archloom.oracle.errors import MappingError, StreamError
 
 
 @dataclass(frozen=True)

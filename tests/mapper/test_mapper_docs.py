@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.mapping import LEVELS
-from mapper.spatial.plan import LEVELS as KEPT
-from mapper.spatial.plan import PATTERNS
+from archloom.mapper.mapping import LEVELS
+from archloom.mapper.spatial.plan import LEVELS as KEPT
+from archloom.mapper.spatial.plan import PATTERNS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, WORMHOLE = ((DOCS / f"{name}.md").read_text() for name in ("mapper", "wormhole"))

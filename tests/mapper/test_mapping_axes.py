@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import mapped
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapper.mapping import Mapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Loop
-from uma_targets.gemmini.conv_axes import Axis, runs
-from uma_targets.kit.nest import each, pieces, place
+from archloom.mapper.mapping import Mapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Loop
+from archloom.uma_targets.gemmini.conv_axes import Axis, runs
+from archloom.uma_targets.kit.nest import each, pieces, place
+from tests.support.mapper import mapped
 
 MAPPING = Mapping("gemm", "ws", (("m", 64), ("n", 32), ("k", 16)), ("n", "m"), (("A", "stream"), ("B", "interleave")),
                   (("A", 4), ("B", 2), ("C", 2)))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from acadl_models.gemmini import gemmini
-from mapper.hardware import Hardware
-from mapper.options import GraphOptions, Option, resolve_options
-from oracle.errors import TargetError
-from uma_targets.gemmini.accelerator import GEMMINI
+from archloom.acadl_models.gemmini import gemmini
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.options import GraphOptions, Option, resolve_options
+from archloom.oracle.errors import TargetError
+from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
 
 @pytest.mark.parametrize(("values", "message"), [

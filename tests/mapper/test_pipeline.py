@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acadl_models.acadl.latency import parse
-from mapper.lines import Cache, misses
-from mapper.pipeline import Issue, Loop, cycles
-from mapper.search import exhaustive, search
-from mapper.tiling import Shape
-from mapper.workload import Epilogue, gemm
-from uma_targets.ai_engine.target import AI_ENGINE
-from uma_targets.gamma.target import GAMMA
-from uma_targets.oma.target import OMA
-from uma_targets.plasticine.target import PLASTICINE
-from uma_targets.qkv.target import QKV
-from uma_targets.tpu_v1.target import TPU_V1
+from archloom.acadl_models.acadl.latency import parse
+from archloom.mapper.lines import Cache, misses
+from archloom.mapper.pipeline import Issue, Loop, cycles
+from archloom.mapper.search import exhaustive, search
+from archloom.mapper.tiling import Shape
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.uma_targets.ai_engine.target import AI_ENGINE
+from archloom.uma_targets.gamma.target import GAMMA
+from archloom.uma_targets.oma.target import OMA
+from archloom.uma_targets.plasticine.target import PLASTICINE
+from archloom.uma_targets.qkv.target import QKV
+from archloom.uma_targets.tpu_v1.target import TPU_V1
 
 LOAD = {"rows": 16}
 """On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""

@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mapped
 import numpy as np
 import pytest
 
-from mapper import cache
-from mapper import search as search_module
-from mapper.search import Plan, exhaustive, forget, search
-from mapper.space import Table, divisions
-from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
-from oracle.errors import InputError, MappingError
-from uma_targets.eyeriss.accelerator import EYERISS
-from uma_targets.gemmini.accelerator import GEMMINI
-from uma_targets.gemmini.emit import GemminiEmitter
-from uma_targets.gemmini.emit_conv import ConvEmission
-from uma_targets.gemmini.emit_gemm import GemmEmission
-from uma_targets.gemmini.space import ACC, SPAD
+from archloom.mapper import cache
+from archloom.mapper import search as search_module
+from archloom.mapper.search import Plan, exhaustive, forget, search
+from archloom.mapper.space import Table, divisions
+from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from archloom.oracle.errors import InputError, MappingError
+from archloom.uma_targets.eyeriss.accelerator import EYERISS
+from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from archloom.uma_targets.gemmini.emit_conv import ConvEmission
+from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
+from archloom.uma_targets.gemmini.space import ACC, SPAD
+from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.5, True, "int8")
 SMALL = {"dim": 4, "scratchpad_kib": 1, "accumulator_kib": 1}
@@ -231,7 +231,7 @@ def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: st
 
 WRITER = """
 import sys
-from mapper import cache
+from archloom.mapper import cache
 entry = cache.load(sys.argv[1])
 print("ready", flush=True)
 while True:

@@ -12,24 +12,24 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference as step_by_step
-from acadl_models.wormhole import wormhole
-from mapper.spatial import keeping
-from mapper.spatial.bounds import check, footprint
-from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
-from mapper.spatial.search import search
-from mapper.spatial.space import Rules, space
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import planned
-from mapper.spatial.zones import waves
-from oracle.errors import GraphError, MappingError, StreamError, TargetError
-from oracle.interpreter import run
-from oracle.resolve import resolve
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference as step_by_step
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial import keeping
+from archloom.mapper.spatial.bounds import check, footprint
+from archloom.mapper.spatial.cost import cycles
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
+from archloom.mapper.spatial.search import search
+from archloom.mapper.spatial.space import Rules, space
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.workloads import planned
+from archloom.mapper.spatial.zones import waves
+from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
 
@@ -170,7 +170,7 @@ def test_a_plan_that_needs_too_much_names_what() -> None:
 
 
 def test_a_graph_without_a_mesh_is_refused() -> None:
-    from acadl_models.qkv import qkv
+    from archloom.acadl_models.qkv import qkv
 
     with pytest.raises(TargetError, match="is no mesh of cores: it does not state rows, columns, tiles, sums, stats"):
         Machine.of(qkv())
@@ -189,7 +189,7 @@ def test_tiles_beyond_a_core_are_refused_by_the_simulation(monkeypatch: pytest.M
     machine, gemm = Machine.of(graph), TileGemm(4, 2, 8)
     plan = Plan((2, 2, 4), (1, 1, 1), (2, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))
     assert footprint(gemm, plan)[0] > machine.tiles
-    monkeypatch.setattr("mapper.spatial.emit.check", lambda *_: None)
+    monkeypatch.setattr("archloom.mapper.spatial.emit.check", lambda *_: None)
     stream = emit(gemm, plan, machine)
     with pytest.raises((GraphError, StreamError)):
         simulated(stream, graph)
@@ -201,7 +201,7 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     keeping.forget()
     first = planned(gemm, graph)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.workloads.search", None)
+    monkeypatch.setattr("archloom.mapper.spatial.workloads.search", None)
     assert planned(gemm, graph) == first
     for file in (tmp_path / "plans").glob("*.json"):
         file.write_text("{")

@@ -10,29 +10,29 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.mesh import mesh as any_mesh
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.spatial import attention_emit, keeping
-from mapper.spatial.attention import Attention, AttentionPlan, check, footprint
-from mapper.spatial.attention_cost import attention_cycles
-from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_search import search_attention, vendor_attention
-from mapper.spatial.attention_space import attention_space
-from mapper.spatial.attention_steps import turns
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.touches import instances
-from mapper.spatial.workloads import planned
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import MAX_INSTRUCTIONS, resolve
-from oracle.xla import compile_stream
-from tests.mapper.spatial_checks import result_of
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mesh import mesh as any_mesh
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial import attention_emit, keeping
+from archloom.mapper.spatial.attention import Attention, AttentionPlan, check, footprint
+from archloom.mapper.spatial.attention_cost import attention_cycles
+from archloom.mapper.spatial.attention_emit import emit_attention
+from archloom.mapper.spatial.attention_search import search_attention, vendor_attention
+from archloom.mapper.spatial.attention_space import attention_space
+from archloom.mapper.spatial.attention_steps import turns
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.touches import instances
+from archloom.mapper.spatial.workloads import planned
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
+from archloom.oracle.xla import compile_stream
+from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
 
@@ -290,7 +290,7 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     keeping.forget()
     first = planned(attention, graph, top_k=2)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(attention, graph, top_k=2) == first
     assert AttentionPlan.from_json(first.plan.to_json()) == first.plan
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from acadl_models.wormhole import wormhole
-from mapper.spatial.attention import Attention
-from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_search import search_attention
-from mapper.spatial.bounds import footprint
-from mapper.spatial.capacity import check_capacity, parts
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Pattern, Plan, TileGemm
-from mapper.spatial.timing import isa_of, simulated
-from oracle.errors import StreamError
-from oracle.resolve import resolve
-from oracle.stream import Instr, Stream
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention_emit import emit_attention
+from archloom.mapper.spatial.attention_search import search_attention
+from archloom.mapper.spatial.bounds import footprint
+from archloom.mapper.spatial.capacity import check_capacity, parts
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.oracle.errors import StreamError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Stream
 
 GRAPH = wormhole(rows=2, columns=2, sums=4, stats=8, l1_bytes=2048 * (2 * 4 + 8 + 1))
 MACHINE = Machine.of(GRAPH)
@@ -29,7 +29,7 @@ def test_a_plan_that_is_too_large_is_found_in_the_simulation(
     gemm = TileGemm(2, 4, 8)  # the last row of cores has no work: beyond its memories there would be none at all
     plan = Plan((2, 2, 1), (2, 1, 1), (1, 2, 1), "rows", "mn", (pattern, "stream"), ("none", "stream"), 3)
     assert footprint(gemm, plan)[0] > MACHINE.tiles
-    monkeypatch.setattr("mapper.spatial.emit.check", lambda *_: None)
+    monkeypatch.setattr("archloom.mapper.spatial.emit.check", lambda *_: None)
     with pytest.raises(StreamError, match=r"gemm: instruction \d+ \w+ \(.*\) writes l1 \d+ to \d+.*: "
                        r"places \d+ to \d+ of core\[\d\]\[\d\]\.l1, which has 8"):
         simulated(emit(gemm, plan, MACHINE), GRAPH)

@@ -11,27 +11,27 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.wormhole import wormhole
-from mapper.spatial import keeping
-from mapper.spatial.batched import Product
-from mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
-from mapper.spatial.chain_cost import chain_cycles
-from mapper.spatial.chain_emit import emit_chain
-from mapper.spatial.chain_search import search_chain
-from mapper.spatial.chain_space import chain_space
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import LEVELS
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import planned, search_workload
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from tests.mapper.spatial_checks import result_of
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial import keeping
+from archloom.mapper.spatial.batched import Product
+from archloom.mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
+from archloom.mapper.spatial.chain_cost import chain_cycles
+from archloom.mapper.spatial.chain_emit import emit_chain
+from archloom.mapper.spatial.chain_search import search_chain
+from archloom.mapper.spatial.chain_space import chain_space
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.workloads import planned, search_workload
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (3, 1), (3, 3))
 
@@ -197,7 +197,7 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     keeping.forget()
     first = planned(chain, graph, top_k=2)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(chain, graph, top_k=2) == first
     assert ChainPlan.from_json(first.plan.to_json()) == first.plan
 

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
-from small_meshes import MESHES, mesh, operands, some_plan
 
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.wormhole import wormhole
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.energy import parted_joules
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import Machine
-from mapper.spatial.parts import PartedPlan, check_parts, parted_cycles, parted_space
-from mapper.spatial.plan import Plan
-from mapper.spatial.rates import Rates
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import emitted, search_workload
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from tests.mapper.spatial_checks import result_of
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.energy import parted_joules
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.parts import PartedPlan, check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.plan import Plan
+from archloom.mapper.spatial.rates import Rates
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.workloads import emitted, search_workload
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
+from tests.support.mapper.spatial_checks import result_of
 
 
 def expected(work: Convolution, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     READ_DATA,
     SRAM,
     WRITE_DATA,
@@ -23,21 +23,21 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.mesh import mesh
-from acadl_models.parts import Fetch, QueuedUnit
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.spatial.affine_map import AffineMap, identity, parse_map, shifted
-from mapper.spatial.building import graph_of
-from mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import TileGemm
-from mapper.spatial.search import search
-from mapper.spatial.view import described
-from oracle import taidl
-from oracle.errors import ArchloomError, TargetError
-from tvm_backend import cli
-from tvm_backend.uma.registry import get, names
+from archloom.acadl_models.mesh import mesh
+from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.affine_map import AffineMap, identity, parse_map, shifted
+from archloom.mapper.spatial.building import graph_of
+from archloom.mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.search import search
+from archloom.mapper.spatial.view import described
+from archloom.oracle import taidl
+from archloom.oracle.errors import ArchloomError, TargetError
+from archloom.tvm_backend import cli
+from archloom.tvm_backend.targets.registry import get, names
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
 WORMHOLE = REFERENCE["wormhole"]

@@ -9,27 +9,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.fit import check_fit
-from acadl_models.mesh import mesh
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.spatial.attention import Attention
-from mapper.spatial.attention_cost import attention_cycles
-from mapper.spatial.attention_emit import emit_attention
-from mapper.spatial.attention_space import attention_space
-from mapper.spatial.cost import cycles
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import PATTERNS, Plan, TileGemm
-from mapper.spatial.search import search
-from mapper.spatial.space import space
-from mapper.spatial.timing import isa_of, simulated
-from oracle.errors import TargetError
-from oracle.interpreter import run
-from oracle.resolve import resolve
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.fit import check_fit
+from archloom.acadl_models.mesh import mesh
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention_cost import attention_cycles
+from archloom.mapper.spatial.attention_emit import emit_attention
+from archloom.mapper.spatial.attention_space import attention_space
+from archloom.mapper.spatial.cost import cycles
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
+from archloom.mapper.spatial.search import search
+from archloom.mapper.spatial.space import space
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.oracle.errors import TargetError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
 
 QUICK = {"launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "dram_latency_cycles": 20}
 """Times that are short for the step-by-step simulator."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.wormhole import wormhole
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.timing import isa_of, simulated
-from oracle.errors import GraphError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.stream import HbmTensor, Instr, Stream
-from oracle.xla.oracle import compile_stream
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.oracle.errors import GraphError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import HbmTensor, Instr, Stream
+from archloom.oracle.xla.oracle import compile_stream
 
 ROWS, COLUMNS, TILES = 2, 3, 8
 GRAPH = wormhole(

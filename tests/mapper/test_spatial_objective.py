@@ -10,27 +10,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.mesh import mesh
-from acadl_models.mesh.graph import Chip, assembled, rings
-from acadl_models.mesh.sizes import Sizes
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.spatial.attention import Attention
-from mapper.spatial.batched import Product
-from mapper.spatial.chain import Chain
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.elementwise import Elementwise, Operation
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import TileGemm
-from mapper.spatial.rates import Rates, measured_joules
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.search import search
-from mapper.spatial.timing import simulated
-from mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search_workload
-from oracle.errors import MappingError
-from tvm_backend.cli import main
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mesh import mesh
+from archloom.acadl_models.mesh.graph import Chip, assembled, rings
+from archloom.acadl_models.mesh.sizes import Sizes
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.batched import Product
+from archloom.mapper.spatial.chain import Chain
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.rates import Rates, measured_joules
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.search import search
+from archloom.mapper.spatial.timing import simulated
+from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search_workload
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.cli import main
 
 GEMM = TileGemm(8, 8, 8)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.timing import isa_of
-from oracle.xla.oracle import compile_stream
-from tests.mapper.spatial_cases import mesh
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.timing import isa_of
+from archloom.oracle.xla.oracle import compile_stream
+from tests.support.mapper.spatial_cases import mesh
 
 GEMM = TileGemm(8, 8, 8)
 PLANS = {

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from mapper.spatial.capacity import check_capacity
-from mapper.spatial.deadlock import check_arrivals
-from mapper.spatial.emit import emit
-from mapper.spatial.timing import isa_of
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.xla.oracle import compile_stream
-from tests.mapper.spatial_cases import Case, cases
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.mapper.spatial.capacity import check_capacity
+from archloom.mapper.spatial.deadlock import check_arrivals
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.timing import isa_of
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla.oracle import compile_stream
+from tests.support.mapper.spatial_cases import Case, cases
 
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

@@ -12,37 +12,37 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.fit import check_fit
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.triple_ring import triple_ring
-from mapper.spatial.attention import Attention, AttentionPlan
-from mapper.spatial.batched import Product
-from mapper.spatial.chain import Chain, ChainPlan
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.deadlock import check_arrivals, check_handshakes
-from mapper.spatial.elementwise import Elementwise, Operation
-from mapper.spatial.emit import emit
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import TILE_BYTES, Machine
-from mapper.spatial.parts import PartedPlan
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.queues import QUEUES
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.signalling import signalled
-from mapper.spatial.sweep import SweepPlan
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.touches import instances, touches
-from mapper.spatial.workloads import AnyPlan, AnyWork, emitted
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.stream import HbmTensor, Instr, Loop, Node, Stream, flat_trace
-from oracle.xla.oracle import compile_stream
-from tests.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
-from tests.mapper.spatial_cases import Case, cases, mesh
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.fit import check_fit
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.batched import Product
+from archloom.mapper.spatial.chain import Chain, ChainPlan
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.deadlock import check_arrivals, check_handshakes
+from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.parts import PartedPlan
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.queues import QUEUES
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.signalling import signalled
+from archloom.mapper.spatial.sweep import SweepPlan
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.touches import instances, touches
+from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream, flat_trace
+from archloom.oracle.xla.oracle import compile_stream
+from tests.support.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
+from tests.support.mapper.spatial_cases import Case, cases, mesh
 
 WITH = 400
 """Semaphores of a core."""

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.mesh import mesh as round_mesh
-from acadl_models.wormhole import wormhole
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.search import search
-from mapper.spatial.space import space
-from mapper.spatial.timing import simulated
-from tests.mapper.plain_space import RULES, left_out
-from tests.mapper.spatial_cases import mesh
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mesh import mesh as round_mesh
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.search import search
+from archloom.mapper.spatial.space import space
+from archloom.mapper.spatial.timing import simulated
+from tests.support.mapper.plain_space import RULES, left_out
+from tests.support.mapper.spatial_cases import mesh
 
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small_meshes import MESHES, mesh, operands
 
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.wormhole import wormhole
-from mapper.spatial.elementwise import Elementwise, Operation
-from mapper.spatial.machine import Machine
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.sweep import Sweep, SweepPlan, check_sweep, sweep_cycles, sweep_space
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import emitted, planned, search_workload
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from tests.mapper.spatial_checks import result_of
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.sweep import Sweep, SweepPlan, check_sweep, sweep_cycles, sweep_space
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.workloads import emitted, planned, search_workload
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from tests.support.mapper.small_meshes import MESHES, mesh, operands
+from tests.support.mapper.spatial_checks import result_of
 
 BINARY: dict[str, Any] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
     SRAM,
@@ -25,19 +25,19 @@ from acadl_models.acadl import (
     create_ag,
     generate,
 )
-from acadl_models.acadl.rules import check
-from acadl_models.gemmini import gemmini
-from acadl_models.mesh import mesh
-from acadl_models.parts import Fetch, QueuedUnit
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.hardware import Hardware
-from mapper.spatial.df import Cores, Memories, read
-from mapper.spatial.machine import Machine
-from mapper.spatial.view import described
-from oracle import taidl
-from oracle.errors import ArchloomError, TargetError
-from oracle.taidl.isa import Isa
+from archloom.acadl_models.acadl.rules import check
+from archloom.acadl_models.gemmini import gemmini
+from archloom.acadl_models.mesh import mesh
+from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.spatial.df import Cores, Memories, read
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.view import described
+from archloom.oracle import taidl
+from archloom.oracle.errors import ArchloomError, TargetError
+from archloom.oracle.taidl.isa import Isa
 
 
 @dataclass(frozen=True)

@@ -10,29 +10,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_meshes import MESHES, mesh, operands, some_plan
 
-from acadl_models.mesh import mesh as any_mesh
-from acadl_models.timing import simulate
-from acadl_models.timing.reference.simulator import simulate_reference
-from acadl_models.triple_ring import triple_ring
-from acadl_models.wormhole import wormhole
-from mapper.spatial import keeping
-from mapper.spatial.batched import Product
-from mapper.spatial.convolution import Convolution
-from mapper.spatial.elementwise import Elementwise, Operation
-from mapper.spatial.epilogue import Epilogue
-from mapper.spatial.machine import Machine
-from mapper.spatial.parts import PartedPlan, check_parts, parted_space
-from mapper.spatial.plan import Plan
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.timing import isa_of, simulated
-from mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from tests.mapper.spatial_checks import result_of
+from archloom.acadl_models.mesh import mesh as any_mesh
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference.simulator import simulate_reference
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.spatial import keeping
+from archloom.mapper.spatial.batched import Product
+from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.epilogue import Epilogue
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.parts import PartedPlan, check_parts, parted_space
+from archloom.mapper.spatial.plan import Plan
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
+from tests.support.mapper.spatial_checks import result_of
 
 
 def product(work: Product, given_arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -176,7 +176,7 @@ def test_a_workload_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     keeping.forget()
     first = planned(work, graph)
     keeping.forget()
-    monkeypatch.setattr("mapper.spatial.workloads.search_workload", None)
+    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(work, graph) == first
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.spatial.capacity import check_capacity
-from mapper.spatial.emit import emit
-from mapper.spatial.machine import Machine
-from mapper.spatial.plan import Plan, TileGemm
-from mapper.spatial.signalling import signalled
-from mapper.spatial.timing import isa_of
-from oracle.interpreter import run
-from oracle.resolve import resolve
-from tests.mapper.queue_executor import run_in_any_order
-from tests.mapper.spatial_cases import mesh
+from archloom.mapper.spatial.capacity import check_capacity
+from archloom.mapper.spatial.emit import emit
+from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.signalling import signalled
+from archloom.mapper.spatial.timing import isa_of
+from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
+from tests.support.mapper.queue_executor import run_in_any_order
+from tests.support.mapper.spatial_cases import mesh
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import tl_network

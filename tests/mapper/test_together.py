@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from mapper import cache, search, together
-from mapper.workload import Epilogue, Workload, add, gemm
-from uma_targets.gemmini.accelerator import GEMMINI
+from archloom.mapper import cache, search, together
+from archloom.mapper.workload import Epilogue, Workload, add, gemm
+from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
 PLAIN = Epilogue(bias=False, scale=0.5, relu=False, out_dtype="int8")
 WORKS = [gemm(8 * i, 16, 24, epilogue=PLAIN, name=f"g{i}") for i in range(1, 6)] + [add(64, epilogue=PLAIN)]

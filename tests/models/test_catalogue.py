@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from models import catalogue
-from oracle.errors import InputError
-from tvm_backend.compile import partition_model
-from tvm_backend.host import jitted
-from tvm_backend.named_networks import is_named, light_names, load_named
-from tvm_backend.uma import registry
+from archloom.models import catalogue
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.compile import partition_model
+from archloom.tvm_backend.frontends.named_networks import is_named, light_names, load_named
+from archloom.tvm_backend.host.network import jitted
+from archloom.tvm_backend.targets import registry
 
 QUICK = ("squeezenet", "unet", "gpt2_decode")
 """Between them: ceil_mode, a transposed convolution, a cache of keys and values."""

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 import torch
 
-from models import data, digits, resnet, resnet_torch, zoo
+from archloom.models import data, digits, resnet, resnet_torch, zoo
 
 
 def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:

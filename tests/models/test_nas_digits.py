@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("optuna")
 
+from archloom.tvm_backend.compile import compile_model
+from archloom.tvm_backend.frontends import load as frontends
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.report.build import of_compiled
 from examples import nas_digits
 from examples.nas_digits import Choice
-from tvm_backend import frontends
-from tvm_backend.compile import compile_model
-from tvm_backend.quantize import quantize
-from tvm_backend.report.build import of_compiled
 
 
 def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle.errors import ArtifactError
-from tvm_backend import artifact_files
-from tvm_backend.artifact_files import FORMAT_VERSION, MANIFEST, is_artifact, read, write
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.artifact import files as artifact_files
+from archloom.tvm_backend.artifact.files import FORMAT_VERSION, MANIFEST, is_artifact, read, write
 
 FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from networks import Net, quantized, residual_cnn, samples
-from reference import evaluate
 
-from oracle.errors import TargetError
-from tvm_backend.compile import compile_model, partition_model
-from tvm_backend.compiled import CompiledModel, Step
-from tvm_backend.frontends import load
-from tvm_backend.onnx_reference import integer_session, run
-from tvm_backend.runtime import Executable
+from archloom.oracle.errors import TargetError
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.compile import compile_model, partition_model
+from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.frontends.load import load
+from archloom.tvm_backend.runtime import Executable
+from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
+from tests.support.tvm_backend.reference import evaluate
 
 MODEL = quantized(residual_cnn())
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from small_networks import CLASSES, float_cnn, images, int8_cnn
 
 import archloom
-from tvm_backend.check import check
-from tvm_backend.executable import CompiledNetwork
-from tvm_backend.onnx_reference import integer_session, run
+from archloom.tvm_backend.check.network import check
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.executable import CompiledNetwork
+from tests.support.tvm_backend.small_networks import CLASSES, float_cnn, images, int8_cnn
 
 OPTIONS = {"dim": 8}
 
@@ -60,8 +60,8 @@ def test_estimate_equals_the_report_of_compile(proto: onnx.ModelProto, network: 
 
 def test_estimate_of_an_operator_is_that_of_its_network() -> None:
     text = "conv2d(c=5,h=9,w=9,o=7,k=3,pad=1,bias=1,relu=1)"
-    from tvm_backend.operator_network import onnx_model
-    from tvm_backend.operators import parse
+    from archloom.tvm_backend.frontends.operator_network import onnx_model
+    from archloom.tvm_backend.frontends.operators import parse
 
     direct = archloom.estimate(text, options=OPTIONS)
     through = archloom.estimate(archloom.load(onnx_model(parse(text))), options=OPTIONS)
@@ -125,7 +125,7 @@ def test_check_passes_and_measures_accuracy(proto: onnx.ModelProto) -> None:
 
 def test_check_finds_a_wrong_stream(proto: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer runs on the oracle with its result off by one: the check must name it and the output."""
-    from tvm_backend.executors import XlaExecutor
+    from archloom.tvm_backend.executors import XlaExecutor
 
     right = XlaExecutor.run
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracle.errors import InputError
-from tvm_backend.files import read_arrays, read_file, write_arrays, write_file
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.files import read_arrays, read_file, write_arrays, write_file
 
 
 def test_write_is_whole_or_absent(tmp_path: Path) -> None:

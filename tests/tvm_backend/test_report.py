@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from oracle.errors import ArtifactError
-from tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
-from tvm_backend.report.table import Column, duration, render
-from tvm_backend.report.text import full_text, to_csv
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
+from archloom.tvm_backend.report.table import Column, duration, render
+from archloom.tvm_backend.report.text import full_text, to_csv
 
 REPORT = Report(
     model="net", source="onnx", target="gemmini", options={"dim": 16}, clock_hz=1e9, cycles=2000, seconds=2e-6,

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import executable, quantized, residual_cnn, samples
-from reference import ReferenceExecutor, evaluate
 
-from oracle.errors import InputError, MappingError
-from tvm_backend.compiled import HostPart, Step
-from tvm_backend.host import Host
-from tvm_backend.runtime import Executable
+from archloom.oracle.errors import InputError, MappingError
+from archloom.tvm_backend.compiled import HostPart, Step
+from archloom.tvm_backend.host.network import Host
+from archloom.tvm_backend.runtime import Executable
+from tests.support.tvm_backend.networks import executable, quantized, residual_cnn, samples
+from tests.support.tvm_backend.reference import ReferenceExecutor, evaluate
 
 
 @pytest.fixture(scope="module")

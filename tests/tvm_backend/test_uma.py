@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Net, quantized, residual_cnn, split
 
-from mapper import workload as wl
-from oracle.errors import InputError, TargetError
-from tvm_backend import compat
-from tvm_backend.frontends import load
-from tvm_backend.uma import registry
-from tvm_backend.uma.backend import Lowered, UMABackend, UMAPhase, Verdict
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.gemmini.accelerator import GEMMINI
-from uma_targets.gemmini.patterns import conv2d_plain
-from uma_targets.kit.strategies import conv2d
+from archloom.mapper import workload as wl
+from archloom.oracle.errors import InputError, TargetError
+from archloom.tvm_backend.frontends.load import load
+from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import Lowered, UMABackend, UMAPhase, Verdict
+from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.patterns import conv2d_plain
+from archloom.uma_targets.kit.strategies import conv2d
+from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
 
 
 class Adder(UMABackend):
@@ -37,7 +37,7 @@ class Adder(UMABackend):
 
     @staticmethod
     def _pattern() -> compat.DFPattern:
-        from uma_targets.gemmini.patterns import add_plain
+        from archloom.uma_targets.gemmini.patterns import add_plain
 
         return add_plain()
 
@@ -73,8 +73,8 @@ def test_a_third_party_target_partitions_by_its_own_rules() -> None:
 
 
 def test_predicates_see_the_options() -> None:
-    from tvm_backend.uma.choice import only
-    from tvm_backend.uma.partition import partition
+    from archloom.tvm_backend.targets.choice import only
+    from archloom.tvm_backend.targets.partition import partition
 
     module = load(plain_addition()).module
     found = partition(module, only(Adder(), {"largest": 100}))

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
-from oracle.errors import ArtifactError
-from tvm_backend.workload_json import from_json, to_json
+from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.artifact.workload_json import from_json, to_json
 
 RELU = Epilogue(True, 0.0123, True, "int8")
 

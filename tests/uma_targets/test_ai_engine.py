@@ -9,21 +9,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import Link
-from acadl_models.ai_engine import ai_engine, chain_places, core_path, isa_parameters
-from acadl_models.timing import simulate
-from acadl_models.timing.engine.window import log_window
-from acadl_models.timing.reference import log_reference, simulate_reference
-from acadl_models.timing.tracks import DEPENDENCY, tracks
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle import interpreter, taidl
-from oracle.errors import MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from uma_targets.ai_engine.fir import Fir, fir
-from uma_targets.ai_engine.study import CASES, measure, operations
-from uma_targets.ai_engine.target import AI_ENGINE
+from archloom.acadl_models.acadl import Link
+from archloom.acadl_models.ai_engine import ai_engine, chain_places, core_path, isa_parameters
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.engine.window import log_window
+from archloom.acadl_models.timing.reference import log_reference, simulate_reference
+from archloom.acadl_models.timing.tracks import DEPENDENCY, tracks
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.ai_engine.fir import Fir, fir
+from archloom.uma_targets.ai_engine.study import CASES, measure, operations
+from archloom.uma_targets.ai_engine.target import AI_ENGINE
 
 FULL = 1 << 15
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle import interpreter, taidl
-from oracle.stream import Stream
-from oracle.xla import compile_stream
-from uma_targets.amx.target import AMX, emit
-from uma_targets.kit.gemm import GemmEmitter
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.stream import Stream
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.amx.target import AMX, emit
+from archloom.uma_targets.kit.gemm import GemmEmitter
 
 
 def product(m: int, n: int, k: int) -> Stream:

@@ -13,22 +13,22 @@ from torch import nn
 from torch.nn import functional as F
 
 import archloom
-from acadl_models.qkv import qkv
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference as step_by_step
-from mapper.mapping import Mapping
-from mapper.search import search, simulated_cycles
-from mapper.workload import Epilogue, Workload, attention
-from oracle import interpreter, taidl
-from oracle.errors import MappingError
-from oracle.resolve import resolve
-from oracle.stream import flat_trace
-from oracle.xla import compile_stream
-from tvm_backend import workload_json
-from tvm_backend.attention import AttentionShape
-from uma_targets.oma.target import OMA
-from uma_targets.qkv.attention import emit, fits
-from uma_targets.qkv.target import QKV
+from archloom.acadl_models.qkv import qkv
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.search import search, simulated_cycles
+from archloom.mapper.workload import Epilogue, Workload, attention
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import flat_trace
+from archloom.oracle.xla import compile_stream
+from archloom.tvm_backend.artifact import workload_json
+from archloom.tvm_backend.passes.attention import AttentionShape
+from archloom.uma_targets.oma.target import OMA
+from archloom.uma_targets.qkv.attention import emit, fits
+from archloom.uma_targets.qkv.target import QKV
 
 B, H, Q, D = 2, 3, 9, 8
 """Batch, heads, length and depth of the networks."""
@@ -144,7 +144,7 @@ def test_networks_equal_torch(name: str) -> None:
     "causal", *(pytest.param(n, marks=pytest.mark.slow) for n in ("scaled after", "boolean mask", "grouped heads"))])
 def test_onnx_networks_bring_it_too(name: str) -> None:
     """Both importers of ONNX, TVM's and the plain one of estimates, lead to it."""
-    from tvm_backend.torch_frontend import to_onnx
+    from archloom.tvm_backend.frontends.torch.export import to_onnx
 
     module, inputs = network(name)
     proto = to_onnx(module, inputs, "net", ["x", "mask"][:len(inputs)])
@@ -284,8 +284,8 @@ def test_what_the_kernel_refuses() -> None:
 
 
 def _head() -> Any:
-    from oracle.affine import Affine
-    from uma_targets.kit.attention import Head, Matrix
+    from archloom.oracle.affine import Affine
+    from archloom.uma_targets.kit.attention import Head, Matrix
 
     at = Matrix(Affine(0), 64)
     return Head(40, 40, 40, 40, at, at, at, at, None, 1.0, Affine(0))

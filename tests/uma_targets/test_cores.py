@@ -14,13 +14,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import archloom
-from mapper.mapping import Mapping as TileMapping
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle.errors import MappingError, TargetError
-from tvm_backend import workload_json
-from tvm_backend.conversions import conversions
-from uma_targets.wormhole.target import WORMHOLE
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.tvm_backend.artifact import workload_json
+from archloom.tvm_backend.host.conversions import conversions
+from archloom.uma_targets.wormhole.target import WORMHOLE
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 1}, "triple_ring": {"columns": 2, "rows": 2},

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import archloom
-from tvm_backend import workload_json
+from archloom.tvm_backend.artifact import workload_json
 
 ONE: dict[str, Any] = {"x": 1, "y": 1}
 TOLERANCE = 3e-3

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.eyeriss import eyeriss, isa_parameters
-from oracle import taidl
-from oracle.errors import MappingError
-from oracle.interpreter import run
-from oracle.stream import Stream
-from oracle.taidl.isa import Isa
-from oracle.xla import compile_stream
-from tests.uma_targets.convolutions import arguments, convolution
-from uma_targets.eyeriss.kernels import conv_stream, gemm_stream
-from uma_targets.eyeriss.plan import Machine, RowStationary, check
-from uma_targets.eyeriss.problem import Shape, conv_shape
-from uma_targets.eyeriss.space import convolutions, products, row_stationary
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.oracle import taidl
+from archloom.oracle.errors import MappingError
+from archloom.oracle.interpreter import run
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.eyeriss.kernels import conv_stream, gemm_stream
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
+from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
+from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from tests.support.uma_targets.convolutions import arguments, convolution
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.acadl import DRAM, SRAM, FunctionalUnit
-from acadl_models.eyeriss import eyeriss, isa_parameters
-from acadl_models.fit import misfits
-from acadl_models.timing import TimingResult, simulate
-from acadl_models.timing.reference import simulate_reference
-from mapper.search import search
-from mapper.workload import Epilogue, conv2d, gemm
-from oracle import taidl
-from oracle.errors import GraphError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Instr, Stream
-from uma_targets.eyeriss.accelerator import EYERISS
-from uma_targets.eyeriss.kernels import conv_stream, gemm_stream
-from uma_targets.eyeriss.plan import Machine, RowStationary
-from uma_targets.eyeriss.problem import conv_shape
+from archloom.acadl_models.acadl import DRAM, SRAM, FunctionalUnit
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.fit import misfits
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, conv2d, gemm
+from archloom.oracle import taidl
+from archloom.oracle.errors import GraphError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Stream
+from archloom.uma_targets.eyeriss.accelerator import EYERISS
+from archloom.uma_targets.eyeriss.kernels import conv_stream, gemm_stream
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
+from archloom.uma_targets.eyeriss.problem import conv_shape
 
 SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 64}
 

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.gamma import gamma, isa_parameters
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference as step_by_step
-from mapper.mapping import Mapping
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle import interpreter, taidl
-from oracle.assembly import parse
-from oracle.errors import ArchloomError, MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Stream
-from oracle.taidl.isa import Isa
-from oracle.xla import compile_stream
-from uma_targets.gamma.emit import emit
-from uma_targets.gamma.target import GAMMA
-from uma_targets.kit.gemm import GemmEmitter
+from archloom.acadl_models.gamma import gamma, isa_parameters
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.assembly import parse
+from archloom.oracle.errors import ArchloomError, MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.gamma.emit import emit
+from archloom.uma_targets.gamma.target import GAMMA
+from archloom.uma_targets.kit.gemm import GemmEmitter
 
 ONE = int(np.float32(1).view(np.uint32))
 FUSED = f"""

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lanes import LANES, Lanes
 
-from mapper import cache
-from mapper.mapping import Mapping
-from mapper.search import exhaustive, search
-from mapper.tiling import Shape, space_of
-from mapper.workload import Epilogue, Workload, conv2d, gemm
-from oracle.errors import MappingError
-from tvm_backend.uma.match import QTensor, QuantizedOp, Stage
-from uma_targets.kit import Tiling, divided, rules, tile_loads
-from uma_targets.kit.gemm import gemm_of, sizes_of
-from uma_targets.oma.target import OMA
+from archloom.mapper import cache
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.search import exhaustive, search
+from archloom.mapper.tiling import Shape, space_of
+from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
+from archloom.uma_targets.kit import Tiling, divided, rules, tile_loads
+from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
+from archloom.uma_targets.oma.target import OMA
+from tests.support.uma_targets.lanes import LANES, Lanes
 
 PLAIN = Epilogue(False, 0.01, False, "int8")
 
@@ -44,7 +44,7 @@ def test_addresses_of_elements() -> None:
 
 
 def _number(value: int):  # type: ignore[no-untyped-def]
-    from oracle.affine import Affine
+    from archloom.oracle.affine import Affine
 
     return Affine(value)
 
@@ -148,7 +148,7 @@ def test_a_target_that_fuses_nothing_says_so() -> None:
 
 
 def test_workloads_of_floats_survive_artifacts() -> None:
-    from tvm_backend.workload_json import from_json, to_json
+    from archloom.tvm_backend.artifact.workload_json import from_json, to_json
 
     work: Workload = gemm(2, 3, 4, epilogue=Epilogue(True, 1.0, True, "float32"), dtype="float32")
     assert from_json(to_json(work)) == work and work.inputs[2].dtype == "float32"

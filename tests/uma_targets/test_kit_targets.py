@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from lanes import Lanes
 
 import archloom
-from mapper.search import search
-from mapper.workload import Epilogue, Workload, gemm
-from models.onnx_graph import OnnxGraph
-from oracle import interpreter
-from oracle.errors import InputError, MappingError, TaidlError
-from oracle.xla import compile_stream
-from tvm_backend import cli
-from tvm_backend.quantize import quantize
-from tvm_backend.uma import registry
-from uma_targets.kit import KitTarget
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, Workload, gemm
+from archloom.models.onnx_graph import OnnxGraph
+from archloom.oracle import interpreter
+from archloom.oracle.errors import InputError, MappingError, TaidlError
+from archloom.oracle.xla import compile_stream
+from archloom.tvm_backend import cli
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.targets import registry
+from archloom.uma_targets.kit import KitTarget
+from tests.support.uma_targets.lanes import Lanes
 
 BUILT_IN = sorted(registry.BUILT_IN)
 TARGETS = [*BUILT_IN, "lanes"]
@@ -218,13 +218,13 @@ def test_artifacts_of_a_target_from_another_package_are_opened_by_it(tmp_path: A
 
 
 def test_what_no_product_is_gets_refused() -> None:
-    from mapper.workload import add
+    from archloom.mapper.workload import add
 
     with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found add"):
         search(add(8, epilogue=Epilogue(False, 1.0, False, "int8")), registry.get("oma").accelerator)
     with pytest.raises(InputError, match="top_k"):
         search(workload_of("oma", (1, 1, 1, 1), False, False), registry.get("oma").accelerator, top_k=0)
-    from oracle import taidl
+    from archloom.oracle import taidl
 
     with pytest.raises(TaidlError, match="the name 'oma' is taken"):
         taidl.register(_copy_of("oma"))
@@ -234,7 +234,7 @@ def _copy_of(isa: str) -> Any:
     import tempfile
     from pathlib import Path
 
-    from oracle.taidl import _ISAS
+    from archloom.oracle.taidl import _ISAS
 
     copy = Path(tempfile.mkdtemp()) / f"{isa}.taidl"
     copy.write_text((_ISAS / f"{isa}.taidl").read_text())

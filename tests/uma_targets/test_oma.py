@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.oma import oma
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue, Workload, gemm
-from oracle import interpreter
-from oracle.errors import MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Stream, flat_trace
-from uma_targets.oma.target import OMA, ORDERS
+from archloom.acadl_models.oma import oma
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue, Workload, gemm
+from archloom.oracle import interpreter
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Stream, flat_trace
+from archloom.uma_targets.oma.target import OMA, ORDERS
 
 BYTES = {"load8": 1, "store8": 1, "load32": 4, "store32": 4}
 CACHE = {"cache_sets": 4, "cache_ways": 2, "cache_line_bytes": 16}
@@ -105,7 +105,7 @@ def test_one_operation_at_a_time() -> None:
 
 def test_every_order_is_offered() -> None:
     assert set(ORDERS) == set(itertools.permutations("mnk"))
-    from mapper.search import search
+    from archloom.mapper.search import search
 
     workload = gemm(6, 5, 7, epilogue=Epilogue(False, 0.01, False, "int8"))
     plan = search(workload, OMA.accelerator, {"order": "knm", "tile_m": 2, "tile_n": 5, "tile_k": 3})

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.plasticine import isa_parameters, plasticine
-from mapper.workload import Epilogue, gemm
-from oracle import taidl
-from oracle.errors import MappingError, StreamError
-from oracle.interpreter import run
-from oracle.stream import HbmTensor, Instr, Stream
-from oracle.taidl.isa import Isa
-from oracle.xla import compile_stream
-from tests.uma_targets.convolutions import arguments
-from uma_targets.plasticine.emit import gemm_stream
-from uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
-from uma_targets.plasticine.target import PLASTICINE
+from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import taidl
+from archloom.oracle.errors import MappingError, StreamError
+from archloom.oracle.interpreter import run
+from archloom.oracle.stream import HbmTensor, Instr, Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.plasticine.emit import gemm_stream
+from archloom.uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
+from archloom.uma_targets.plasticine.target import PLASTICINE
+from tests.support.uma_targets.convolutions import arguments
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 16, 17, 29, 31))
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acadl_models.fit import misfits
-from acadl_models.plasticine import isa_parameters, plasticine
-from acadl_models.timing import TimingResult, simulate
-from acadl_models.timing.reference import simulate_reference
-from oracle import taidl
-from oracle.errors import GraphError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Instr, Stream
-from oracle.taidl.isa import Isa
-from uma_targets.plasticine.emit import gemm_stream
-from uma_targets.plasticine.plan import Machine, tiling_of
+from archloom.acadl_models.fit import misfits
+from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.oracle import taidl
+from archloom.oracle.errors import GraphError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.taidl.isa import Isa
+from archloom.uma_targets.plasticine.emit import gemm_stream
+from archloom.uma_targets.plasticine.plan import Machine, tiling_of
 
 SMALL = {"rows": 2, "cols": 4, "lanes": 4, "pmu_kib": 1, "dram_bytes_per_cycle": 16, "dram_latency_cycles": 10,
          "lookahead": 32}

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acadl_models.qkv import qkv
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference as step_by_step
+from archloom.acadl_models.qkv import qkv
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Stream
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.kit.gemm import GemmEmitter
+from archloom.uma_targets.qkv.emit import FLOWS, emit
+from archloom.uma_targets.qkv.target import QKV
 from examples.qkv_kernels import attention
-from mapper.mapping import Mapping
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle import interpreter, taidl
-from oracle.errors import MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Stream
-from oracle.xla import compile_stream
-from uma_targets.kit.gemm import GemmEmitter
-from uma_targets.qkv.emit import FLOWS, emit
-from uma_targets.qkv.target import QKV
 
 PARAMETERS = {"dim": 4, "operand_rows": 64, "sum_rows": 32}
 

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import archloom
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue, gemm
-from models.onnx_graph import OnnxGraph
-from oracle import interpreter
-from oracle.errors import MappingError, TargetError
-from tvm_backend.onnx_reference import integer_session, run
-from tvm_backend.quantize import quantize
-from uma_targets.systolic_array.target import SYSTOLIC_ARRAY
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.models.onnx_graph import OnnxGraph
+from archloom.oracle import interpreter
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.uma_targets.systolic_array.target import SYSTOLIC_ARRAY
 
 DATAFLOWS = ("os", "ws", "is")
 CONVENTIONS = ("scalesim", "equeue")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference as step_by_step
-from acadl_models.tpu_v1 import isa_parameters, tpu_v1
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
+from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.kit.gemm import GemmEmitter
+from archloom.uma_targets.tpu_v1.emit import emit
+from archloom.uma_targets.tpu_v1.target import TPU_V1
 from examples.tpu_v1_kernels import gemm as by_hand
 from examples.tpu_v1_kernels import mlp
-from mapper.mapping import Mapping
-from mapper.search import search
-from mapper.workload import Epilogue, gemm
-from oracle import interpreter, taidl
-from oracle.errors import MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.xla import compile_stream
-from uma_targets.kit.gemm import GemmEmitter
-from uma_targets.tpu_v1.emit import emit
-from uma_targets.tpu_v1.target import TPU_V1
 
 SMALL = {"dim": 4, "unified_buffer_kib": 2, "accumulator_kib": 1, "weight_bytes": 8, "host_bytes": 4}
 

@@ -13,11 +13,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial_target.md"
 BLOCK = re.compile(r"(?:\*\*`(?P<file>[\w.]+)`\*\*\n\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
-SHELL = 'archloom() { "$PYTHON" -m tvm_backend.cli "$@"; };\n'
+SHELL = 'archloom() { "$PYTHON" -m archloom.tvm_backend.cli "$@"; };\n'
 
 
 def run(command: list[str], directory: Path) -> str:
-    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}"}
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{directory}"}
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=300,
                           env=environment)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_the_user_writes_fewer_than_a_hundred_lines() -> None:
 
 def test_the_file_is_described(tmp_path: Path) -> None:
     write_files(tmp_path)
-    text = run([sys.executable, "-m", "tvm_backend.cli", "describe", "tiles.py", "-O", "dim=16"], tmp_path)
+    text = run([sys.executable, "-m", "archloom", "describe", "tiles.py", "-O", "dim=16"], tmp_path)
     assert "tiles: an engine of tiles for float32" in text and "load_x" in text and "rows and columns of a tile" in text
 
 
@@ -75,9 +75,9 @@ def test_files_that_register_no_target(tmp_path: Path) -> None:
     ):
         if text is not None:
             (tmp_path / name).write_text(text)
-        done = subprocess.run([sys.executable, "-m", "tvm_backend.cli", "estimate", "gemm(m=1,n=1,k=1)", "-t", name],
+        done = subprocess.run([sys.executable, "-m", "archloom", "estimate", "gemm(m=1,n=1,k=1)", "-t", name],
                               cwd=tmp_path, capture_output=True, text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)})
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
         assert done.returncode == 2 and done.stderr.strip() == f"archloom: {message}"
 
 
@@ -86,16 +86,16 @@ def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) 
     import numpy as np
 
     write_files(tmp_path)
-    run([sys.executable, "-m", "tvm_backend.cli", "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"],
+    run([sys.executable, "-m", "archloom", "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"],
         tmp_path)
     a = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)
     np.savez(tmp_path / "in.npz", A=np.concatenate([a, 2 * a]))
-    words = [sys.executable, "-m", "tvm_backend.cli", "run", "a.loom", "-i", "in.npz", "-o", "out.npz"]
+    words = [sys.executable, "-m", "archloom", "run", "a.loom", "-i", "in.npz", "-o", "out.npz"]
     lost = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
     assert lost.returncode == 2 and "unknown target 'tiles'" in lost.stderr and "ARCHLOOM_TARGETS" in lost.stderr
     subprocess.run(words, cwd=tmp_path, check=True, capture_output=True,
-                   env={**os.environ, "PYTHONPATH": str(ROOT), "ARCHLOOM_TARGETS": "tiles.py"})
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "ARCHLOOM_TARGETS": "tiles.py"})
     once, twice = np.load(tmp_path / "out.npz")["Y"].reshape(2, 5, 3)
     assert once.any()
     np.testing.assert_array_equal(twice, 2 * once)

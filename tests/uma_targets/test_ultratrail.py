@@ -9,21 +9,21 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import archloom
-from acadl_models.timing import simulate
-from acadl_models.timing.reference import simulate_reference
-from acadl_models.ultratrail import isa_parameters, ultratrail
-from mapper.search import search
-from mapper.workload import Epilogue, conv2d, gemm
-from models.onnx_graph import OnnxGraph
-from oracle import interpreter, taidl
-from oracle.errors import MappingError, TargetError
-from oracle.resolve import resolve
-from oracle.stream import Stream
-from oracle.xla import compile_stream
-from tvm_backend.quantize import quantize
-from uma_targets.ultratrail import published
-from uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
-from uma_targets.ultratrail.target import ULTRATRAIL
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, conv2d, gemm
+from archloom.models.onnx_graph import OnnxGraph
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Stream
+from archloom.oracle.xla import compile_stream
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.uma_targets.ultratrail import published
+from archloom.uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
+from archloom.uma_targets.ultratrail.target import ULTRATRAIL
 
 Arrays = dict[str, np.ndarray]
 

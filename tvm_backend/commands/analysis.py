@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.cache import ENVIRONMENT
-from oracle.errors import InputError
-from tvm_backend import datasets, samples
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.commands.progress import bar
-from tvm_backend.files import read_arrays, write_file
-from tvm_backend.report.table import Column, percent, render
+from archloom.mapper.cache import ENVIRONMENT
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend import datasets, samples
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands.progress import bar
+from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.report.table import Column, percent, render
 
 if TYPE_CHECKING:
-    from tvm_backend.check import CheckResult
-    from tvm_backend.report.data import Report
+    from archloom.tvm_backend.check.network import CheckResult
+    from archloom.tvm_backend.report.data import Report
 
 CHECK_FAILED = 1
 LAYER_COLUMNS = (
@@ -72,7 +72,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 
 def run_check(args: argparse.Namespace) -> Outcome:
     """Check MODEL on samples of a file, or on random ones."""
-    from tvm_backend.check import check
+    from archloom.tvm_backend.check.network import check
 
     if args.samples < 1:
         raise InputError(f"--samples: expected at least 1, found {args.samples}")
@@ -131,7 +131,7 @@ def _shown(value: float | None, form: str) -> str:
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
     """Estimate MODEL."""
-    from tvm_backend.estimate import estimate, estimate_model, estimate_operator
+    from archloom.tvm_backend.estimate.network import estimate, estimate_model, estimate_operator
 
     options = arguments.target_options(args)
     arguments.scheme(args)
@@ -156,7 +156,7 @@ def _profile(host: str | None) -> "Callable[[Report], Report] | None":
     """What puts the estimated seconds of a host into a report."""
     if host is None:
         return None
-    from tvm_backend.host_profile import load, with_host
+    from archloom.tvm_backend.host.profile import load, with_host
 
     profile = load(host)
     return lambda report: with_host(report, profile)
@@ -166,8 +166,8 @@ def run_calibrate_host(args: argparse.Namespace) -> Outcome:
     """Measure this machine, and keep what was found."""
     from dataclasses import asdict
 
-    from tvm_backend.host_calibration import calibrate
-    from tvm_backend.host_profile import save
+    from archloom.tvm_backend.host.calibration import calibrate
+    from archloom.tvm_backend.host.profile import save
 
     profile = calibrate(args.name)
     path = save(profile)
@@ -179,7 +179,7 @@ def run_calibrate_host(args: argparse.Namespace) -> Outcome:
 
 def run_report(args: argparse.Namespace) -> Outcome:
     """Print the report that an artifact holds; nothing of it is built."""
-    from tvm_backend.artifact import load_report
+    from archloom.tvm_backend.artifact.network import load_report
 
     return _report_outcome(load_report(args.artifact), args)
 
@@ -187,7 +187,7 @@ def run_report(args: argparse.Namespace) -> Outcome:
 def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
     import json
 
-    from tvm_backend.report.text import full_text, to_csv
+    from archloom.tvm_backend.report.text import full_text, to_csv
 
     data = report.to_json()
     if args.csv and args.json and args.output is None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError, suggest
-from tvm_backend import named_networks, operators
+from archloom.oracle.errors import InputError, suggest
+from archloom.tvm_backend.frontends import named_networks, operators
 
 if TYPE_CHECKING:
-    from tvm_backend.model import Model
-    from tvm_backend.quantize import Scheme
+    from archloom.tvm_backend.model import Model
+    from archloom.tvm_backend.quantization.quantize import Scheme
 
 Command = Callable[[argparse.Namespace], Any]
 MODEL_HELP = 'an .onnx or .pt2 file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
@@ -87,7 +87,7 @@ def target_options(args: argparse.Namespace) -> dict[str, Any]:
 
     ``args.target`` becomes the names of the targets, where it has files.
     """
-    from tvm_backend.uma.choice import choose, named_options, spelled
+    from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
     args.target = spelled(args.target)
     return named_options(choose(args.target, options(args.option)))
@@ -126,7 +126,7 @@ def is_network(args: argparse.Namespace) -> bool:
 
 def load_model(args: argparse.Namespace) -> "Model":
     """MODEL, quantized first if that was asked for, and imported."""
-    from tvm_backend import frontends
+    from archloom.tvm_backend.frontends import load as frontends
 
     how = scheme(args)
     if is_network(args):
@@ -135,7 +135,7 @@ def load_model(args: argparse.Namespace) -> "Model":
         return frontends.loaded(str(operator), {}, args.target)
     if args.calibrate is None:
         return frontends.load(args.model, input_shapes=shapes(args.input_shape))
-    from tvm_backend.commands.calibration import quantized
+    from archloom.tvm_backend.commands.calibration import quantized
 
     path = Path(args.model)
     proto, floats = quantized(path, shapes(args.input_shape), args.calibrate, how)
@@ -144,7 +144,7 @@ def load_model(args: argparse.Namespace) -> "Model":
 
 def scheme(args: argparse.Namespace) -> "Scheme":
     """How ``--calibrate`` quantizes; InputError where something is asked of it that is not used."""
-    from tvm_backend.quantize import Scheme
+    from archloom.tvm_backend.quantization.quantize import Scheme
 
     given = {"--calibration": args.calibration, "--percentile": args.percentile, "--per-channel": args.per_channel,
              "--asymmetric": args.asymmetric, "--float-results": args.float_results}

@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import ArtifactError, InputError, StreamError
-from oracle.stream import Instr, Node, Stream
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.report.table import Column, count, render
+from archloom.oracle.errors import ArtifactError, InputError, StreamError
+from archloom.oracle.stream import Instr, Node, Stream
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.report.table import Column, count, render
 
 if TYPE_CHECKING:
-    from oracle.taidl.isa import Isa
+    from archloom.oracle.taidl.isa import Isa
 
 
 def register(subparsers: Any) -> None:
@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Print the canonical text of the stream, or write it."""
-    from oracle.assembly import to_text
+    from archloom.oracle.assembly import to_text
 
     if args.binary and args.output is None:
         raise InputError("--binary: give --output as well; the binary form is not printed")
@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> Outcome:
             shown, data["oracle"] = raising(stream, isa)
             text += f"\n\n{shown}"
     if args.output is not None:
-        from oracle.binary import encode
-        from tvm_backend.files import write_file
+        from archloom.oracle.binary import encode
+        from archloom.tvm_backend.files import write_file
 
         write_file(args.output, encode(stream) if args.binary else text.encode())
         text, data["output"] = str(args.output), str(args.output)
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def read_stream(path: Path, layer: str | None) -> Stream:
     """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
-    from oracle import assembly, binary
-    from tvm_backend.artifact_files import is_artifact
-    from tvm_backend.files import read_file
+    from archloom.oracle import assembly, binary
+    from archloom.tvm_backend.artifact.files import is_artifact
+    from archloom.tvm_backend.files import read_file
 
     if is_artifact(path):
         return _of_artifact(path, layer)
@@ -77,7 +77,7 @@ def read_stream(path: Path, layer: str | None) -> Stream:
 
 
 def _of_artifact(path: Path, layer: str | None) -> Stream:
-    from tvm_backend import artifact
+    from archloom.tvm_backend.artifact import network as artifact
 
     compiled = artifact.load(path).compiled
     return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
@@ -85,8 +85,8 @@ def _of_artifact(path: Path, layer: str | None) -> Stream:
 
 def checked(stream: Stream) -> "Isa":
     """The stream's ISA, after the stream was validated and resolved against it."""
-    from oracle import taidl
-    from oracle.resolve import resolve
+    from archloom.oracle import taidl
+    from archloom.oracle.resolve import resolve
 
     isa = taidl.load(stream.isa, **dict(stream.parameters))
     resolve(stream, isa)
@@ -95,7 +95,7 @@ def checked(stream: Stream) -> "Isa":
 
 def raising(stream: Stream, isa: "Isa") -> tuple[str, dict[str, Any]]:
     """How the oracle computes the stream, as text and as a JSON object; or why it does not."""
-    from oracle.xla import compile_stream
+    from archloom.oracle.xla import compile_stream
 
     try:
         report = compile_stream(stream, isa).report

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.errors import InputError
-from tvm_backend import samples
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.commands.progress import bar
-from tvm_backend.files import write_arrays
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend import samples
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands.progress import bar
+from archloom.tvm_backend.files import write_arrays
 
 
 def register(subparsers: Any) -> None:
@@ -36,9 +36,9 @@ def register(subparsers: Any) -> None:
 
 def run_compile(args: argparse.Namespace) -> Outcome:
     """Compile MODEL and save it; or, with ``--explain``, say who would take what."""
-    from tvm_backend.artifact_files import check_free
-    from tvm_backend.executable import build
-    from tvm_backend.report.text import full_text
+    from archloom.tvm_backend.artifact.files import check_free
+    from archloom.tvm_backend.executable import build
+    from archloom.tvm_backend.report.text import full_text
 
     if args.explain:
         return _explained(args)
@@ -60,7 +60,7 @@ def run_compile(args: argparse.Namespace) -> Outcome:
 
 
 def _explained(args: argparse.Namespace) -> Outcome:
-    from tvm_backend.explain import explain
+    from archloom.tvm_backend.explain import explain
 
     if args.output is not None:
         raise InputError("--explain and --output: no artifact is made of an explanation; leave one of them out")
@@ -78,7 +78,7 @@ def run_run(args: argparse.Namespace) -> Outcome:
     """Run an artifact on the arrays of a file; several batches along the first axis run one after the other."""
     import numpy as np
 
-    from tvm_backend.executable import open_artifact
+    from archloom.tvm_backend.executable import open_artifact
 
     network = open_artifact(args.artifact)
     if args.output.is_dir():

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracle.errors import InputError
-from tvm_backend import datasets, samples
-from tvm_backend.compiled import TensorSpec
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend import datasets, samples
+from archloom.tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
     import onnx
 
-    from tvm_backend.quantize import Scheme
+    from archloom.tvm_backend.quantization.quantize import Scheme
 
 _RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 
@@ -26,9 +26,9 @@ def quantized(
 
     ``spec`` says what it is calibrated with: an array file, a data set (``digits[:N]``) or ``random[:N]``.
     """
-    from tvm_backend.frontends import with_static_inputs
-    from tvm_backend.onnx_files import read_onnx
-    from tvm_backend.quantize import quantize
+    from archloom.tvm_backend.frontends.load import with_static_inputs
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+    from archloom.tvm_backend.quantization.quantize import quantize
 
     proto = with_static_inputs(read_onnx(path), str(path), input_shapes)
     return quantize(proto, _batches(_inputs(proto), spec), scheme), proto

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
 
 if TYPE_CHECKING:
-    from oracle.taidl.isa import Isa
+    from archloom.oracle.taidl.isa import Isa
 
 DETAILS = (
     "ISA is a .taidl file or the name of an ISA that comes with archloom. Prints its reference manual: storage, control"
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> Outcome:
     isa = load(args.isa, arguments.options(args.option))
     text, data = written(isa, form), described(isa)
     if output is not None:
-        from tvm_backend.files import write_file
+        from archloom.tvm_backend.files import write_file
 
         write_file(output, text.encode("utf-8"))
         text, data["output"] = str(output), str(output)
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def load(name: str, options: dict[str, str]) -> "Isa":
     """The checked ISA with its parameters; InputError for a parameter that is no integer."""
-    from oracle import taidl
+    from archloom.oracle import taidl
 
     parameters: dict[str, int] = {}
     for key, value in options.items():
@@ -66,16 +66,16 @@ def load(name: str, options: dict[str, str]) -> "Isa":
 
 def written(isa: "Isa", form: str) -> str:
     """The manual in one of its forms, or the canonical text."""
-    from oracle.taidl.manual import manual
-    from oracle.taidl.manual_pages import FORMS
-    from oracle.taidl.printer import print_isa
+    from archloom.oracle.taidl.manual import manual
+    from archloom.oracle.taidl.manual_pages import FORMS
+    from archloom.oracle.taidl.printer import print_isa
 
     return print_isa(isa.definition) if form == "taidl" else FORMS[form](manual(isa))
 
 
 def described(isa: "Isa") -> dict[str, Any]:
     """The manual as JSON: ``parameters`` by name, ``buffers`` with whole shapes, ``instructions`` with attributes."""
-    from oracle.taidl.manual import manual
+    from archloom.oracle.taidl.manual import manual
 
     data = asdict(manual(isa))
     data["parameters"] = dict(isa.parameters)

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
+from archloom.oracle.errors import InputError
 
 if TYPE_CHECKING:
-    from mapper.spatial.workloads import AnyWork
+    from archloom.mapper.spatial.workloads import AnyWork
 
 _ACTIVATIONS = "relu, gelu, silu, sigmoid, tanh, exp"
 _SWEEPS = ("softmax", "layer_norm", "rms_norm", "sum", "mean", "max")
@@ -85,15 +85,15 @@ def _extents(kind: str, args: argparse.Namespace, form: str) -> tuple[int, ...]:
 
 
 def _gemm(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.plan import TileGemm
 
     m, n, k = size = _extents(kind, args, "MxNxK")
     return Asked(TileGemm.of(m, n, k), kind, size, m * n * k)
 
 
 def _products(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.batched import Product
-    from mapper.spatial.epilogue import Epilogue
+    from archloom.mapper.spatial.batched import Product
+    from archloom.mapper.spatial.epilogue import Epilogue
 
     batch, m, n, k = size = _extents(kind, args, "BxMxNxK")
     work = Product(batch, m, n, k, epilogue=Epilogue(activation=args.activation))
@@ -101,8 +101,8 @@ def _products(kind: str, args: argparse.Namespace) -> Asked:
 
 
 def _convolution(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.convolution import Convolution
-    from mapper.spatial.epilogue import Epilogue
+    from archloom.mapper.spatial.convolution import Convolution
+    from archloom.mapper.spatial.epilogue import Epilogue
 
     n, h, w, c, o, kh, kw = size = _extents(kind, args, "NxHxWxCxOxKHxKW")
     if args.stride < 1 or args.padding < 0:
@@ -113,7 +113,7 @@ def _convolution(kind: str, args: argparse.Namespace) -> Asked:
 
 
 def _attention(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention import Attention
 
     batch, heads, queries, width = size = _extents(kind, args, "BxHxQxD")
     work = Attention.of(batch, heads, queries, width, args.kv_heads, keys=args.keys, causal=args.causal)
@@ -121,7 +121,7 @@ def _attention(kind: str, args: argparse.Namespace) -> Asked:
 
 
 def _chain(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain import Chain
 
     m, k, hidden, n = size = _extents(kind, args, "MxKxHxN")
     work = Chain(m, k, hidden, n, None if args.activation == "none" else args.activation or "gelu")
@@ -129,7 +129,7 @@ def _chain(kind: str, args: argparse.Namespace) -> Asked:
 
 
 def _sweep(kind: str, args: argparse.Namespace) -> Asked:
-    from mapper.spatial.reduction import Rows
+    from archloom.mapper.spatial.reduction import Rows
 
     rows, columns = size = _extents(kind, args, "MxN")
     return Asked(Rows(rows, columns, kind), kind, size, 0)  # type: ignore[arg-type]

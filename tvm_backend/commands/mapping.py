@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
-from tvm_backend.commands import arguments, mapped, progress
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.commands.targets import df_graph
-from tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.commands import arguments, mapped, progress
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands.targets import df_graph
+from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.trials import Found, Measured
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.trials import Found, Measured
 
 MACHINES = ("wormhole", "mesh", "triple_ring")
 _DETAILS = (
@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
 
 def run_map(args: argparse.Namespace) -> Outcome:
     """Search a plan, and say what it costs."""
-    from mapper.spatial.workloads import search_workload
+    from archloom.mapper.spatial.workloads import search_workload
 
     work = mapped.asked(args)
     if args.top_k < 1:
@@ -83,9 +83,9 @@ def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
 
 
 def _maker(name: str) -> "Callable[..., ArchitectureGraph]":
-    from acadl_models.mesh import mesh
-    from acadl_models.triple_ring import triple_ring
-    from acadl_models.wormhole import wormhole
+    from archloom.acadl_models.mesh import mesh
+    from archloom.acadl_models.triple_ring import triple_ring
+    from archloom.acadl_models.wormhole import wormhole
 
     makers: dict[str, Callable[..., ArchitectureGraph]] = {
         "wormhole": wormhole, "mesh": mesh, "triple_ring": triple_ring}

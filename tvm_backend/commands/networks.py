@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.report.table import Column, render
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.report.table import Column, render
 
 
 def register(subparsers: Any) -> None:
@@ -18,8 +18,8 @@ def register(subparsers: Any) -> None:
 
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
-    from models import catalogue, trained
-    from tvm_backend import named_networks
+    from archloom.models import catalogue, trained
+    from archloom.tvm_backend.frontends import named_networks
 
     found = [catalogue.get(name) for name in catalogue.names()]
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import GraphError, InputError, TargetError
-from tvm_backend.commands import arguments
-from tvm_backend.commands.isa import load
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.files import read_file, write_file
-from tvm_backend.report.table import Column, render
+from archloom.oracle.errors import GraphError, InputError, TargetError
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.isa import load
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.files import read_file, write_file
+from archloom.tvm_backend.report.table import Column, render
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.taidl.isa import Isa
-    from tvm_backend.uma.backend import UMABackend
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.taidl.isa import Isa
+    from archloom.tvm_backend.targets.backend import UMABackend
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), a .py file of"
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
 def run_targets(args: argparse.Namespace) -> Outcome:
     """List all targets."""
-    from tvm_backend.target_list import targets
+    from archloom.tvm_backend.targets.listing import targets
 
     found = targets()
     lines = []
@@ -64,7 +64,7 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
-        from tvm_backend.uma import own_files
+        from archloom.tvm_backend.targets import own_files
 
         ran = own_files.run(path)
         if ran.targets:
@@ -78,8 +78,8 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
     """The graph of the machine in a df file; the option ``rates`` says what its throughputs are."""
-    from mapper.spatial.building import graph_of as built
-    from mapper.spatial.df import read
+    from archloom.mapper.spatial.building import graph_of as built
+    from archloom.mapper.spatial.df import read
 
     unknown = ", ".join(name for name in options if name != "rates")
     if unknown:
@@ -95,17 +95,17 @@ def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
 
 
 def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome:
-    from mapper.spatial.view import described
+    from archloom.mapper.spatial.view import described
 
     text = str(described(graph, isa))
     return Outcome(text.rstrip("\n"), {"name": graph.name, "df": text})
 
 
 def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None, df: bool = False) -> Outcome:
-    from acadl_models.acadl.describe import describe
-    from tvm_backend.target_list import info
-    from tvm_backend.uma import registry
-    from tvm_backend.uma.choice import choose
+    from archloom.acadl_models.acadl.describe import describe
+    from archloom.tvm_backend.targets import registry
+    from archloom.tvm_backend.targets.choice import choose
+    from archloom.tvm_backend.targets.listing import info
 
     target, backend = info(name), registry.get(name)
     (chosen,) = choose(backend, options)
@@ -146,7 +146,7 @@ def _rules_text(takes: dict[str, list[str]]) -> str:
 
 
 def _isa_outcome(isa: "Isa") -> Outcome:
-    from tvm_backend.commands.isa import described, written
+    from archloom.tvm_backend.commands.isa import described, written
 
     return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
 
@@ -169,8 +169,8 @@ def _isa_text(isa: "Isa") -> str:
 
 def graph_of(path: Path, variables: Mapping[str, Any]) -> "ArchitectureGraph":
     """The one graph among a Python file's variables."""
-    from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.acadl.generate import Generated
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl.generate import Generated
 
     graphs = [v.graph if isinstance(v, Generated) else v for v in variables.values()
               if isinstance(v, Generated | ArchitectureGraph)]
@@ -184,15 +184,15 @@ def graph_of(path: Path, variables: Mapping[str, Any]) -> "ArchitectureGraph":
 
 
 def _graph_outcome(graph: "ArchitectureGraph", dot: bool, svg: Path | None) -> Outcome:
-    from acadl_models.acadl.describe import describe
-    from acadl_models.acadl.draw import to_dot
+    from archloom.acadl_models.acadl.describe import describe
+    from archloom.acadl_models.acadl.draw import to_dot
 
     _draw(graph, svg)
     return Outcome(to_dot(graph) if dot else describe(graph), _graph_data(graph))
 
 
 def _graph_data(graph: "ArchitectureGraph") -> dict[str, Any]:
-    from acadl_models.acadl.describe import describe_json
+    from archloom.acadl_models.acadl.describe import describe_json
 
     return {
         **describe_json(graph),
@@ -205,6 +205,6 @@ def _draw(graph: "ArchitectureGraph", file: Path | None) -> None:
     """Draw the graph into ``file``, if one is given; nothing is written where drawing fails."""
     if file is None:
         return
-    from acadl_models.acadl.draw import to_svg
+    from archloom.acadl_models.acadl.draw import to_svg
 
     write_file(file, to_svg(graph).encode("utf-8"))

@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.errors import InputError
-from tvm_backend.commands import arguments
-from tvm_backend.commands.outcome import Outcome
-from tvm_backend.commands.progress import bar
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands.progress import bar
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.resolved import ResolvedStream
-    from oracle.stream import Stream
-    from tvm_backend.uma.backend import UMABackend
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.resolved import ResolvedStream
+    from archloom.oracle.stream import Stream
+    from archloom.tvm_backend.targets.backend import UMABackend
 
 CYCLES = 10_000
 """Length of the window if none is asked for."""
@@ -42,9 +42,9 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Write the trace."""
-    from acadl_models.timing.engine.window import log_window
-    from acadl_models.timing.trace import trace_bytes
-    from tvm_backend.files import write_file
+    from archloom.acadl_models.timing.engine.window import log_window
+    from archloom.acadl_models.timing.trace import trace_bytes
+    from archloom.tvm_backend.files import write_file
 
     _check(args)
     graph, stream = _source(args)
@@ -75,8 +75,8 @@ def _check(args: argparse.Namespace) -> None:
 
 def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStream]":
     """The architecture graph and the resolved stream that SOURCE means."""
-    from tvm_backend.artifact_files import is_artifact
-    from tvm_backend.uma import registry
+    from archloom.tvm_backend.artifact.files import is_artifact
+    from archloom.tvm_backend.targets import registry
 
     path = Path(args.model)
     if is_artifact(path):
@@ -86,15 +86,15 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
         raise InputError(f"--target {args.target}: a trace is that of one machine; name one target")
     backend = registry.get(args.target)
     if path.suffix in STREAM_SUFFIXES or (path.is_dir() and arguments.operator_of(args) is None):
-        from tvm_backend.commands.asm import read_stream
+        from archloom.tvm_backend.commands.asm import read_stream
 
         return _of_stream(read_stream(path, args.layer), backend, options)
     return _of_network(args, backend, options)
 
 
 def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, ResolvedStream]":
-    from tvm_backend import artifact
-    from tvm_backend.uma.choice import choose
+    from archloom.tvm_backend.artifact import network as artifact
+    from archloom.tvm_backend.targets.choice import choose
 
     compiled = artifact.load(path).compiled
     name = arguments.layer_of(str(path), list(compiled.plans), layer)
@@ -109,9 +109,9 @@ def _of_network(
     """Map one layer of a network, or an operator."""
     from dataclasses import replace
 
-    from tvm_backend.compile import partition_model, plan_steps
-    from tvm_backend.estimate import partition_operator
-    from tvm_backend.uma.choice import choose
+    from archloom.tvm_backend.compile import partition_model, plan_steps
+    from archloom.tvm_backend.estimate.network import partition_operator
+    from archloom.tvm_backend.targets.choice import choose
 
     operator = arguments.operator_of(args)
     if operator is not None and backend.numbers == "int8":
@@ -130,7 +130,7 @@ def _of_network(
 def _of_stream(
     stream: "Stream", backend: "UMABackend", options: dict[str, Any]
 ) -> "tuple[ArchitectureGraph, ResolvedStream]":
-    from oracle.resolve import resolve
+    from archloom.oracle.resolve import resolve
 
     accelerator = backend.accelerator
     if stream.isa != accelerator.isa_name:

@@ -7,29 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
-from tvm_backend.conversions import conversions
-from tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from tvm_backend.report.uses import (
-    EnergyUse,
-    energy_of,
-    links_of,
-    loops_of,
-    stages_of,
-    storages_of,
-    units_of,
-)
-from tvm_backend.version import VERSION
+from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
+from archloom.tvm_backend.host.conversions import conversions
+from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
+from archloom.tvm_backend.report.uses import EnergyUse, energy_of, links_of, loops_of, stages_of, storages_of, units_of
+from archloom.tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Configuration
-    from mapper.search import Plan
-    from tvm_backend.uma.choice import Chosen
+    from archloom.mapper.accelerator import Configuration
+    from archloom.mapper.search import Plan
+    from archloom.tvm_backend.targets.choice import Chosen
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
     """The report of a compiled network."""
-    from tvm_backend.uma.choice import choose
+    from archloom.tvm_backend.targets.choice import choose
 
     return build(compiled.partition, compiled.plans, choose(compiled.target, compiled.options))
 
@@ -71,7 +63,7 @@ def build(
 
 def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
     """What one target took."""
-    from acadl_models.timing.energy import area_mm2
+    from archloom.acadl_models.timing.energy import area_mm2
 
     own = [layer for layer in layers if layer.target == target.name]
     cycles, macs = sum(layer.cycles or 0 for layer in own), sum(layer.macs for layer in own)
@@ -105,9 +97,9 @@ _Energies: TypeAlias = dict[tuple[Any, ...], EnergyUse]
 
 def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse | None:
     """The energy of a layer, where the graph has figures."""
-    from acadl_models.timing.energy import energy
-    from acadl_models.timing.machine import bind
-    from oracle.resolve import resolve
+    from archloom.acadl_models.timing.energy import energy
+    from archloom.acadl_models.timing.machine import bind
+    from archloom.oracle.resolve import resolve
 
     if not made.has_energy:
         return None

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from oracle.errors import ArtifactError
-from oracle.records import plain
-from tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
+from archloom.oracle.errors import ArtifactError
+from archloom.oracle.records import plain
+from archloom.tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
 SCHEMA = "archloom.report/1"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""

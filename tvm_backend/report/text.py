@@ -7,9 +7,9 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from oracle.errors import TargetError
-from tvm_backend.report.data import Layer, Report
-from tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.oracle.errors import TargetError
+from archloom.tvm_backend.report.data import Layer, Report
+from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
 _LAYERS = (
     Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
@@ -72,7 +72,7 @@ def _physical(report: Report) -> list[str]:
 
 def _notable_options(report: Report) -> Mapping[str, Any]:
     """The first option (the size of the array, as a rule) and those that are not at their default."""
-    from tvm_backend.uma.choice import choose, named_options
+    from archloom.tvm_backend.targets.choice import choose, named_options
 
     try:
         defaults = named_options(choose(report.target))

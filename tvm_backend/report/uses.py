@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from acadl_models.timing.energy import Energy
-    from acadl_models.timing.result import PortTiming, TimingResult
+    from archloom.acadl_models.timing.energy import Energy
+    from archloom.acadl_models.timing.result import PortTiming, TimingResult
 
 
 @dataclass(frozen=True)

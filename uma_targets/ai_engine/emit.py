@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr
-from uma_targets.kit.gemm import Gemm
-from uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.gemm import Gemm
+from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
 
 LOWEST = -128
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 
 LANES = 4
 TAPS = 2

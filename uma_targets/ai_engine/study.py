@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.ai_engine import ai_engine, core_path, isa_parameters
-from acadl_models.timing.engine.window import log_window
-from acadl_models.timing.log import FINISHED, STARTED, RunLog
-from oracle import taidl
-from oracle.resolve import resolve
-from oracle.resolved import ResolvedStream
-from oracle.stream import Loop, Stream
-from uma_targets.ai_engine.fir import GROUP, Fir, fir
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.ai_engine import ai_engine, core_path, isa_parameters
+from archloom.acadl_models.timing.engine.window import log_window
+from archloom.acadl_models.timing.log import FINISHED, STARTED, RunLog
+from archloom.oracle import taidl
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.stream import Loop, Stream
+from archloom.uma_targets.ai_engine.fir import GROUP, Fir, fir
 
 Logger: TypeAlias = Callable[[ArchitectureGraph, ResolvedStream], RunLog]
 """Simulates a stream and logs all of it."""

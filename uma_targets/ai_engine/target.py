@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_parameters
-from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.ai_engine.emit import emit
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided
+from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_parameters
+from archloom.mapper.options import GraphOptions
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.ai_engine.emit import emit
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
 
 GRAPH = GraphOptions(ai_engine, RANGES)
 

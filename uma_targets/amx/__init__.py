@@ -1,1 +1,1 @@
-"""Intel AMX with AVX-512: UMA target (:mod:`~uma_targets.amx.target`) and emission."""
+"""Intel AMX with AVX-512: UMA target (:mod:`~archloom.uma_targets.amx.target`) and emission."""

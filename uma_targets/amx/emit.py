@@ -19,12 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
-from acadl_models.amx import LINE_BYTES, ROWS
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Node
-from uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.acadl_models.amx import LINE_BYTES, ROWS
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
 
 LANES = 16
 TILE = ROWS * LINE_BYTES

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.amx import MACS_PER_CYCLE, RANGES, ROWS, amx, isa_parameters
-from mapper.lines import Cache
-from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.amx.emit import GROUP, LANES, MOST, depth_of, emit, workspace_bytes
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling
+from archloom.acadl_models.amx import MACS_PER_CYCLE, RANGES, ROWS, amx, isa_parameters
+from archloom.mapper.lines import Cache
+from archloom.mapper.options import GraphOptions
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.amx.emit import GROUP, LANES, MOST, depth_of, emit, workspace_bytes
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(amx, RANGES)
 

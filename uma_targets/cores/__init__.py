@@ -1,7 +1,7 @@
-"""Targets of many cores: what the meshes of :mod:`acadl_models.mesh` have in common as targets of networks."""
+"""Targets of many cores: what the meshes of :mod:`archloom.acadl_models.mesh` have in common as targets of networks."""
 
 from __future__ import annotations
 
-from uma_targets.cores.target import CoresKit, CoresTarget, mesh_options
+from archloom.uma_targets.cores.target import CoresKit, CoresTarget, mesh_options
 
 __all__ = ["CoresKit", "CoresTarget", "mesh_options"]

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapper import workload as wl
-from oracle.errors import MappingError
-from tvm_backend import expressions
-from tvm_backend.attention import BARRED, AttentionShape, attention_shape
-from tvm_backend.compiled import Layout, OptionValue
-from tvm_backend.tiles import DTYPE, SIDE
-from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.attention import sizes
-from uma_targets.kit.rules import AllOf, all_of
+from archloom.mapper import workload as wl
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.compiled import Layout, OptionValue
+from archloom.tvm_backend.ir import expressions
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.passes.attention import BARRED, AttentionShape, attention_shape
+from archloom.tvm_backend.targets.backend import Lowered
+from archloom.tvm_backend.targets.tiles import DTYPE, SIDE
+from archloom.uma_targets.kit.attention import sizes
+from archloom.uma_targets.kit.rules import AllOf, all_of
 
 if TYPE_CHECKING:
-    from mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machine import Machine
 
 HEADS: Layout = "tile-heads"
 
 
 def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
     """None where attention of these sizes fits into a core; else what was seen, and what would be taken."""
-    from mapper.spatial.attention import Attention, AttentionPlan, check
+    from archloom.mapper.spatial.attention import Attention, AttentionPlan, check
 
     if shape.depth != shape.values:
         return (f"keys have {shape.depth} numbers and values {shape.values}",
@@ -99,7 +99,7 @@ def strategy(op: QuantizedOp) -> Lowered:
         if operand.array is None:
             inputs.append((tensor.name, position))
         else:
-            from uma_targets.cores.strategies import packed
+            from archloom.uma_targets.cores.strategies import packed
 
             constants[tensor.name] = packed(operand.array, HEADS)
     return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS,

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mapper import workload as wl
-from mapper.spatial.chain import Chain
-from mapper.spatial.epilogue import ACTIVATIONS
-from mapper.spatial.layers import product_of
-from oracle.errors import MappingError
-from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.backend import Joined, Lowered
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.cores import strategies
+from archloom.mapper import workload as wl
+from archloom.mapper.spatial.chain import Chain
+from archloom.mapper.spatial.epilogue import ACTIVATIONS
+from archloom.mapper.spatial.layers import product_of
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets.backend import Joined, Lowered
+from archloom.uma_targets.cores import strategies
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Accelerator
-    from mapper.workload import Workload
+    from archloom.mapper.accelerator import Accelerator
+    from archloom.mapper.workload import Workload
 
 
 def weighed(
@@ -73,6 +73,6 @@ def _lowered(chain: Chain, op: QuantizedOp, parts: tuple[Lowered, Lowered]) -> L
 
 
 def _cycles(workload: "Workload", accelerator: "Accelerator", options: Mapping[str, OptionValue]) -> int:
-    from mapper.search import search
+    from archloom.mapper.search import search
 
     return search(workload, accelerator, options).timing.cycles

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tvm_backend.patterns import DFPattern, is_const, is_op, wildcard
-from tvm_backend.uma.match import ACTIVATIONS
-from tvm_backend.uma.sweeps import BINARY, UNARY
-from uma_targets.kit.patterns import float_biased, float_conv2d, float_matmul
+from archloom.tvm_backend.ir.match import ACTIVATIONS
+from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
+from archloom.tvm_backend.ir.sweeps import BINARY, UNARY
+from archloom.uma_targets.kit.patterns import float_biased, float_conv2d, float_matmul
 
 
 def _finished(value: DFPattern) -> DFPattern:

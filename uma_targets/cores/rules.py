@@ -1,11 +1,11 @@
-"""What a mesh of cores takes, rule by rule (see :mod:`uma_targets.kit.rules`)."""
+"""What a mesh of cores takes, rule by rule (see :mod:`archloom.uma_targets.kit.rules`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices
 
 SIX = 6.0
 """What the stores of meshes clip at, beside zero."""

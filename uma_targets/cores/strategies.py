@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from mapper import workload as wl
-from mapper.spatial.grid import Grid
-from mapper.spatial.layers import convolution
-from mapper.workload import Workload
-from oracle.errors import MappingError
-from tvm_backend import expressions
-from tvm_backend.compiled import Layout
-from tvm_backend.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
-from tvm_backend.uma.backend import Gridded, Lowered
-from tvm_backend.uma.grids import common
-from tvm_backend.uma.match import ACTIVATIONS, QuantizedOp
-from uma_targets.cores.rules import SIX
-from uma_targets.cores.sweeps import keeps_zero
-from uma_targets.kit.rules import has_relu
-from uma_targets.kit.strategies import label
+from archloom.mapper import workload as wl
+from archloom.mapper.spatial.grid import Grid
+from archloom.mapper.spatial.layers import convolution
+from archloom.mapper.workload import Workload
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.compiled import Layout
+from archloom.tvm_backend.ir import expressions
+from archloom.tvm_backend.ir.match import ACTIVATIONS, QuantizedOp
+from archloom.tvm_backend.targets.backend import Gridded, Lowered
+from archloom.tvm_backend.targets.grids import common
+from archloom.tvm_backend.targets.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
+from archloom.uma_targets.cores.rules import SIX
+from archloom.uma_targets.cores.sweeps import keeps_zero
+from archloom.uma_targets.kit.rules import has_relu
+from archloom.uma_targets.kit.strategies import label
 
 
 def matmul(op: QuantizedOp) -> Lowered:

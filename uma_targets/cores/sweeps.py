@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapper import workload as wl
-from mapper.spatial.elementwise import Elementwise, Operation
-from mapper.spatial.reduction import Columns, Rows
-from mapper.spatial.sweep import Sweep, nothing_fits
-from oracle.errors import MappingError
-from tvm_backend.compiled import Layout, OptionValue
-from tvm_backend.tiles import SIDE, edges, matrices, tiled_shape
-from tvm_backend.uma.backend import Lowered, Verdict
-from tvm_backend.uma.match import QTensor, QuantizedOp
-from tvm_backend.uma.sweeps import ELEMENTWISE, Applied
+from archloom.mapper import workload as wl
+from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.sweep import Sweep, nothing_fits
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.compiled import Layout, OptionValue
+from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
+from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
+from archloom.tvm_backend.targets.backend import Lowered, Verdict
+from archloom.tvm_backend.targets.tiles import SIDE, edges, matrices, tiled_shape
 
 if TYPE_CHECKING:
-    from mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machine import Machine
 
 Shape = tuple[int, ...]
 ROW: Layout = "tile-row"
@@ -177,7 +177,7 @@ def _row_axis(tensor: QTensor, shape: Shape) -> int:
 
 def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Layout) -> np.ndarray:
     """A constant operand as it lies in memory."""
-    from uma_targets.cores.strategies import packed
+    from archloom.uma_targets.cores.strategies import packed
 
     if array.size > 1 and not any(array.strides):  # without its numbers
         return packed(np.broadcast_to(array.reshape(-1)[0], (_extents(shape, layout)[1],) if is_row else shape),

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from acadl_models.mesh import isa_parameters
-from mapper.accelerator import Accelerator
-from mapper.options import GraphOptions, Option
-from oracle.errors import MappingError
-from tvm_backend.uma.backend import Refuse, Strategy, UMAPhase
-from uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
-from uma_targets.kit.rules import AllOf, all_of
-from uma_targets.kit.target import DescribedTarget, lazy_pattern
+from archloom.acadl_models.mesh import isa_parameters
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.options import GraphOptions, Option
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMAPhase
+from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
+from archloom.uma_targets.kit.rules import AllOf, all_of
+from archloom.uma_targets.kit.target import DescribedTarget, lazy_pattern
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.spatial.layers import MeshPlanner
-    from mapper.spatial.machine import Machine
-    from tvm_backend.expressions import IRModule
-    from tvm_backend.uma.match import Numbers
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.layers import MeshPlanner
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.tvm_backend.ir.expressions import IRModule
+    from archloom.tvm_backend.ir.match import Numbers
 
 Options = Mapping[str, Any]
 ISA = "wormhole"
@@ -79,14 +79,14 @@ def _no_tiles(*_: object) -> NoReturn:
 
 
 def _planner(graph: "ArchitectureGraph") -> "MeshPlanner":
-    from mapper.spatial.layers import MeshPlanner
+    from archloom.mapper.spatial.layers import MeshPlanner
 
     return MeshPlanner(graph)
 
 
 def macs_per_cycle(graph: "ArchitectureGraph") -> int:
     """Peak of all matrix units, without what blocks cost beside their products."""
-    from mapper.spatial.machine import SIDE, Machine
+    from archloom.mapper.spatial.machine import SIDE, Machine
 
     machine = Machine.of(graph)
     return machine.cores * (SIDE * machine.array) ** 3 // machine.product_cycles
@@ -121,18 +121,18 @@ class CoresTarget(DescribedTarget):
 
     def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:
         predicate: AllOf = all_of("nn.conv2d" if name.startswith("conv2d") else "matmul", kept)
-        self._register_pattern(name, lazy_pattern(name, "uma_targets.cores.patterns"), predicate)
+        self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.cores.patterns"), predicate)
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written
         out, and attention where it is taken so, as one operator; else attention, and what is no convolution of images
         by constants, as products of matrices."""
-        from tvm_backend.attention import as_attention
-        from tvm_backend.batch_norms import without_batch_norms
-        from tvm_backend.factors import without_factors
-        from tvm_backend.products import as_products
-        from tvm_backend.written_out import gathered
+        from archloom.tvm_backend.passes.attention import as_attention
+        from archloom.tvm_backend.passes.batch_norms import without_batch_norms
+        from archloom.tvm_backend.passes.composites import gathered
+        from archloom.tvm_backend.passes.products import as_products
+        from archloom.tvm_backend.passes.scales import without_factors
 
         machine, module = self._machine(options), gathered(without_batch_norms(module))
         module = without_factors(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
-from mapper.accelerator import Accelerator
-from mapper.mapping import Mapping as TileMapping
-from mapper.options import GraphOptions, Option
-from mapper.space import Space
-from mapper.workload import Workload
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Stream
-from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.kernels import ISA, product_nodes
-from uma_targets.eyeriss.loops import Tensors
-from uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
-from uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
-from uma_targets.eyeriss.space import convolutions, products, row_stationary
-from uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
-from uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.space import Space
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Stream
+from archloom.uma_targets.eyeriss.emit import Emission
+from archloom.uma_targets.eyeriss.kernels import ISA, product_nodes
+from archloom.uma_targets.eyeriss.loops import Tensors
+from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
+from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
+from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from archloom.uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
+from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
 
 GRAPH = GraphOptions(eyeriss, RANGES)
 PSUM_BITS = 32

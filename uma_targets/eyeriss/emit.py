@@ -1,21 +1,21 @@
 """Convolutions and GEMMs as streams of Eyeriss's primitives.
 
 A strip of results is computed at a time. For each block of filters its partial sums stay in the global buffer while
-the channels are gone through; passes (:mod:`uma_targets.eyeriss.passes`) then bring filters into the PEs and run the
-images of the block through the array.
+the channels are gone through; passes (:mod:`archloom.uma_targets.eyeriss.passes`) then bring filters into the PEs and
+run the images of the block through the array.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oracle.affine import Affine
-from oracle.stream import Instr
-from uma_targets.eyeriss.passes import Filters, Pass, Step
-from uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
-from uma_targets.eyeriss.problem import VALUE_BYTES, Problem
-from uma_targets.eyeriss.spans import Group, Span, groups, spans
-from uma_targets.kit.nest import Nodes, repeat
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
+from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem
+from archloom.uma_targets.eyeriss.spans import Group, Span, groups, spans
+from archloom.uma_targets.kit.nest import Nodes, repeat
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from oracle.affine import Affine
-from oracle.stream import HbmTensor, Instr, Stream
-from uma_targets.eyeriss.emit import Emission
-from uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
-from uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides
-from uma_targets.eyeriss.space import convolutions, products, row_stationary
-from uma_targets.kit.nest import Nodes, align, place
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor, Instr, Stream
+from archloom.uma_targets.eyeriss.emit import Emission
+from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides
+from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from archloom.uma_targets.kit.nest import Nodes, align, place
 
 ISA = "eyeriss"
 

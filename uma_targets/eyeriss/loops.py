@@ -8,12 +8,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.hardware import Hardware
-from mapper.pipeline import Issue, Loop, Number, Rates
-from mapper.reuse import ceil_div
-from uma_targets.eyeriss.plan import Machine, taps
-from uma_targets.eyeriss.problem import VALUE_BYTES, Shape
-from uma_targets.eyeriss.spans import kinds
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.pipeline import Issue, Loop, Number, Rates
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.eyeriss.plan import Machine, taps
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
+from archloom.uma_targets.eyeriss.spans import kinds
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 

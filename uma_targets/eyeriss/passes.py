@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from oracle.affine import Affine
-from oracle.stream import Instr
-from uma_targets.eyeriss.plan import RowStationary, taps
-from uma_targets.eyeriss.problem import VALUE_BYTES
-from uma_targets.eyeriss.spans import Diagonals, Group, diagonals
-from uma_targets.kit.nest import Nodes, repeat
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.eyeriss.plan import RowStationary, taps
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES
+from archloom.uma_targets.eyeriss.spans import Diagonals, Group, diagonals
+from archloom.uma_targets.kit.nest import Nodes, repeat
 
 if TYPE_CHECKING:
-    from uma_targets.eyeriss.emit import Block
+    from archloom.uma_targets.eyeriss.emit import Block
 
 Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
 """What is done for a PE, a row of the strip and a filter of the group."""

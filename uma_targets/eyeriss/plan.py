@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oracle.errors import MappingError
-from uma_targets.eyeriss.problem import Shape
+from archloom.oracle.errors import MappingError
+from archloom.uma_targets.eyeriss.problem import Shape
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Machine(Bounds):
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
-        from acadl_models.eyeriss import bus_words, isa_parameters
-        from mapper.hardware import Hardware
+        from archloom.acadl_models.eyeriss import bus_words, isa_parameters
+        from archloom.mapper.hardware import Hardware
 
         return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
 

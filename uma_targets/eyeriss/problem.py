@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oracle.affine import Affine
+from archloom.oracle.affine import Affine
 
 VALUE_BYTES = 2
 """16-bit fixed point."""

@@ -1,7 +1,7 @@
 """The mapping space of Eyeriss: row-stationary mappings of convolutions and of products.
 
 The dataflow is the hardware's: filter rows along the array's rows, ifmap rows along its diagonals. What there is to
-choose are the paper's parameters (:class:`~uma_targets.eyeriss.plan.RowStationary`).
+choose are the paper's parameters (:class:`~archloom.uma_targets.eyeriss.plan.RowStationary`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.mapping import Mapping
-from mapper.pipeline import cycles
-from mapper.space import Columns as Mapped
-from mapper.space import Space, SpaceBuilder, Table, select
-from uma_targets.eyeriss.loops import Columns, Tensors, loops
-from uma_targets.eyeriss.plan import Machine, RowStationary, taps
-from uma_targets.eyeriss.problem import Shape, image_shape
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.pipeline import cycles
+from archloom.mapper.space import Columns as Mapped
+from archloom.mapper.space import Space, SpaceBuilder, Table, select
+from archloom.uma_targets.eyeriss.loops import Columns, Tensors, loops
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, taps
+from archloom.uma_targets.eyeriss.problem import Shape, image_shape
 
 PRODUCT_WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Pixels in a row of the image that the rows of A become, besides all of them."""

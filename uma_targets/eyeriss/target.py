@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tvm_backend.uma.backend import UMABackend
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit import rules, strategies
-from uma_targets.kit.target import lazy_pattern
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.uma_targets.kit import rules, strategies
+from archloom.uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Accelerator
+    from archloom.mapper.accelerator import Accelerator
 
 
 def equal_strides(op: QuantizedOp) -> str | None:
@@ -46,6 +46,6 @@ class Eyeriss(UMABackend):
 
 
 def _accelerator() -> "Accelerator":
-    from uma_targets.eyeriss.accelerator import EYERISS
+    from archloom.uma_targets.eyeriss.accelerator import EYERISS
 
     return EYERISS

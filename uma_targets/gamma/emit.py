@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Node
-from uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces
 
 LANES = 8
 LOWEST, HIGHEST = -128, 127

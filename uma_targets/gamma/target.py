@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
-from mapper.options import GraphOptions, Option
-from mapper.reuse import ceil_div
-from uma_targets.gamma.emit import emit
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.gamma.emit import emit
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(gamma, RANGES)
 ORDERS = (("m", "n", "k"), ("n", "m", "k"))

@@ -1,1 +1,1 @@
-"""Gemmini: UMA target (:mod:`~uma_targets.gemmini.target`) and mapping target."""
+"""Gemmini: UMA target (:mod:`~archloom.uma_targets.gemmini.target`) and mapping target."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.gemmini import RANGES, gemmini, isa_parameters
-from mapper.accelerator import Accelerator, Emitter
-from mapper.options import GraphOptions, Option
-from uma_targets.gemmini.emit import GemminiEmitter
+from archloom.acadl_models.gemmini import RANGES, gemmini, isa_parameters
+from archloom.mapper.accelerator import Accelerator, Emitter
+from archloom.mapper.options import GraphOptions, Option
+from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.acadl import ArchitectureGraph
 
 GRAPH = GraphOptions(gemmini, RANGES)
 
@@ -52,7 +52,7 @@ def _emitter(parameters: Mapping[str, int]) -> Emitter:
 
 
 def _space(*args: Any) -> Any:
-    from uma_targets.gemmini.space import space
+    from archloom.uma_targets.gemmini.space import space
 
     return space(*args)
 

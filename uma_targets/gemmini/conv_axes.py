@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from mapper.workload import Workload
-from oracle.affine import Affine
-from oracle.errors import MappingError
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
 
 
 @dataclass(frozen=True)

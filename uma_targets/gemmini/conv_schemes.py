@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
-from oracle.affine import Affine
-from oracle.stream import HbmTensor
-from uma_targets.gemmini import instructions as isa
-from uma_targets.gemmini.conv_axes import Axis, Run
-from uma_targets.gemmini.instructions import Block
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor
+from archloom.uma_targets.gemmini import instructions as isa
+from archloom.uma_targets.gemmini.conv_axes import Axis, Run
+from archloom.uma_targets.gemmini.instructions import Block
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 X, W = 0, 1
 """Load channels."""

@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from mapper.mapping import Mapping
-from mapper.workload import Tensor, Workload
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Stream
-from uma_targets.gemmini.conv_axes import axes
-from uma_targets.gemmini.conv_schemes import Image, KernelRow
-from uma_targets.gemmini.emit_add import AddEmission
-from uma_targets.gemmini.emit_conv import ConvEmission
-from uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
-from uma_targets.gemmini.parameters import GemminiParameters
-from uma_targets.kit.nest import align, place
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Tensor, Workload
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Stream
+from archloom.uma_targets.gemmini.conv_axes import axes
+from archloom.uma_targets.gemmini.conv_schemes import Image, KernelRow
+from archloom.uma_targets.gemmini.emit_add import AddEmission
+from archloom.uma_targets.gemmini.emit_conv import ConvEmission
+from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
+from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.kit.nest import align, place
 
 
 @dataclass(frozen=True)

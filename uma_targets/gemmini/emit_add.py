@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue
-from oracle.affine import Affine
-from oracle.stream import HbmTensor
-from uma_targets.gemmini import instructions as isa
-from uma_targets.gemmini.instructions import Block
-from uma_targets.gemmini.parameters import GemminiParameters
-from uma_targets.kit.nest import Nodes, each, pieces
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor
+from archloom.uma_targets.gemmini import instructions as isa
+from archloom.uma_targets.gemmini.instructions import Block
+from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.kit.nest import Nodes, each, pieces
 
 
 @dataclass(frozen=True)

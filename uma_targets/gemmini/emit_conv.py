@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from mapper.mapping import Mapping
-from mapper.workload import Epilogue
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Instr
-from uma_targets.gemmini import instructions as isa
-from uma_targets.gemmini.conv_axes import Run, runs
-from uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
-from uma_targets.gemmini.instructions import NONE, Block, PoolWindow
-from uma_targets.gemmini.parameters import GemminiParameters
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Instr
+from archloom.uma_targets.gemmini import instructions as isa
+from archloom.uma_targets.gemmini.conv_axes import Run, runs
+from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
+from archloom.uma_targets.gemmini.instructions import NONE, Block, PoolWindow
+from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 BIAS = 2
 """Load channel."""

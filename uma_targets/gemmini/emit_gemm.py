@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from mapper.mapping import Mapping
-from mapper.reuse import GemmResidency, gemm_residency
-from mapper.workload import Epilogue
-from oracle.affine import Affine
-from oracle.stream import HbmTensor
-from uma_targets.gemmini import instructions as isa
-from uma_targets.gemmini.instructions import NONE, Block
-from uma_targets.gemmini.parameters import GemminiParameters
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.reuse import GemmResidency, gemm_residency
+from archloom.mapper.workload import Epilogue
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor
+from archloom.uma_targets.gemmini import instructions as isa
+from archloom.uma_targets.gemmini.instructions import NONE, Block
+from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 A, B, BIAS = 0, 1, 2
 """Load channels."""

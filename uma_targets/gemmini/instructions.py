@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.affine import Affine
-from oracle.stream import Instr
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
 
 NONE = 0xFFFFFFFF
 """Local address of no operand: zeros when read, nowhere when written."""

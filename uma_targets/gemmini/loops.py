@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mapper.hardware import Hardware
-from mapper.pipeline import Issue, Loop, Number
-from mapper.reuse import ceil_div
-from mapper.space import HOIST, INTERLEAVE, STREAM, Columns
-from uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.pipeline import Issue, Loop, Number
+from archloom.mapper.reuse import ceil_div
+from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
+from archloom.uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oracle.errors import MappingError
+from archloom.oracle.errors import MappingError
 
 
 @dataclass(frozen=True)

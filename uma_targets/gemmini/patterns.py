@@ -1,13 +1,13 @@
 """What a piece of a QDQ network looks like that Gemmini could take, as Relax patterns.
 
-Those of convolutions and matrix products are the ones of :mod:`uma_targets.kit.patterns`; pooling and additions come on
-top. Whether the numbers fit is up to the predicates.
+Those of convolutions and matrix products are the ones of :mod:`archloom.uma_targets.kit.patterns`; pooling and
+additions come on top. Whether the numbers fit is up to the predicates.
 """
 
 from __future__ import annotations
 
-from tvm_backend.patterns import DFPattern, is_op
-from uma_targets.kit.patterns import (
+from archloom.tvm_backend.ir.patterns import DFPattern, is_op
+from archloom.uma_targets.kit.patterns import (
     activated,
     conv2d,
     conv2d_activation,

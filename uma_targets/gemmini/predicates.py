@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import (
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.uma_targets.kit.rules import (
     QUANTIZATION,
     AllOf,
     Rule,
@@ -96,7 +96,7 @@ def pool_without_recomputation(op: QuantizedOp, options: Mapping[str, OptionValu
 
 def accumulator_rows(options: Mapping[str, OptionValue]) -> int:
     """Rows of the accumulator at these options."""
-    from uma_targets.gemmini.accelerator import GEMMINI
+    from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
     return dict(GEMMINI.isa(options).parameters)["acc_rows"]
 

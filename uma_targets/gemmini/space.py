@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mapper.hardware import Hardware
-from mapper.mapping import LEVELS, Mapping
-from mapper.pipeline import cycles, places
-from mapper.reuse import ceil_div, conv_residency, gemm_residency
-from mapper.space import (
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.mapping import LEVELS, Mapping
+from archloom.mapper.pipeline import cycles, places
+from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
+from archloom.mapper.space import (
     HOIST,
     INTERLEAVE,
     STREAM,
@@ -25,12 +25,12 @@ from mapper.space import (
     product,
     select,
 )
-from mapper.workload import Workload
-from oracle.stream import HbmTensor
-from uma_targets.gemmini.conv_axes import Axis, Run, runs
-from uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
-from uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
-from uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
+from archloom.mapper.workload import Workload
+from archloom.oracle.stream import HbmTensor
+from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
+from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
+from archloom.uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
+from archloom.uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
 
@@ -241,7 +241,7 @@ def _edge_sums(run: Run) -> int:
 def _tile_stats(
     stats_h: list[dict[str, int]], stats_w: list[dict[str, int]], columns: Columns, scheme: Scheme
 ) -> dict[str, np.ndarray]:
-    """What :func:`uma_targets.gemmini.loops.conv_loops` wants to know about all tiles of an image."""
+    """What :func:`archloom.uma_targets.gemmini.loops.conv_loops` wants to know about all tiles of an image."""
     def of(stats: list[dict[str, int]], name: str, axis: str) -> np.ndarray:
         return np.array([s[name] for s in stats])[columns[axis]]
 

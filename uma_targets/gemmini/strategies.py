@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mapper import workload as wl
-from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit import strategies
+from archloom.mapper import workload as wl
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets.backend import Lowered
+from archloom.uma_targets.kit import strategies
 
 
 def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
@@ -42,7 +42,7 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
 
 def array_size(options: Mapping[str, OptionValue]) -> int:
     """Rows and columns of the array at these options."""
-    from uma_targets.gemmini.accelerator import GEMMINI
+    from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
     return dict(GEMMINI.isa(options).parameters)["dim"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tvm_backend.uma.backend import UMABackend
-from uma_targets.gemmini import predicates
-from uma_targets.gemmini.strategies import conv2d
-from uma_targets.kit import strategies, sums
-from uma_targets.kit.target import lazy_pattern
+from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.uma_targets.gemmini import predicates
+from archloom.uma_targets.gemmini.strategies import conv2d
+from archloom.uma_targets.kit import strategies, sums
+from archloom.uma_targets.kit.target import lazy_pattern
 
 if TYPE_CHECKING:
-    from mapper.accelerator import Accelerator
+    from archloom.mapper.accelerator import Accelerator
 
 WIDE = {"wide_activation": "activation", "wide_plain": "plain", "int32": "int32", "sums": "sums"}
 """Patterns whose results the host makes, each with the form that it matches."""
@@ -34,7 +34,7 @@ class Gemmini(UMABackend):
             ("matmul_plain", matmul, strategies.matmul),
             ("add_plain", add, strategies.add),
         ):
-            self._register_pattern(name, lazy_pattern(name, "uma_targets.gemmini.patterns"), predicate)
+            self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.gemmini.patterns"), predicate)
             self._register_operator_strategy(name, strategy, sized=strategy is conv2d)
         self._offer_sums()
         self._register_codegen("stream", _accelerator)
@@ -48,7 +48,7 @@ class Gemmini(UMABackend):
         ):
             for form, pattern in WIDE.items():
                 name = f"{anchor}_{form}"
-                make = lazy_pattern(f"{anchor}_{pattern}", "uma_targets.gemmini.patterns")
+                make = lazy_pattern(f"{anchor}_{pattern}", "archloom.uma_targets.gemmini.patterns")
                 self._register_pattern(name, make, own)
                 self._register_operator_strategy(name, strategy, sized=True)
 
@@ -58,6 +58,6 @@ class Gemmini(UMABackend):
 
 
 def _accelerator() -> "Accelerator":
-    from uma_targets.gemmini.accelerator import GEMMINI
+    from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
     return GEMMINI

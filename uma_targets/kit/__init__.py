@@ -20,8 +20,8 @@ A target states a graph (``acadl_models/``), an ISA (``oracle/isas/``), an emiss
     class Mine(KitTarget):
         kit = MINE
 
-and one line in ``tvm_backend.uma.registry.BUILT_IN`` (or an entry point of the group ``archloom.targets`` in another
-package). With it ``targets``, ``describe``, ``estimate``, ``compile``, ``run`` and ``check`` work.
+and one line in ``archloom.tvm_backend.targets.registry.BUILT_IN`` (or an entry point of the group ``archloom.targets``
+in another package). With it ``targets``, ``describe``, ``estimate``, ``compile``, ``run`` and ``check`` work.
 
 Numbers. ``numbers="int8"`` (the default): A, B and C lie in HBM as int8, the bias as int32. The ISA adds up exactly
 (32 bits), then stores ``saturate(round_half_even(float32(sum) * scale))``, and with ReLU the maximum of that and 0:
@@ -32,21 +32,21 @@ four are float32 and the network is taken as it is, without calibration.
 The mapping that the emission gets has ``mapping.size("m" | "n" | "k")`` in elements, ``mapping.order`` (loops over
 tiles, outermost first) and ``mapping.dataflow`` where the tiling offers several. Candidates are ranked by an estimate
 of traffic and multiplications, or by what the loops of the emission issue where the tiling declares them (``loops``,
-:mod:`mapper.pipeline`); the
+:mod:`archloom.mapper.pipeline`); the
 first are simulated and the fastest is taken and kept, as for every target.
 
-The worked example is :mod:`uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
+The worked example is :mod:`archloom.uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
 """
 
-from mapper.mapping import Mapping as TileMapping
-from mapper.options import Option
-from mapper.pipeline import Issue, Loop
-from mapper.space import divided
-from mapper.tiling import Shape, Tiling, square_tiles, tile_loads
-from oracle.stream import Instr
-from uma_targets.kit.gemm import EmitGemm, Gemm
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
-from uma_targets.kit.target import GemmKit, KitTarget
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import Option
+from archloom.mapper.pipeline import Issue, Loop
+from archloom.mapper.space import divided
+from archloom.mapper.tiling import Shape, Tiling, square_tiles, tile_loads
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.gemm import EmitGemm, Gemm
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
     "EmitGemm", "Gemm", "GemmKit", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Shape",

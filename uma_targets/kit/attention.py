@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mapper import workload as wl
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from tvm_backend.attention import LOWEST, AttentionShape
-from tvm_backend.uma.backend import Lowered, Verdict
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.nest import Nodes, repeat
+from archloom.mapper import workload as wl
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.passes.attention import LOWEST, AttentionShape
+from archloom.tvm_backend.targets.backend import Lowered, Verdict
+from archloom.uma_targets.kit.nest import Nodes, repeat
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
-    from mapper.space import Space
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Space
 
 Options: TypeAlias = Mapping[str, Any]
 ITEM = 4

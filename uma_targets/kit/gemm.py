@@ -9,14 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mapper.mapping import Mapping as TileMapping
-from mapper.tiling import sizes_of
-from mapper.workload import Workload
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Stream
-from uma_targets.kit.attention import AttentionKernel, emit_heads
-from uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.tiling import sizes_of
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Stream
+from archloom.uma_targets.kit.attention import AttentionKernel, emit_heads
+from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
 
 
 @dataclass(frozen=True)

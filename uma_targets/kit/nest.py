@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
-from oracle.affine import Affine
-from oracle.stream import HbmTensor, Loop, Node
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor, Loop, Node
 
 Nodes: TypeAlias = list[Node]
 

@@ -7,7 +7,7 @@ are. Whether the numbers fit is up to the rules.
 
 from __future__ import annotations
 
-from tvm_backend.patterns import DFPattern, is_const, is_op, wildcard
+from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
 
 
 def dequantized() -> DFPattern:

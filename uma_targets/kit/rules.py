@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.backend import Verdict
-from tvm_backend.uma.match import QuantizedOp, Stage
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.match import QuantizedOp, Stage
+from archloom.tvm_backend.targets.backend import Verdict
 
 Rule: TypeAlias = Callable[[QuantizedOp], str | None]
 SizedRule: TypeAlias = Callable[[QuantizedOp, Mapping[str, OptionValue]], str | None]

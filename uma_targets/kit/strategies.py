@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from mapper import workload as wl
-from tvm_backend.compiled import Layout
-from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit.rules import has_relu, pool_stage, requantization_scale
+from archloom.mapper import workload as wl
+from archloom.tvm_backend.compiled import Layout
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets.backend import Lowered
+from archloom.uma_targets.kit.rules import has_relu, pool_stage, requantization_scale
 
 
 def matmul(op: QuantizedOp) -> Lowered:

@@ -1,4 +1,4 @@
-"""Operators of which an accelerator stores the int32 sums, and the host makes the result: see tvm_backend.finish.
+"""Operators of which an accelerator stores the int32 sums, and the host makes the result: see tvm_backend.host.finish.
 
 That takes what a store with one factor and without zero points cannot: scales per channel, zero points, uint8, float
 results.
@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tvm_backend.compiled import OptionValue
-from tvm_backend.finish import FLIPPED, Finish
-from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QTensor, QuantizedOp, Stage
-from uma_targets.kit.rules import Rule, along_channels, constant_kernel, plain_matmul
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.host.finish import FLIPPED, Finish
+from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
+from archloom.tvm_backend.targets.backend import Lowered
+from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, plain_matmul
 
 BYTES = ("int8", "uint8")
 FINISHED: tuple[list[str], ...] = (

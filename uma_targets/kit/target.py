@@ -9,23 +9,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mapper.accelerator import Accelerator
-from mapper.options import Option
-from mapper.tiling import square_tiles
-from tvm_backend.uma.backend import Refuse, Strategy, UMABackend, UMAPhase
-from uma_targets.kit import attention, rules, strategies
-from uma_targets.kit.attention import AttentionKernel
-from uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.options import Option
+from archloom.mapper.tiling import square_tiles
+from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMABackend, UMAPhase
+from archloom.uma_targets.kit import attention, rules, strategies
+from archloom.uma_targets.kit.attention import AttentionKernel
+from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Space
-    from mapper.tiling import Shape, Tiling
-    from mapper.workload import Workload
-    from tvm_backend.expressions import IRModule
-    from tvm_backend.patterns import DFPattern
-    from tvm_backend.uma.match import Numbers
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Space
+    from archloom.mapper.tiling import Shape, Tiling
+    from archloom.mapper.workload import Workload
+    from archloom.tvm_backend.ir.expressions import IRModule
+    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.ir.patterns import DFPattern
 
 Options = Mapping[str, Any]
 
@@ -69,7 +69,7 @@ class GemmKit:
         """Name of the ISA; a description of another package is made known under it."""
         if isinstance(self.isa, str):
             return self.isa
-        from oracle import taidl
+        from archloom.oracle import taidl
 
         return taidl.register(self.isa)
 
@@ -82,7 +82,7 @@ class GemmKit:
             return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
 
         def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
-            from mapper.tiling import Shape, space_of
+            from archloom.mapper.tiling import Shape, space_of
 
             if workload.kind == "attention" and self.attention is not None:
                 return self.attention.space(workload, hardware, options)
@@ -164,8 +164,8 @@ class KitTarget(DescribedTarget):
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from tvm_backend.attention import as_attention, attention_shape
-        from tvm_backend.products import as_products
+        from archloom.tvm_backend.passes.attention import as_attention, attention_shape
+        from archloom.tvm_backend.passes.products import as_products
 
         kernel = self.kit.attention
         if kernel is None:
@@ -186,7 +186,7 @@ def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
     return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
 
 
-def lazy_pattern(name: str, module: str = "uma_targets.kit.patterns") -> "Callable[[], DFPattern]":
+def lazy_pattern(name: str, module: str = "archloom.uma_targets.kit.patterns") -> "Callable[[], DFPattern]":
     """A function that makes the pattern of a module: TVM is not needed before the first partitioning."""
 
     def make() -> "DFPattern":

@@ -1,1 +1,1 @@
-"""Mesh: UMA target (:mod:`~uma_targets.mesh.target`) of a generic mesh of cores."""
+"""Mesh: UMA target (:mod:`~archloom.uma_targets.mesh.target`) of a generic mesh of cores."""

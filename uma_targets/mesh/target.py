@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acadl_models.mesh import RANGES, mesh
-from mapper.options import GraphOptions, Option
-from uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.acadl_models.mesh import RANGES, mesh
+from archloom.mapper.options import GraphOptions, Option
+from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
 
 GRAPH = GraphOptions(mesh, RANGES)
 

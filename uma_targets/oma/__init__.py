@@ -1,1 +1,1 @@
-"""OMA, the One MAC Accelerator: UMA target (:mod:`~uma_targets.oma.target`) and emission."""
+"""OMA, the One MAC Accelerator: UMA target (:mod:`~archloom.uma_targets.oma.target`) and emission."""

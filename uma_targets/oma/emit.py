@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Node
-from uma_targets.kit.gemm import Gemm
-from uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets.kit.gemm import Gemm
+from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
 
 SUM, A, B = range(3)
 """Registers."""

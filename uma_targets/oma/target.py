@@ -6,18 +6,18 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from acadl_models.oma import POLICIES, RANGES, oma
-from mapper.lines import Cache, misses
-from mapper.options import GraphOptions, Option
-from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
-from uma_targets.oma.emit import emit, workspace_bytes
+from archloom.acadl_models.oma import POLICIES, RANGES, oma
+from archloom.mapper.lines import Cache, misses
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets.oma.emit import emit, workspace_bytes
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(oma, RANGES)
 ORDERS = tuple(itertools.permutations("mnk"))

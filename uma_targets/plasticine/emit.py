@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from oracle.affine import Affine
-from oracle.stream import Instr, Stream
-from uma_targets.eyeriss.spans import Group, groups
-from uma_targets.kit.nest import Nodes, align, place, repeat
-from uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Stream
+from archloom.uma_targets.eyeriss.spans import Group, groups
+from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check
 
 ISA = "plasticine"
 

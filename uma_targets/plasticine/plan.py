@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.errors import MappingError
+from archloom.oracle.errors import MappingError
 
 WORD_BYTES = 4
 """Single precision."""

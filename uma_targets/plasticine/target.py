@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from acadl_models.plasticine import RANGES, isa_parameters, plasticine
-from mapper.mapping import Mapping as TileMapping
-from mapper.options import GraphOptions
-from uma_targets.eyeriss.spans import kinds
-from uma_targets.kit import Gemm as KitGemm
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
-from uma_targets.plasticine.emit import Gemm
-from uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
+from archloom.acadl_models.plasticine import RANGES, isa_parameters, plasticine
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import GraphOptions
+from archloom.uma_targets.eyeriss.spans import kinds
+from archloom.uma_targets.kit import Gemm as KitGemm
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
+from archloom.uma_targets.plasticine.emit import Gemm
+from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.pipeline import Number
-    from mapper.space import Columns
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.pipeline import Number
+    from archloom.mapper.space import Columns
 
 GRAPH = GraphOptions(plasticine, RANGES)
 

@@ -1,1 +1,1 @@
-"""QKV: UMA target (:mod:`~uma_targets.qkv.target`) and emission of products; attention is in examples."""
+"""QKV: UMA target (:mod:`~archloom.uma_targets.qkv.target`) and emission of products; attention is in examples."""

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapper.mapping import Mapping as TileMapping
-from mapper.pipeline import Issue, Loop, Number, cycles
-from mapper.space import Columns, Space, SpaceBuilder, Table, product
-from mapper.workload import Workload
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr
-from tvm_backend.attention import AttentionShape
-from uma_targets.kit.attention import ITEM, AttentionKernel, Head, Matrix, rows_of, shape_of
-from uma_targets.kit.nest import Nodes, Piece, each, pieces
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.pipeline import Issue, Loop, Number, cycles
+from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr
+from archloom.tvm_backend.passes.attention import AttentionShape
+from archloom.uma_targets.kit.attention import ITEM, AttentionKernel, Head, Matrix, rows_of, shape_of
+from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
+    from archloom.mapper.hardware import Hardware
 
 TURNS, SLOTS = (2, 1), (16, 8, 4, 2)
 """Sets of rows for tiles of queries, and tiles of keys and values at hand: what there is to choose."""

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.qkv import RANGES, qkv
-from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
-from uma_targets.qkv.attention import ATTENTION, moved
-from uma_targets.qkv.emit import FLOWS, emit, operand_tiles
+from archloom.acadl_models.qkv import RANGES, qkv
+from archloom.mapper.options import GraphOptions
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets.qkv.attention import ATTENTION, moved
+from archloom.uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(qkv, RANGES)
 

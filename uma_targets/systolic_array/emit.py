@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from acadl_models.systolic_array import Design
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.stream import Instr
-from uma_targets.kit.gemm import Gemm
-from uma_targets.kit.nest import Nodes, Piece, each, pieces
-from uma_targets.systolic_array import tensor
-from uma_targets.systolic_array.folds import Matrix, Operands, Problem
-from uma_targets.systolic_array.moves import load
+from archloom.acadl_models.systolic_array import Design
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.gemm import Gemm
+from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
+from archloom.uma_targets.systolic_array import tensor
+from archloom.uma_targets.systolic_array.folds import Matrix, Operands, Problem
+from archloom.uma_targets.systolic_array.moves import load
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from acadl_models.systolic_array import Design
-from oracle.affine import Affine
-from oracle.stream import Node
-from uma_targets.kit.nest import Nodes, each, pieces
+from archloom.acadl_models.systolic_array import Design
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Node
+from archloom.uma_targets.kit.nest import Nodes, each, pieces
 
 Number = Affine | int
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from acadl_models.systolic_array import Design, graph_of
-from oracle.collector import paused
-from oracle.errors import TargetError
-from oracle.stream import Stream
-from uma_targets.kit.nest import Nodes, place, repeat
-from uma_targets.systolic_array.folds import Operands, Problem
+from archloom.acadl_models.systolic_array import Design, graph_of
+from archloom.oracle.collector import paused
+from archloom.oracle.errors import TargetError
+from archloom.oracle.stream import Stream
+from archloom.uma_targets.kit.nest import Nodes, place, repeat
+from archloom.uma_targets.systolic_array.folds import Operands, Problem
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from acadl_models.timing import TimingResult
-    from oracle.taidl.isa import Isa
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.timing import TimingResult
+    from archloom.oracle.taidl.isa import Isa
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Machine:
 
     @cached_property
     def isa(self) -> "Isa":
-        from oracle import taidl
+        from archloom.oracle import taidl
 
         return taidl.load(self.design.isa_name, **self.design.isa_parameters)
 
@@ -44,7 +44,7 @@ class Machine:
 
     def stream(self, problem: Problem) -> Stream:
         """The array's part of a product: the operands lie in its memories, the sums stay there."""
-        from uma_targets.systolic_array import scalar, tensor
+        from archloom.uma_targets.systolic_array import scalar, tensor
 
         level = tensor if self.design.level == "tensor" else scalar
         nodes = level.product(self.design, problem, Operands.streamed(problem, self.design.dataflow))
@@ -53,7 +53,7 @@ class Machine:
 
     def gemm(self, problem: Problem) -> Stream:
         """The whole product: C = A · B from HBM to HBM, int8 in, int32 out."""
-        from uma_targets.systolic_array.moves import gemm_nodes
+        from archloom.uma_targets.systolic_array.moves import gemm_nodes
 
         m, n, k = problem.m, problem.n, problem.k
         a, b, c = place([("A", (m, k), "int8", m * k), ("B", (k, n), "int8", k * n), ("C", (m, n), "int32", 4 * m * n)])
@@ -63,8 +63,8 @@ class Machine:
 
     def run(self, problem: Problem) -> "Measured":
         """The product simulated."""
-        from acadl_models.timing import simulate
-        from oracle.resolve import resolve
+        from archloom.acadl_models.timing import simulate
+        from archloom.oracle.resolve import resolve
 
         return Measured(self.design, problem, simulate(self.graph, resolve(self.stream(problem), self.isa)))
 
@@ -82,8 +82,8 @@ class Machine:
 
         Raises TargetError where folds, and so layers, overlap, and where every PE is an object.
         """
-        from acadl_models.timing import simulate
-        from oracle.resolve import resolve
+        from archloom.acadl_models.timing import simulate
+        from archloom.oracle.resolve import resolve
 
         design = self.design
         if design.level != "tensor" or design.charging.sums_overlap or not design.drain_steps(1, 1):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from acadl_models.systolic_array import Design
-from oracle.stream import Instr
-from uma_targets.kit.nest import Nodes
-from uma_targets.systolic_array import scalar, tensor
-from uma_targets.systolic_array.folds import Matrix, Number, Operands, Problem
+from archloom.acadl_models.systolic_array import Design
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.nest import Nodes
+from archloom.uma_targets.systolic_array import scalar, tensor
+from archloom.uma_targets.systolic_array.folds import Matrix, Number, Operands, Problem
 
 
 def load(memory: str, dram: Number, strides: tuple[int, int], matrix: Matrix, rows: int, columns: int) -> Instr:

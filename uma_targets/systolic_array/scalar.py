@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from acadl_models.systolic_array import Design
-from oracle.affine import Affine
-from oracle.stream import Instr
-from uma_targets.kit.nest import Nodes, repeat
-from uma_targets.systolic_array.folds import Fold, Matrix, Operands, Problem, folds
+from archloom.acadl_models.systolic_array import Design
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.systolic_array.folds import Fold, Matrix, Operands, Problem, folds
 
 
 def product(design: Design, problem: Problem, operands: Operands) -> Nodes:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.systolic_array import Design, graph_of
-from acadl_models.systolic_array.design import CHOICES, RANGES
-from mapper.options import GraphOptions, Option
-from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
-from uma_targets.systolic_array.emit import emit
+from archloom.acadl_models.systolic_array import Design, graph_of
+from archloom.acadl_models.systolic_array.design import CHOICES, RANGES
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets.systolic_array.emit import emit
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(Design, RANGES, {"rows": 16, "columns": 16})
 
@@ -66,7 +66,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
 def _loops(shape: "Shape", c: "Columns", dataflow: str, array: tuple[int, int]) -> Loop:
     """Tiles of C, steps of k; A stays for a row of tiles where k is one tile. Folds follow each other on the array.
 
-    Their order is the dataflow's definition, not a choice (:mod:`uma_targets.systolic_array.folds`).
+    Their order is the dataflow's definition, not a choice (:mod:`archloom.uma_targets.systolic_array.folds`).
     """
     tall, wide, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k)))
     m, n, k = shape.m / tall, shape.n / wide, shape.k / deep  # of a mean tile: the last ones are smaller

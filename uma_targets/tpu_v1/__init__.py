@@ -1,1 +1,1 @@
-"""TPU v1: UMA target (:mod:`~uma_targets.tpu_v1.target`) and emission."""
+"""TPU v1: UMA target (:mod:`~archloom.uma_targets.tpu_v1.target`) and emission."""

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from mapper.mapping import Mapping as TileMapping
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import Instr, Node
-from uma_targets.kit.gemm import Gemm
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets.kit.gemm import Gemm
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces
 
 NONE, RELU = 0, 1
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.tpu_v1 import RANGES, isa_parameters, tpu_v1
-from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
-from uma_targets.tpu_v1.emit import emit, panels_of
+from archloom.acadl_models.tpu_v1 import RANGES, isa_parameters, tpu_v1
+from archloom.mapper.options import GraphOptions
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets.tpu_v1.emit import emit, panels_of
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.space import Columns
-    from uma_targets.kit import Shape
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.space import Columns
+    from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(tpu_v1, RANGES)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acadl_models.triple_ring import RANGES, triple_ring
-from mapper.options import GraphOptions
-from uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.acadl_models.triple_ring import RANGES, triple_ring
+from archloom.mapper.options import GraphOptions
+from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
 
 GRAPH = GraphOptions(triple_ring, RANGES)
 

@@ -1,1 +1,1 @@
-"""UltraTrail: UMA target (:mod:`~uma_targets.ultratrail.target`) and whole temporal convolutional networks."""
+"""UltraTrail: UMA target (:mod:`~archloom.uma_targets.ultratrail.target`) and whole temporal convolutional networks."""

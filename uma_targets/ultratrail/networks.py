@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from acadl_models.ultratrail import FEATURE_MEMORIES
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Instr, Node, Stream
-from uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, place, repeat
-from uma_targets.ultratrail.windows import Windows
+from archloom.acadl_models.ultratrail import FEATURE_MEMORIES
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, place, repeat
+from archloom.uma_targets.ultratrail.windows import Windows
 
 NONE = 0xFFFFFFFF
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.timing import TimingResult, simulate
-from acadl_models.ultratrail import isa_parameters, ultratrail
-from oracle import taidl
-from oracle.resolve import resolve
-from oracle.resolved import ResolvedStream
-from oracle.stream import Stream
-from uma_targets.ultratrail.networks import Block, Network, inference, network
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
+from archloom.oracle import taidl
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.stream import Stream
+from archloom.uma_targets.ultratrail.networks import Block, Network, inference, network
 
 CLOCK_HZ = 250_000
 CHANNELS, FRAMES = 40, 101

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
-from mapper.accelerator import Accelerator, Emitter
-from mapper.options import GraphOptions
-from mapper.reuse import ceil_div
-from uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided, rules
-from uma_targets.ultratrail import temporal
-from uma_targets.ultratrail.emit import demand, emit, room
+from archloom.acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
+from archloom.mapper.accelerator import Accelerator, Emitter
+from archloom.mapper.options import GraphOptions
+from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided, rules
+from archloom.uma_targets.ultratrail import temporal
+from archloom.uma_targets.ultratrail.emit import demand, emit, room
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from mapper.hardware import Hardware
-    from mapper.mapping import Mapping as TileMapping
-    from mapper.space import Columns, Space
-    from mapper.tiling import Demand
-    from mapper.workload import Workload
-    from oracle.stream import Stream
-    from tvm_backend.uma.backend import Strategy
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.hardware import Hardware
+    from archloom.mapper.mapping import Mapping as TileMapping
+    from archloom.mapper.space import Columns, Space
+    from archloom.mapper.tiling import Demand
+    from archloom.mapper.workload import Workload
+    from archloom.oracle.stream import Stream
+    from archloom.tvm_backend.targets.backend import Strategy
 
 GRAPH = GraphOptions(ultratrail, RANGES)
 

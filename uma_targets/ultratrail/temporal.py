@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapper import workload as wl
-from mapper.mapping import Mapping as TileMapping
-from mapper.pipeline import Issue, Loop, cycles
-from mapper.space import Space, SpaceBuilder, Table, divided
-from mapper.workload import Workload
-from oracle.affine import Affine
-from oracle.errors import MappingError
-from oracle.stream import HbmTensor, Instr, Stream
-from tvm_backend.compiled import OptionValue
-from tvm_backend.uma.backend import Lowered
-from tvm_backend.uma.match import QuantizedOp
-from uma_targets.kit import rules, strategies
-from uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
-from uma_targets.ultratrail.emit import LOWEST, NONE, room
-from uma_targets.ultratrail.windows import Windows
+from archloom.mapper import workload as wl
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.pipeline import Issue, Loop, cycles
+from archloom.mapper.space import Space, SpaceBuilder, Table, divided
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Instr, Stream
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.targets.backend import Lowered
+from archloom.uma_targets.kit import rules, strategies
+from archloom.uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
+from archloom.uma_targets.ultratrail.emit import LOWEST, NONE, room
+from archloom.uma_targets.ultratrail.windows import Windows
 
 if TYPE_CHECKING:
-    from mapper.hardware import Hardware
+    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Wormhole: UMA target (:mod:`~uma_targets.wormhole.target`) of a mesh of Tensix cores."""
+"""Wormhole: UMA target (:mod:`~archloom.uma_targets.wormhole.target`) of a mesh of Tensix cores."""

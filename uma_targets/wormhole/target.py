@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acadl_models.wormhole import RANGES, wormhole
-from mapper.options import GraphOptions
-from uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.acadl_models.wormhole import RANGES, wormhole
+from archloom.mapper.options import GraphOptions
+from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
 
 GRAPH = GraphOptions(wormhole, RANGES)
 

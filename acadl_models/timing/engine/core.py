@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.engine import meeting
-from acadl_models.timing.engine.accounting import note_front, note_hunger, settle
-from acadl_models.timing.engine.completing import complete
-from acadl_models.timing.engine.forwarding import forward
-from acadl_models.timing.engine.jit import constant_pointer, entry, pointer
-from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.program import advance
-from acadl_models.timing.engine.starting import fetch, start
-from acadl_models.timing.engine.steady import look_back
-from acadl_models.timing.engine.timers import next_time
+from archloom.acadl_models.timing.engine.jit import constant_pointer, entry, pointer
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.phases import meeting
+from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, settle
+from archloom.acadl_models.timing.engine.phases.completing import complete
+from archloom.acadl_models.timing.engine.phases.forwarding import forward
+from archloom.acadl_models.timing.engine.phases.program import advance
+from archloom.acadl_models.timing.engine.phases.starting import fetch, start
+from archloom.acadl_models.timing.engine.phases.timers import next_time
+from archloom.acadl_models.timing.engine.skipping.steady import look_back
 
 
 @entry

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.lower import Lowered
-from acadl_models.timing.machine import MOST_LISTED, StaticInstruction, StaticLoop, StaticNode, more_faults
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.machine import MOST_LISTED, StaticInstruction, StaticLoop, StaticNode, more_faults
 
 _STEPS = {READING: "reading", PROCESSING: "processing", WRITING: "writing"}
 

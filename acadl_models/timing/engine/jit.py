@@ -36,7 +36,7 @@ def compilers(version: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Then each function is compiled for itself, again in each process: several times slower, with the same results.
     """
     if tuple(map(int, re.findall(r"\d+", version)[:2])) == NUMBA:
-        from acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+        from archloom.acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
 
         return {"pipeline_class": PartCompiler}, {"pipeline_class": WholeCompiler}
     wanted = ".".join(map(str, NUMBA))
@@ -62,8 +62,8 @@ jit_inline = numba.njit(**_bare, forceinline=True)
 def entry(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, cached on disk.
 
-    Numba's cache looks at the file of the function alone; here the newest file of this folder counts, because all of
-    its functions are compiled into the entry point.
+    Numba's cache looks at the file of the function alone; here the newest file of this folder and those in it counts,
+    because all of its functions are compiled into the entry point.
     """
     dispatcher = numba.njit(**_common, **_whole)(function)
     if not _whole:
@@ -72,7 +72,7 @@ def entry(function: Callable[..., Any]) -> Any:
         dispatcher.enable_caching()
     except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
         return dispatcher
-    files = [p.stat() for p in Path(__file__).parent.glob("*.py")]
+    files = [p.stat() for p in Path(__file__).parent.rglob("*.py")]
     stamp = (max(f.st_mtime for f in files), sum(f.st_size for f in files))
     dispatcher._cache._cache_file._source_stamp = stamp
     return dispatcher

@@ -6,7 +6,7 @@ program have only where the graph has such memories.
 
 from __future__ import annotations
 
-from acadl_models.timing.engine.layout import P_SIZE
+from archloom.acadl_models.timing.engine.layout import P_SIZE
 
 # --- t: records ------------------------------------------------------------------------------------------------
 PLAIN, CACHED, BANKED, INTERLEAVED = range(4)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.lower import Array
-from acadl_models.timing.engine.lower_memories import stateful_drams
-from acadl_models.timing.engine.memory_layout import *  # noqa: F403
-from acadl_models.timing.memories import CacheTiming, DramTiming
-from acadl_models.timing.memories.cache import MODULUS
-from acadl_models.timing.result import LinkTiming, PortTiming
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
+from archloom.acadl_models.timing.engine.lowering.program import Array
+from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.memories import CacheTiming, DramTiming
+from archloom.acadl_models.timing.memories.cache import MODULUS
+from archloom.acadl_models.timing.result import LinkTiming, PortTiming
 
 
 def memory_sizes(t: Array) -> dict[int, int]:

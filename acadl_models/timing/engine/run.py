@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.timing.engine import core
-from acadl_models.timing.engine.deadlock import deadlock_faults
-from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.lower import Lowered, bad_latency
-from acadl_models.timing.engine.memory_results import (
+from archloom.acadl_models.timing.engine import core
+from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
+from archloom.acadl_models.timing.engine.memory_results import (
     cache_timings,
     dram_timings,
     link_timings,
@@ -21,10 +21,17 @@ from acadl_models.timing.engine.memory_results import (
     memory_work_sizes,
     start_memories,
 )
-from acadl_models.timing.engine.snapshot import state_words
-from acadl_models.timing.result import LoopTiming, PortTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
-from acadl_models.timing.tally import fetch_port
-from oracle.errors import GraphError
+from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
+from archloom.acadl_models.timing.result import (
+    LoopTiming,
+    PortTiming,
+    StageTiming,
+    StorageTiming,
+    TimingResult,
+    UnitTiming,
+)
+from archloom.acadl_models.timing.tally import fetch_port
+from archloom.oracle.errors import GraphError
 
 Array = NDArray[np.int64]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from acadl_models.timing import log as steps
-from acadl_models.timing.engine import core
-from acadl_models.timing.engine.layout import *  # noqa: F403
-from acadl_models.timing.engine.lower import Lowered
-from acadl_models.timing.engine.memory_layout import *  # noqa: F403
-from acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
-from acadl_models.timing.log import Event, RunLog
-from oracle.errors import InputError
+from archloom.acadl_models.timing import log as steps
+from archloom.acadl_models.timing.engine import core
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
+from archloom.acadl_models.timing.log import Event, RunLog
+from archloom.oracle.errors import InputError
 
 if TYPE_CHECKING:
-    from acadl_models.acadl import ArchitectureGraph
-    from oracle.resolved import ResolvedStream
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.resolved import ResolvedStream
 
 Array = NDArray[np.int64]
 
@@ -47,8 +47,8 @@ def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: in
     InputError for a window that is empty, begins where the run has ended or has more than ``MOST_STEPS`` steps;
     GraphError as for :func:`simulate`.
     """
-    from acadl_models.timing.engine.lower import lower
-    from acadl_models.timing.machine import bind
+    from archloom.acadl_models.timing.engine.lowering.program import lower
+    from archloom.acadl_models.timing.machine import bind
 
     if begin < 0:
         raise InputError(f"a window of the run begins at cycle 0 or later, not at {begin}")

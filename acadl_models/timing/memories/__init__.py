@@ -5,11 +5,11 @@ step-by-step simulator runs on them, and the fast engine is tested against it. T
 instructions; :mod:`.serving` makes those of a graph.
 """
 
-from acadl_models.timing.memories.cache import Cache, Policy, Wait
-from acadl_models.timing.memories.channels import InterleavedPort, Interleaving
-from acadl_models.timing.memories.dram import Banks
-from acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from acadl_models.timing.memories.link import Channels
+from archloom.acadl_models.timing.memories.cache import Cache, Policy, Wait
+from archloom.acadl_models.timing.memories.channels import InterleavedPort, Interleaving
+from archloom.acadl_models.timing.memories.dram import Banks
+from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from archloom.acadl_models.timing.memories.link import Channels
 
 __all__ = [
     "Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "InterleavedPort", "Interleaving", "Policy", "Wait",

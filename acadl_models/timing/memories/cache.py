@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from acadl_models.timing.memories.figures import CacheTiming
+from archloom.acadl_models.timing.memories.figures import CacheTiming
 
 MULTIPLIER, MODULUS = 48271, 2**31 - 1
 """Park and Miller's minimal standard generator: the choices of the policy RANDOM."""

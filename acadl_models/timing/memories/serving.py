@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from acadl_models.acadl import (
+from archloom.acadl_models.acadl import (
     DRAM,
     ArchitectureGraph,
     CacheInterface,
@@ -15,11 +15,11 @@ from acadl_models.acadl import (
     Link,
     SetAssociativeCache,
 )
-from acadl_models.timing.memories.cache import Cache, Policy, Wait
-from acadl_models.timing.memories.channels import InterleavedPort, Interleaving
-from acadl_models.timing.memories.dram import Banks
-from acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from acadl_models.timing.memories.link import Channels
+from archloom.acadl_models.timing.memories.cache import Cache, Policy, Wait
+from archloom.acadl_models.timing.memories.channels import InterleavedPort, Interleaving
+from archloom.acadl_models.timing.memories.dram import Banks
+from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
+from archloom.acadl_models.timing.memories.link import Channels
 
 LatencyOf = Callable[[DataStorage, str], int]
 """The value of a latency attribute of a storage for a request, in cycles."""

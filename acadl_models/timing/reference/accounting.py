@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acadl_models.acadl import PipelineStage
-from acadl_models.timing.reference.state import Machine, Unit
-from acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
-from acadl_models.timing.tally import fetch_port
+from archloom.acadl_models.acadl import PipelineStage
+from archloom.acadl_models.timing.reference.state import Machine, Unit
+from archloom.acadl_models.timing.result import StageTiming, StorageTiming, TimingResult, UnitTiming
+from archloom.acadl_models.timing.tally import fetch_port
 
 
 def count_cycle(m: Machine) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from acadl_models.timing import log
-from acadl_models.timing.reference.fetching import arrive
-from acadl_models.timing.reference.recording import note, note_finished
-from acadl_models.timing.reference.requests import end_requests, fill_slots, issue
-from acadl_models.timing.reference.state import Instance, Machine, State
+from archloom.acadl_models.timing import log
+from archloom.acadl_models.timing.reference.fetching import arrive
+from archloom.acadl_models.timing.reference.recording import note, note_finished
+from archloom.acadl_models.timing.reference.requests import end_requests, fill_slots, issue
+from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 
 
 def complete(m: Machine) -> None:

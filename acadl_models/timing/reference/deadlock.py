@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.machine import MOST_LISTED, more_faults
-from acadl_models.timing.reference.starting import blocker
-from acadl_models.timing.reference.state import Instance, Machine, State
+from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
+from archloom.acadl_models.timing.reference.starting import blocker
+from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 
 
 def deadlock(m: Machine) -> list[str]:

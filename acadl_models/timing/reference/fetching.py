@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acadl_models.timing.log import FETCH, FETCHED
-from acadl_models.timing.reference.recording import note
-from acadl_models.timing.reference.state import Instance, Machine
+from archloom.acadl_models.timing.log import FETCH, FETCHED
+from archloom.acadl_models.timing.reference.recording import note
+from archloom.acadl_models.timing.reference.state import Instance, Machine
 
 
 def fetch(m: Machine) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from acadl_models.acadl import PipelineStage
-from acadl_models.timing.log import ENTERED, RECEIVED
-from acadl_models.timing.reference.recording import note
-from acadl_models.timing.reference.state import Instance, Machine, Stage, State
+from archloom.acadl_models.acadl import PipelineStage
+from archloom.acadl_models.timing.log import ENTERED, RECEIVED
+from archloom.acadl_models.timing.reference.recording import note
+from archloom.acadl_models.timing.reference.state import Instance, Machine, Stage, State
 
 Offer: TypeAlias = tuple[Instance, "list[Instance] | deque[Instance]"]
 """An instruction that may go on, and where it is."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from acadl_models.acadl import Link
-from acadl_models.timing.log import CARRIED, Event
-from acadl_models.timing.reference.state import Instance, Issued, Machine
+from archloom.acadl_models.acadl import Link
+from archloom.acadl_models.timing.log import CARRIED, Event
+from archloom.acadl_models.timing.reference.state import Instance, Issued, Machine
 
 
 @dataclass(frozen=True)

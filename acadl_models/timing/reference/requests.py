@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acadl_models.acadl import DataStorage, Link
-from acadl_models.timing.log import GRANTED, QUEUED, TRANSFER
-from acadl_models.timing.machine import Request, evaluate_latency
-from acadl_models.timing.memories.serving import Load
-from acadl_models.timing.reference.recording import note_carried, note_request
-from acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
+from archloom.acadl_models.acadl import DataStorage, Link
+from archloom.acadl_models.timing.log import GRANTED, QUEUED, TRANSFER
+from archloom.acadl_models.timing.machine import Request, evaluate_latency
+from archloom.acadl_models.timing.memories.serving import Load
+from archloom.acadl_models.timing.reference.recording import note_carried, note_request
+from archloom.acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
 
 
 def end_requests(m: Machine, storage: Storage) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from acadl_models.acadl import ArchitectureGraph
-from acadl_models.timing.log import RunLog
-from acadl_models.timing.machine import bind
-from acadl_models.timing.reference.accounting import count_cycle, result
-from acadl_models.timing.reference.completing import complete
-from acadl_models.timing.reference.deadlock import deadlock
-from acadl_models.timing.reference.fetching import fetch
-from acadl_models.timing.reference.forwarding import forward
-from acadl_models.timing.reference.recording import InstanceLog
-from acadl_models.timing.reference.starting import start
-from acadl_models.timing.reference.state import Machine, State
-from acadl_models.timing.result import TimingResult
-from oracle.errors import GraphError
-from oracle.resolved import ResolvedStream
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing.log import RunLog
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.reference.accounting import count_cycle, result
+from archloom.acadl_models.timing.reference.completing import complete
+from archloom.acadl_models.timing.reference.deadlock import deadlock
+from archloom.acadl_models.timing.reference.fetching import fetch
+from archloom.acadl_models.timing.reference.forwarding import forward
+from archloom.acadl_models.timing.reference.recording import InstanceLog
+from archloom.acadl_models.timing.reference.starting import start
+from archloom.acadl_models.timing.reference.state import Machine, State
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.oracle.errors import GraphError
+from archloom.oracle.resolved import ResolvedStream
 
 
 def simulate_reference(

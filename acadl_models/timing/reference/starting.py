@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from acadl_models.timing.log import STARTED
-from acadl_models.timing.machine import AccessPlan
-from acadl_models.timing.reference.completing import process
-from acadl_models.timing.reference.recording import note
-from acadl_models.timing.reference.requests import issue
-from acadl_models.timing.reference.state import Instance, Machine, State, Unit
+from archloom.acadl_models.timing.log import STARTED
+from archloom.acadl_models.timing.machine import AccessPlan
+from archloom.acadl_models.timing.reference.completing import process
+from archloom.acadl_models.timing.reference.recording import note
+from archloom.acadl_models.timing.reference.requests import issue
+from archloom.acadl_models.timing.reference.state import Instance, Machine, State, Unit
 
 
 def start(m: Machine) -> None:

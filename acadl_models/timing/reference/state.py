@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
-from acadl_models.acadl.latency import Expression
-from acadl_models.timing.machine import Program, Request, StaticInstruction, evaluate_latency, fetch_cycles
-from acadl_models.timing.memories.serving import Memories
-from acadl_models.timing.tally import Tally
+from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
+from archloom.acadl_models.acadl.latency import Expression
+from archloom.acadl_models.timing.machine import Program, Request, StaticInstruction, evaluate_latency, fetch_cycles
+from archloom.acadl_models.timing.memories.serving import Memories
+from archloom.acadl_models.timing.tally import Tally
 
 if TYPE_CHECKING:
-    from acadl_models.timing.log import Event
-    from acadl_models.timing.reference.recording import InstanceLog
+    from archloom.acadl_models.timing.log import Event
+    from archloom.acadl_models.timing.reference.recording import InstanceLog
 
 
 class State(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oracle.taidl.operators import (
+from archloom.oracle.taidl.operators import (
     contraction,
     control,
     conversion,
@@ -12,7 +12,7 @@ from oracle.taidl.operators import (
     random,
     reduction,
 )
-from oracle.taidl.operators.base import Opcode
+from archloom.oracle.taidl.operators.base import Opcode
 
 OPCODES: dict[str, Opcode] = {
     row.name: row

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, Union
 
 import numpy as np
 
-from oracle.taidl.types import element_type
+from archloom.oracle.taidl.types import element_type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Dim: TypeAlias = Union[int, str]
@@ -21,7 +21,7 @@ Dim: TypeAlias = Union[int, str]
 
 @dataclass(frozen=True)
 class Shaped:
-    """A tensor type whose dimensions may be unknown (:class:`oracle.resolved.TensorType` is one with none)."""
+    """A tensor type whose dimensions may be unknown (:class:`archloom.oracle.resolved.TensorType` is one with none)."""
 
     shape: tuple[Dim, ...]
     dtype: str
@@ -52,8 +52,9 @@ Kernel: TypeAlias = Callable[[tuple[int, ...], Any, Sequence[Any], Mapping[str, 
 """Shape and NumPy type of the result, operands, attributes → the result. All was accepted by the rule before."""
 
 Lowering: TypeAlias = Callable[[Shaped, Sequence[Any], Mapping[str, Any], Sequence[str]], Any]
-"""Type of the result, operands as JAX holds them (:mod:`oracle.taidl.operators.carriers`), attributes, the operands'
-element types → the result. An element-wise one also takes a result shape of () and operands that broadcast."""
+"""Type of the result, operands as JAX holds them (:mod:`archloom.oracle.taidl.operators.carriers`), attributes, the
+operands' element types → the result. An element-wise one also takes a result shape of () and operands that
+broadcast."""
 
 Family: TypeAlias = Literal["creation", "elementwise", "layout", "contraction", "reduction", "opaque"]
 

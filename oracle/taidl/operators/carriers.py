@@ -1,4 +1,4 @@
-"""How JAX holds tensors, and the JAX counterpart of :mod:`oracle.taidl.operators.numbers`.
+"""How JAX holds tensors, and the JAX counterpart of :mod:`archloom.oracle.taidl.operators.numbers`.
 
 A *carrier* is what JAX holds for a tensor: integers of 2 and 4 bits are held in 8 bits, floating-point numbers of up to
 8 bits as their bits in u8, all others in their own type. So no operator depends on how XLA treats a type of 4 bits,
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.types import element_type, limits, numpy_dtype
+from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 
 def carrier_name(dtype: str) -> str:
@@ -41,7 +41,7 @@ def is_wide(dtype: str) -> bool:
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
     """The carrier of a number (an integer may be given as any with its bits)."""
-    from oracle.taidl.operators.numbers import constant as made
+    from archloom.oracle.taidl.operators.numbers import constant as made
 
     return carried(made(number, numpy_dtype(dtype)), dtype)
 
@@ -63,7 +63,7 @@ def elements(carrier: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 
 
 def value(x: Any, dtype: str) -> Any:
-    """The numbers that a carrier holds (see :mod:`oracle.taidl.operators.numbers`)."""
+    """The numbers that a carrier holds (see :mod:`archloom.oracle.taidl.operators.numbers`)."""
     import jax.numpy as jnp
     from jax import lax
 

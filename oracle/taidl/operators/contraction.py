@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.fused import fma
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import (
+from archloom.oracle.taidl.fused import fma
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
     Attributes,
@@ -30,10 +30,10 @@ from oracle.taidl.operators.base import (
     show,
     wrong,
 )
-from oracle.taidl.operators.conversion import convert, converted
-from oracle.taidl.operators.elementwise import SUBNORMALS
-from oracle.taidl.operators.movement import padded, spread
-from oracle.taidl.types import TYPES, element_type
+from archloom.oracle.taidl.operators.conversion import convert, converted
+from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
+from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.types import TYPES, element_type
 
 Values = Mapping[str, Any]
 
@@ -179,7 +179,7 @@ def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> A
     import jax.numpy as jnp
     from jax import lax
 
-    from oracle.xla.fused import fma as lowered
+    from archloom.oracle.xla.lowering.fused import fma as lowered
 
     left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
 

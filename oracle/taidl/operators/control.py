@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from oracle.errors import TaidlError, suggest
-from oracle.taidl.operators import carriers
-from oracle.taidl.operators.base import (
+from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.taidl.operators import carriers
+from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
     Attributes,
@@ -25,7 +25,7 @@ from oracle.taidl.operators.base import (
     integer,
     shapes_differ,
 )
-from oracle.taidl.types import element_type
+from archloom.oracle.taidl.types import element_type
 
 Values = Mapping[str, Any]
 
@@ -157,7 +157,7 @@ def registered(name: str) -> Registered:
     """The function of that name; TaidlError if none was registered."""
     if name not in _registered:
         raise TaidlError(f"no function {name!r} is registered{suggest(name, sorted(_registered))}; "
-                         "oracle.taidl.register_function does it")
+                         "archloom.oracle.taidl.register_function does it")
     return _registered[name]
 
 
@@ -237,6 +237,6 @@ ROWS: list[Opcode] = [
     Opcode("call", None, _call_rule, _call, _call_lowering, "opaque", "the output number `result` (0) of a `def`",
            (_function("function"), integer("result", 0)), least=0),
     Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
-           "a function given to `oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
+           "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
            typed=True),
 ]

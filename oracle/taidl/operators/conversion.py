@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import (
-    Array,
-    Attributes,
-    Opcode,
-    Shaped,
-    differ,
-    integer,
-    is_kind,
-    wrong,
-)
-from oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import Array, Attributes, Opcode, Shaped, differ, integer, is_kind, wrong
+from archloom.oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
 
 # --- by value -----------------------------------------------------------------------------------------------------
 

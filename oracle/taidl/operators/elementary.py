@@ -59,7 +59,7 @@ def _jax() -> Reals:
     import jax.numpy as jnp
     from jax import lax
 
-    from oracle.taidl.operators import carriers
+    from archloom.oracle.taidl.operators import carriers
 
     return Reals(jnp, carriers.multiply, carriers.add, carriers.divide,
                  lambda x: lax.bitcast_convert_type(x, jnp.int64), lambda x: lax.bitcast_convert_type(x, jnp.float64))
@@ -67,7 +67,7 @@ def _jax() -> Reals:
 
 def in_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function(reals, *f64)`` as a function of f32 in NumPy."""
-    from oracle.taidl.operators.numbers import flush, narrowed
+    from archloom.oracle.taidl.operators.numbers import flush, narrowed
 
     def f(*operands: Any) -> Any:
         wide = [flush(np.asarray(x)).astype(np.float64) for x in operands]
@@ -84,7 +84,7 @@ def in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
         import jax
         from jax import lax
 
-        from oracle.taidl.operators.carriers import flush, native
+        from archloom.oracle.taidl.operators.carriers import flush, native
 
         with jax.enable_x64(True):
             wide = [lax.convert_element_type(flush(x), np.float64) for x in operands]

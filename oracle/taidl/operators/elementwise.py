@@ -1,8 +1,9 @@
 """The operators that work element by element.
 
 Each is a function of *numbers* in NumPy and one in JAX; what is around them is the same for all: elements to numbers,
-numbers back to elements (:mod:`oracle.taidl.operators.numbers`, :mod:`oracle.taidl.operators.carriers`). Quantized
-operands are computed as the f32 that they stand for, and the result is quantized again.
+numbers back to elements (:mod:`archloom.oracle.taidl.operators.numbers`,
+:mod:`archloom.oracle.taidl.operators.carriers`). Quantized operands are computed as the f32 that they stand for, and
+the result is quantized again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.fused import fma
-from oracle.taidl.operators import carriers, elementary, numbers
-from oracle.taidl.operators.base import (
+from archloom.oracle.taidl.fused import fma
+from archloom.oracle.taidl.operators import carriers, elementary, numbers
+from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
     Attributes,
@@ -27,7 +28,7 @@ from oracle.taidl.operators.base import (
     shapes_differ,
     wrong,
 )
-from oracle.taidl.types import element_type
+from archloom.oracle.taidl.types import element_type
 
 NUMBERS = ("int", "uint", "float", "quant")
 FLOATS = ("float", "quant")
@@ -355,7 +356,7 @@ def _fma(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, A
 
 
 def _fma_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    from oracle.xla.fused import fma as lowered
+    from archloom.oracle.xla.lowering.fused import fma as lowered
 
     return lowered(*x, flush=a["subnormals"] == "flush")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import (
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import (
     Attribute,
     Attributes,
     Dim,
@@ -29,9 +29,9 @@ from oracle.taidl.operators.base import (
     show,
     wrong,
 )
-from oracle.taidl.operators.elementwise import largest, smallest
-from oracle.taidl.operators.reduction import kind_fault
-from oracle.taidl.types import element_type, limits
+from archloom.oracle.taidl.operators.elementwise import largest, smallest
+from archloom.oracle.taidl.operators.reduction import kind_fault
+from archloom.oracle.taidl.types import element_type, limits
 
 Values = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import (
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import (
     Attribute,
     Attributes,
     Dim,
@@ -27,8 +27,8 @@ from oracle.taidl.operators.base import (
     show,
     wrong,
 )
-from oracle.taidl.operators.conversion import convert, converted
-from oracle.taidl.types import TYPES, element_type
+from archloom.oracle.taidl.operators.conversion import convert, converted
+from archloom.oracle.taidl.types import TYPES, element_type
 
 Values = Mapping[str, Any]
 

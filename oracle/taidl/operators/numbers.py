@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators.base import Array
-from oracle.taidl.types import as_codes, element_type, limits, numpy_dtype, of_numpy
+from archloom.oracle.taidl.operators.base import Array
+from archloom.oracle.taidl.types import as_codes, element_type, limits, numpy_dtype, of_numpy
 
 
 @cache

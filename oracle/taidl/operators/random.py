@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import Attribute, Attributes, Opcode, Shaped
-from oracle.taidl.types import element_type
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Shaped
+from archloom.oracle.taidl.types import element_type
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 

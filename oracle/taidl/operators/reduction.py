@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle.taidl.operators import carriers, numbers
-from oracle.taidl.operators.base import (
+from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
     Attributes,
@@ -25,10 +25,10 @@ from oracle.taidl.operators.base import (
     ints,
     wrong,
 )
-from oracle.taidl.operators.contraction import window_extent, windows
-from oracle.taidl.operators.elementwise import largest, smallest
-from oracle.taidl.operators.movement import padded, spread
-from oracle.taidl.types import element_type, limits, numpy_dtype
+from archloom.oracle.taidl.operators.contraction import window_extent, windows
+from archloom.oracle.taidl.operators.elementwise import largest, smallest
+from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 Values = Mapping[str, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oracle.taidl.operators import OPCODES
-from oracle.taidl.operators.base import Attribute, Opcode
-from oracle.taidl.types import TYPES
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators.base import Attribute, Opcode
+from archloom.oracle.taidl.types import TYPES
 
 
 def operators() -> str:

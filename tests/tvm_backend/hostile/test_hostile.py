@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import CASES
+
+from tests.tvm_backend.hostile.cases import CASES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
 
 def work(*words: str) -> str:
-    path = os.pathsep.join([str(HERE), str(ROOT)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run([sys.executable, str(HERE / "worker.py"), *words], capture_output=True, text=True,
                           check=False, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-4000:]
@@ -59,7 +60,8 @@ def test_all(name: str) -> None:
 def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, target: str) -> None:
     """The file of the weights is a hole: reading it would take 2 GiB, and the limit leaves room for less."""
     import onnx
-    from cases import free, model, op, tensor
+
+    from tests.tvm_backend.hostile.cases import free, model, op, tensor
 
     size = 23_200
     weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[size, size])
@@ -71,7 +73,7 @@ def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, t
     code = ("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 << 30,) * 2); import archloom; "
             f"print(archloom.estimate('net.onnx', {target!r}).macs)")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) == size * size
 
@@ -80,7 +82,7 @@ def test_pickles_are_not_run(tmp_path: Path) -> None:
     """A file of PyTorch's that would leave a mark when it is unpickled."""
     import pickle
 
-    from oracle.errors import ModelError
+    from archloom.oracle.errors import ModelError
 
     class Mark:
         def __reduce__(self) -> Any:

@@ -15,12 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx
-from cases import CASES, conv, product, quantized, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_backend import cli, compat, frontends, lower  # noqa: F401  what each child needs, imported once
-from tvm_backend.uma import partition  # noqa: F401
+# what each child needs, imported once
+from archloom.tvm_backend import cli
+from archloom.tvm_backend.frontends import load  # noqa: F401
+from archloom.tvm_backend.ir import compat  # noqa: F401
+from archloom.tvm_backend.targets import lower, partition  # noqa: F401
+from tests.tvm_backend.hostile.cases import CASES, conv, product, quantized, write
 
 MEMORY, SECONDS, UNEXPECTED = 4 << 30, 20, 99
 

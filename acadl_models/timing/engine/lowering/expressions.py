@@ -1,0 +1,144 @@
+"""Expressions over loop variables in the engine's tables, and the latencies that are made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from archloom.acadl_models.acadl.latency import Expression, LatencyError, Num
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.latencies import Names, arguments, compile_latency, simplify
+from archloom.acadl_models.timing.engine.lowering.periods import Periods
+from archloom.acadl_models.timing.engine.lowering.tables import Tables
+from archloom.acadl_models.timing.machine import StaticLoop
+from archloom.oracle.affine import Affine, Atom, Bounds, Div
+
+
+@dataclass(frozen=True)
+class LatencyOwner:
+    """Whose latency a program of the tables is: for the message about a bad value."""
+
+    where: str
+    expression: Expression
+    mnemonic: str
+    least: int
+
+
+class BadLatencyError(Exception):
+    """A latency that cannot be computed: its owner, and why."""
+
+    def __init__(self, owner: LatencyOwner, found: str) -> None:
+        super().__init__(found)
+        self.owner, self.found = owner, found
+
+
+class Expressions:
+    """Places affine expressions; values are numbered, loop variables first, then divisions and modulos (atoms).
+
+    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words.
+    """
+
+    def __init__(self, tables: Tables, loops: Sequence[StaticLoop]) -> None:
+        self.tables = tables
+        self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(loops)}
+        self.loops = len(loops)
+        self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
+        self.periods = Periods({loop.var: loop.values.step for loop in loops})
+        self._kept: list[Affine] = []
+        self._by_id: dict[int, int] = {}
+        self._moves: dict[int, tuple[tuple[str, int, int], ...]] = {}
+
+    def place(self, e: Affine) -> int:
+        """Position of an expression in the tables, with its atoms."""
+        position = self._by_id.get(id(e))
+        if position is None:
+            flat = [e.constant, len(e.terms)]
+            for atom, coefficient in e.terms:
+                value = self.values.get(atom)
+                flat += self._new_value(atom) if value is None else value, coefficient
+            position = self._by_id[id(e)] = self.tables.put(flat)
+            self._kept.append(e)
+        return position
+
+    def _new_value(self, atom: Atom) -> int:
+        """Number of an atom that had none; atoms inside an atom come before it."""
+        assert not isinstance(atom, str), atom
+        numerator = self.place(atom.numerator)
+        number = self.values[atom] = self.loops + len(self.atoms)
+        self.atoms.append((int(not isinstance(atom, Div)), atom.divisor, numerator, atom.numerator.variables()))
+        return number
+
+    def moves(self, e: Affine) -> tuple[tuple[str, int, int], ...]:
+        """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
+        found = self._moves.get(id(e))
+        if found is None:
+            steps = self.periods.steps
+            linear = [(a, 1, c * steps[a]) for a, c in e.terms if type(a) is str]
+            if len(linear) < len(e.terms):
+                linear = [(v, *move) for v, move in self.periods.moves(e).items()]
+            found = self._moves[id(e)] = tuple(linear)
+            self._kept.append(e)
+        return found
+
+
+class Latencies:
+    """Places latencies: numbers where they do not vary, programs where they do or where their value is no legal one.
+
+    ``arguments`` collects what the varying ones depend on: for each variable (iterations, whether it never repeats).
+    """
+
+    def __init__(self, expressions: Expressions, bounds: Bounds) -> None:
+        self.expressions = expressions
+        self.bounds = bounds
+        self.owners: list[LatencyOwner] = []
+        self.arguments: dict[str, tuple[int, bool]] = {}
+        self._constants: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def code(
+        self, expression: Expression, names: Names, mnemonic: str, least: int, where: str, around: Sequence[str]
+    ) -> int:
+        """The value, or ``-1 - position`` of a program; ``around``: the variables of the loops around it."""
+        value = self._constant(expression, names)
+        if value is not None and value >= least:
+            return value
+        owner = LatencyOwner(where, expression, mnemonic, least)
+        try:
+            root = simplify(expression, names, self.bounds)
+            program = compile_latency(root, names, self.expressions.place)
+        except LatencyError as error:
+            raise BadLatencyError(owner, str(error)) from None
+        if isinstance(root, Num) and root.value >= least:
+            return root.value
+        self._depends(arguments(root, names), around)
+        self.owners.append(owner)
+        flat = [v for pair in program for v in pair]
+        return -1 - self.expressions.tables.put([least, len(self.owners) - 1, len(program), *flat])
+
+    def _constant(self, expression: Expression, names: Mapping[str, Affine]) -> int | None:
+        """The value where nothing that the expression names varies and it has one."""
+        root = expression.root
+        if isinstance(root, Num):
+            return root.value
+        found = []
+        for name in sorted(expression.names):
+            value = names.get(name)
+            if value is None or value.terms:
+                return None
+            found.append(value.constant)
+        key = (expression.text, tuple(found))
+        value_there = self._constants.get(key)
+        if value_there is None:
+            try:
+                value_there = expression.evaluate(dict(zip(sorted(expression.names), found)))
+            except LatencyError:
+                return None
+            self._constants[key] = value_there
+        return value_there
+
+    def _depends(self, found: Sequence[Affine], around: Sequence[str]) -> None:
+        for e in found:
+            for variable, iterations, shift in self.expressions.moves(e):
+                if variable in around:
+                    known, never = self.arguments.get(variable, (1, False))
+                    self.arguments[variable] = math.lcm(known, iterations), never or shift != 0

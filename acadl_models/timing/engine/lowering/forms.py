@@ -1,0 +1,224 @@
+"""Forms of accesses and routes of instructions: what the tables of all streams on a graph have in common.
+
+These words lie behind those of the graph, in the tables of every stream at the same place.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from archloom.acadl_models.acadl import FunctionalUnit
+from archloom.acadl_models.acadl.latency import Expression, Num
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.patterns import (
+    NOTHING,
+    Pattern,
+    beats,
+    pattern,
+    patterns,
+    runs,
+    words,
+)
+from archloom.acadl_models.timing.engine.lowering.tables import Array
+from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
+from archloom.oracle.resolved import Buffer, WindowDim
+
+if TYPE_CHECKING:
+    from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
+
+KINDS = {"read": READ, "write": WRITE, "accumulate": ACCUMULATE}
+
+Ranges: TypeAlias = tuple[tuple[int, int] | None, ...]
+"""The smallest and the largest value of each name; None where there is none."""
+
+
+@dataclass(eq=False)
+class Form:
+    """What accesses have in common that go to one place with windows of one shape: all but where they lie.
+
+    ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
+    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``template``: their TA record, the
+    stores open (NONE) where latencies decide these; ``lists``: for some axes the position of the patterns,
+    whether all are dense, and the span of the first.
+    """
+
+    place: Place
+    kind: int
+    patterns: tuple[Pattern, ...]
+    strides: tuple[int, ...]
+    word_shape: Pattern
+    template: list[int]
+    lists: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.spans = tuple(s.span for s in self.patterns)
+        self.is_moved = any(s.origin for s in self.patterns)
+        self.is_spread = len(self.place.banks) > 1
+        """Over several banks."""
+        self.is_open = self.template[TA_STORES] == NONE and len(self.place.banks) > 0
+
+
+@dataclass(eq=False)
+class Way:
+    """How instructions with one mnemonic go that the same units take: what ``names`` stand for decides latencies.
+
+    ``routes``: positions and numbers of the records and ``TI_FIRST`` by the ranges of names; None where a latency
+    varies.
+    """
+
+    takers: Mapping[str, FunctionalUnit]
+    routed: frozenset[str]
+    names: tuple[str, ...]
+    routes: dict[Ranges, tuple[int, int, int] | None] = field(default_factory=dict)
+
+
+class Shared:
+    """Words that follow those of a graph, and what they are about."""
+
+    def __init__(self, graph: GraphTables) -> None:
+        self.graph = graph
+        self.start = H_SIZE + len(graph.words)
+        self._words = array("q")
+        self._lock = threading.Lock()
+        self._forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = {}
+        self._ways: dict[tuple[int, int, str, bool], Way] = {}
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def put(self, values: Sequence[int]) -> int:
+        """Append words; returns their position."""
+        return self.place(lambda _: values)
+
+    def place(self, make: Callable[[int], Sequence[int]]) -> int:
+        """Append what is made for a position; returns that."""
+        with self._lock:
+            position = self.start + len(self._words)
+            self._words.extend(make(position))
+            return position
+
+    def words(self) -> Array:
+        """All words so far."""
+        with self._lock:
+            return np.array(self._words, dtype=np.int64)
+
+    def form(self, plan: AccessPlan) -> Form:
+        """The form of an access."""
+        key = plan.place, plan.access.kind, plan.access.window.dims
+        found = self._forms.get(key)
+        if found is None:
+            found = self._forms[key] = self._new_form(plan)
+        return found
+
+    def list_patterns(self, form: Form, axes: tuple[int, ...]) -> None:
+        """Put the patterns of some axes of a form."""
+        shapes = [form.patterns[a] for a in axes]
+        place = self.put([*[self.put(s.flat()) for s in shapes], *[s.span for s in shapes]])
+        form.lists[axes] = place, int(all(s.dense for s in shapes)), shapes[0].span if shapes else FOREVER
+
+    def way(self, takers: Mapping[str, FunctionalUnit], routed: frozenset[str], mnemonic: str, requests: bool) -> Way:
+        """How an instruction goes; the identities of both collections stand for them, and the way holds them."""
+        key = id(takers), id(routed), mnemonic, requests
+        found = self._ways.get(key)
+        if found is None:
+            found = self._ways[key] = Way(takers, routed, self._names(takers, routed, mnemonic))
+        return found
+
+    def _names(self, takers: Mapping[str, FunctionalUnit], routed: Iterable[str], mnemonic: str) -> tuple[str, ...]:
+        """What the latencies on the way of an instruction name."""
+        graph, found = self.graph, set[str]()
+        for name in routed:
+            if name in graph.stage_numbers:
+                found |= graph.stage_latencies[graph.stage_numbers[name]].names
+        for unit in takers.values():
+            rate = unit.interval_of(mnemonic)
+            found |= unit.latency_of(mnemonic).names | (frozenset() if rate is None else rate.names)
+        return tuple(sorted(found))
+
+    # --- forms -------------------------------------------------------------------------------------------------
+    def _new_form(self, plan: AccessPlan) -> Form:
+        window, place = plan.access.window, plan.place
+        shapes = patterns(window.dims, len(window.offsets))
+        strides: tuple[int, ...] = ()
+        word_shape = NOTHING
+        if place.banks:
+            strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
+            progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
+            word_shape = shapes[0] if strides == (1,) else pattern(progressions)
+        kind = KINDS[plan.access.kind]
+        return Form(place, kind, shapes, strides, word_shape, self._template(place, kind, word_shape))
+
+    def _template(self, place: Place, kind: int, word_shape: Pattern) -> list[int]:
+        banks = place.banks
+        record = [0] * TA_SIZE
+        record[TA_KIND], record[TA_STORE_COUNT] = kind, len(banks)
+        record[TA_REACH] = FOREVER
+        record[TA_WORD] = record[TA_WORD_NODE] = record[TA_STORES] = NONE
+        record[TA_SPAN], record[TA_WORDS] = word_shape.span + 1, words(word_shape)
+        record[TA_DATA_WIDTH] = place.data_width
+        placed = self.graph.memories.is_placed(place)
+        record[TA_PLACE] = 0 if placed else NONE
+        if len(banks) > 1 or placed:
+            each = runs(word_shape)
+            record[TA_RUNS], record[TA_RUN_COUNT] = self.put([v for r in each for v in r]), len(each)
+        sizes = {(b.stop or 0) - b.start for b in banks}
+        size = sizes.pop() if len(sizes) == 1 else 0
+        record[TA_BANK_SHIFT] = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
+        latencies = [constant_latency(self.graph, kind, bank.storage) for bank in banks]
+        if banks and 0 not in latencies and all(len(path) == 1 for path in place.paths):
+            known = iter(latencies)
+            record[TA_STORES] = self.put(bank_records(
+                self.graph, place, word_shape, lambda _: next(known), lambda _: NONE, self.put
+            ))
+        return record
+
+
+def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
+    """The latency of requests to a storage if it is a number that is legal, else 0."""
+    root = request_expression(graph, kind, storage).root
+    return max(0, root.value) if isinstance(root, Num) else 0
+
+
+def request_expression(graph: GraphTables, kind: int, storage: str) -> Expression:
+    """The latency of requests to a storage."""
+    return graph.storage_latencies[graph.storage_numbers[storage]][int(kind != READ)]
+
+
+def bank_records(
+    graph: GraphTables, place: Place, word_shape: Pattern,
+    latency: Callable[[str], int], way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
+) -> list[int]:
+    """The TB records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
+
+    ``put`` appends words to the tables and returns their position.
+    """
+    records: list[int] = []
+    size = -(-words(word_shape) * place.data_width // 8)
+    for bank, path, base, channels in zip(place.banks, place.paths, place.bases, place.channels):
+        number, lanes = graph.storage_numbers[bank.storage], NONE
+        if channels is None:
+            moves = beats(word_shape, graph.storages[number].port_width)
+        else:
+            on_each = channels.beats(runs(word_shape))
+            lanes, moves = put(on_each), max(on_each)
+        records += [
+            number, bank.start, bank.stop or 0, moves, size, size // moves,
+            latency(bank.storage), base, way(path), graph.memories.space(path), lanes,
+        ]  # fmt: skip
+    return records
+
+
+@lru_cache(maxsize=1024)
+def _word_strides(shape: tuple[int, ...], dtype: str, data_width: int) -> tuple[int, ...]:
+    """How many words a step along each leading axis of a buffer is; the axes after them make up one word."""
+    axes = word_axes(Buffer("", shape, dtype), data_width)
+    assert axes is not None
+    return tuple(math.prod(shape[axis + 1 : axes]) for axis in range(axes))

@@ -1,0 +1,144 @@
+"""The part of the engine's tables that a graph alone decides, made once for each graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from archloom.acadl_models.acadl import (
+    ArchitectureGraph,
+    CacheInterface,
+    DataStorage,
+    FunctionalUnit,
+    MemoryInterface,
+    PipelineStage,
+)
+from archloom.acadl_models.acadl.latency import Expression, parse
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.forms import Shared
+from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
+from archloom.acadl_models.timing.engine.lowering.tables import Array
+from archloom.acadl_models.timing.engine.memory_layout import PLAIN
+from archloom.acadl_models.timing.machine import Program, fetch_cycles
+
+READS_HOLD = {"finished": READS_UNTIL_FINISH, "started": READS_UNTIL_START, "ignored": READS_NEVER}
+"""By the value of ``write_after_read``."""
+
+MOST_SHARED = 1 << 16
+"""When streams share so many words, a lowering begins again with none."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTables:
+    """Objects in the tables' order, their numbers, what they take, and the words that follow the header.
+
+    ``receivers``, ``first_stages``: the successors of the fetch stage, ``followers``: those of each stage.
+    ``most``: instances that all places together hold, the issue buffer included.
+    """
+
+    stages: tuple[PipelineStage, ...]
+    units: tuple[FunctionalUnit, ...]
+    storages: tuple[DataStorage, ...]
+    stage_numbers: Mapping[str, int]
+    unit_numbers: Mapping[str, int]
+    storage_numbers: Mapping[str, int]
+    receivers: frozenset[str]
+    first_stages: frozenset[int]
+    followers: tuple[frozenset[int], ...]
+    stage_latencies: tuple[Expression, ...]
+    storage_latencies: tuple[tuple[Expression, Expression], ...]
+    header: Mapping[int, int]
+    words: Array
+    most: int
+    memories: MemoryTables
+    _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
+    _shared: list[Shared] = field(default_factory=list)
+
+    def shared(self) -> Shared:
+        """The words that streams share at present."""
+        found = self._shared[-1] if self._shared else None
+        if found is None or len(found) > MOST_SHARED:
+            found = Shared(self)
+            self._shared[:] = [found]
+        return found
+
+    def fetch_cycles(self, program: Program) -> int:
+        """Cycles of a fetch, which may depend on the parameters of the ISA."""
+        key = tuple(program.stream.parameters)
+        if key not in self._fetch_cycles:
+            self._fetch_cycles[key] = fetch_cycles(program)
+        return self._fetch_cycles[key]
+
+
+_known: WeakKeyDictionary[ArchitectureGraph, GraphTables] = WeakKeyDictionary()
+
+
+def graph_tables(program: Program) -> GraphTables:
+    """The tables of the program's graph."""
+    found = _known.get(program.graph)
+    if found is None:
+        found = _known[program.graph] = _build(program)
+    return found
+
+
+def _build(program: Program) -> GraphTables:
+    graph, fetch = program.graph, program.fetch
+    stages = tuple(s for s in program.forwarding_order if s is not fetch)
+    units = graph.functional_units
+    placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
+    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, CacheInterface))
+    stage_numbers = {s.name: k for k, s in enumerate(stages)}
+    unit_numbers = {u.name: k for k, u in enumerate(units)}
+    followers = tuple(frozenset(stage_numbers[s.name] for s in graph.successors(stage)) for stage in stages)
+    words: list[int] = []
+
+    def put(values: list[int]) -> int:
+        words.extend(values)
+        return H_SIZE + len(words) - len(values)
+
+    records: list[int] = []
+    for stage in stages:
+        record = [stage.depth]
+        for numbers in (
+            [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)],
+            sorted(followers[stage_numbers[stage.name]]),
+        ):
+            record += [put(numbers), len(numbers)]
+        records += record
+    memories = memory_tables(graph, storages, units, put)
+    semantics = graph.semantics
+    _, memory = graph.instruction_memory(fetch)
+    header = {
+        H_STAGES: len(stages), H_UNITS: len(units), H_STORES: len(storages),
+        H_ISSUE_SIZE: fetch.issue_buffer_size, H_FETCH_WIDTH: memory.port_width,
+        H_IN_ORDER: int(semantics.issue == "in_order"),
+        H_LATENCY_ADDED: int(semantics.stage_latency == "added"),
+        H_EDGE_ORDER: int(semantics.arbitration == "edge_order"),
+        H_READS_HOLD: READS_HOLD[semantics.write_after_read],
+        H_STAGE_TABLE: put(records),
+        H_UNIT_TABLE: put([
+            v for u in units for v in (u.in_flight, int(u.interval is not None), stage_numbers[graph.stage_of(u).name])
+        ]),
+        H_STORE_TABLE: put([
+            v
+            for m, state in zip(storages, memories.states)
+            for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port), memories.serial(m, state), *state,
+                      int(state[0] == PLAIN and state[2] == NONE))
+        ]),
+        **memories.header,
+    }  # fmt: skip
+    at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
+    latencies = [m.latencies() if isinstance(m, MemoryInterface) else at_once for m in storages]
+    return GraphTables(
+        stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
+        frozenset(s.name for s in graph.successors(fetch)),
+        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)),
+        followers,
+        tuple(s.latencies()["latency"] for s in stages),
+        tuple((each["read_latency"], each["write_latency"]) for each in latencies),
+        header, np.array(words, np.int64),
+        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
+    )

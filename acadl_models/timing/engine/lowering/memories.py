@@ -1,0 +1,170 @@
+"""Lowering memories with state: caches, DRAM banks and links, and where accesses meet them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from archloom.acadl_models.acadl import (
+    DRAM,
+    ArchitectureGraph,
+    DataStorage,
+    EdgeKind,
+    FunctionalUnit,
+    SetAssociativeCache,
+)
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.accessing import Entry
+from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.program import Place
+
+Put = Callable[[list[int]], int]
+"""Appends words to the tables; returns their position."""
+
+POLICIES = {"LRU": LRU, "FIFO": FIFO, "MRU": MRU, "RANDOM": RANDOM}
+
+
+@dataclass(frozen=True)
+class MemoryTables:
+    """What the tables of a graph say about memories with state.
+
+    ``states``: for each storage the fields of its TM record from ``TM_KIND`` on; ``caches`` and ``spaces`` are numbers
+    by name (of a cache; of a memory behind caches, with bank state or
+    with channels); ``grains``: bits of which lines and rows of each
+    such memory are whole parts.
+    """
+
+    graph: ArchitectureGraph
+    header: Mapping[int, int]
+    states: tuple[tuple[int, int, int], ...]
+    caches: Mapping[str, int]
+    spaces: Mapping[str, int]
+    grains: tuple[int, ...]
+    words: int
+
+    def space(self, path: Sequence[str]) -> int:
+        """The number of the memory at the end of a path that must know addresses, or NONE."""
+        return self.spaces.get(path[-1], NONE)
+
+    def is_placed(self, place: Place) -> bool:
+        """Whether accesses meet a cache or banks that must know where they lie."""
+        return bool(self.spaces) and any(path[-1] in self.spaces for path in place.paths)
+
+    def serial(self, storage: DataStorage, state: tuple[int, int, int]) -> int:
+        """Whether no two requests of a storage carry words at once, or are counted as if.
+
+        A miss that ends without the latency of a hit has moved its words in the past: such requests are counted one by
+        one.
+        """
+        alone = storage.max_concurrent_requests == 1 or (
+            storage.shared_port and state[2] == NONE and state[0] != INTERLEAVED)
+        return int(alone or (state[0] == CACHED and not self.header[H_HIT_AFTER_MISS]))
+
+    def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> int:
+        """The table of the caches on the way to a memory, or NONE; ``latency`` codes that of an attribute."""
+        if len(path) < 2:
+            return NONE
+        record = [len(path) - 1]
+        for name in path[:-1]:
+            cache = self.graph[name]
+            assert isinstance(cache, DataStorage)
+            record += [self.caches[name], latency(cache, "hit_latency"), latency(cache, "miss_latency")]
+        return put(record)
+
+    def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
+        """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
+        moving = [
+            (path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths
+        ]
+        placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
+        found = [_times(self.grains[space], bits) for space, bits in placed]
+        for name in self.caches:
+            cache = self.graph[name]
+            assert isinstance(cache, SetAssociativeCache)
+            through = {bits for path, bits in moving if name in path}
+            if len(through) > 1:  # they stay in their sets; what moves alike may go round them
+                found += [_times(8 * cache.cache_line_size * cache.sets, bits) for bits in through if bits]
+        return math.lcm(*found)
+
+
+def _times(whole: int, part: int) -> int:
+    """The smallest multiple of ``part`` that is one of ``whole``, in parts."""
+    return whole // math.gcd(whole, part)
+
+
+def memory_tables(
+    graph: ArchitectureGraph, storages: Sequence[DataStorage], units: Sequence[FunctionalUnit], put: Put
+) -> MemoryTables:
+    """The tables of a graph; ``storages`` and ``units`` in the order of their own tables."""
+    caches = [c for c in graph.caches if isinstance(c, SetAssociativeCache)]
+    drams = stateful_drams(graph)
+    memories = dict.fromkeys([*(graph.path(c)[-1].name for c in caches), *(s.name for s in drams)])
+    spaces = {name: k for k, name in enumerate(memories)}
+    numbers = {c.name: k for k, c in enumerate(caches)}
+    grains = tuple(_grain(graph, name, caches) for name in spaces)
+    levels = max((len(graph.path(c)) - 1 for c in caches), default=0)
+    first, dram_records = 0, []
+    for dram in drams:
+        count, part = (dram.channels, dram.channel_words) if dram.is_interleaved else (len(dram.banks), dram.row_words)
+        dram_records += [
+            part, dram.t_RCD, dram.t_RP, dram.t_RAS, put([w for bank in dram.banks for w in bank]),
+            count, first, spaces[dram.name], dram.data_width,
+        ]  # fmt: skip
+        first += count
+    header = {
+        H_CACHES: len(caches),
+        H_CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
+        H_DRAMS: len(drams), H_DRAM_TABLE: put(dram_records), H_BANKS: first,
+        H_LINKS: len(graph.links),
+        H_LINK_TABLE: put([v for k in graph.links for v in (k.bandwidth, k.latency, int(k.exclusive))]),
+        H_SPACES: len(spaces), H_SPACE_TABLE: put(list(grains)),
+        H_LEVELS: levels, H_HIT_AFTER_MISS: int(graph.semantics.cache_miss_end == "after_hit"),
+        H_TAIL_SIZE: W_LATENCIES + 2 * levels + SP_SIZE * (2 + STEPS_PER_LEVEL * levels) if spaces else 0,
+    }  # fmt: skip
+    states = []
+    for storage in storages:
+        kind, state = PLAIN, 0
+        if storage.name in numbers:
+            kind, state = CACHED, numbers[storage.name]
+        elif isinstance(storage, DRAM) and storage in drams:
+            kind, state = INTERLEAVED if storage.is_interleaved else BANKED, drams.index(storage)
+        states.append((kind, state, _links(graph, storage, units, put)))
+    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
+
+
+def stateful_drams(graph: ArchitectureGraph) -> list[DRAM]:
+    """Memories with banks whose rows are open, or with channels, in order of creation."""
+    return [s for s in graph.storages if isinstance(s, DRAM) and (s.has_bank_state or s.is_interleaved)]
+
+
+def _cache(
+    graph: ArchitectureGraph, cache: SetAssociativeCache, numbers: Mapping[str, int], spaces: Mapping[str, int]
+) -> list[int]:
+    return [
+        cache.sets, cache.ways, cache.cache_line_size, POLICIES[cache.replacement_policy.name], int(cache.write_back),
+        int(cache.write_allocate), numbers.get(graph.backing(cache).name, NONE),
+        spaces[graph.path(cache)[-1].name], cache.seed,
+    ]  # fmt: skip
+
+
+def _grain(graph: ArchitectureGraph, memory: str, caches: Sequence[SetAssociativeCache]) -> int:
+    lines = [8 * c.cache_line_size for c in caches if graph.path(c)[-1].name == memory]
+    place = graph[memory]
+    rows = [place.row_words * place.data_width] if isinstance(place, DRAM) and place.has_bank_state else []
+    if isinstance(place, DRAM) and place.is_interleaved:
+        rows = [place.channels * place.channel_words * place.data_width]
+    return math.lcm(*lines, *rows)
+
+
+def _links(graph: ArchitectureGraph, storage: DataStorage, units: Sequence[FunctionalUnit], put: Put) -> int:
+    """Position of the link of each unit for writes and for reads, or NONE."""
+    numbers = {k.name: n for n, k in enumerate(graph.links)}
+    if not numbers:
+        return NONE
+    table: list[int] = []
+    for unit in units:
+        for kind in (EdgeKind.WRITE_DATA, EdgeKind.READ_DATA):
+            link = graph.link(storage, unit, kind)
+            table.append(NONE if link is None else numbers[link.name])
+    return put(table) if any(n != NONE for n in table) else NONE

@@ -1,0 +1,228 @@
+"""From a bound stream to the engine's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering
+from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
+from archloom.acadl_models.timing.engine.lowering.expressions import (
+    BadLatencyError,
+    Expressions,
+    Latencies,
+    LatencyOwner,
+)
+from archloom.acadl_models.timing.engine.lowering.forms import Shared
+from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
+from archloom.acadl_models.timing.engine.lowering.lists import access_lists
+from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
+from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
+from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
+from archloom.acadl_models.timing.loops import TOP, LoopSites
+from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
+from archloom.oracle.errors import GraphError
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The tables of a bound stream; ``graph`` has the objects in the tables' order."""
+
+    program: Program
+    tables: Array
+    graph: GraphTables
+    owners: tuple[LatencyOwner, ...]
+    sites: LoopSites
+
+
+def lower(program: Program) -> Lowered:
+    """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
+    try:
+        return _Lowering(program).lowered()
+    except BadLatencyError as error:
+        raise bad_latency(program, error.owner, error.found) from None
+
+
+class _Lowering:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.sites = LoopSites(program)
+        self.graph = graph_tables(program)
+        self.loops: list[StaticLoop] = []
+        self.loop_places: list[tuple[int, int, int, int, int, int]] = []  # parent, body, end, size, statics: first, end
+        self.statics: list[StaticInstruction] = []
+        self.around: list[tuple[str, ...]] = []
+        self.innermost: list[int] = []
+        self.code: list[int] = []
+        self.total = self._walk(program.body, (), NONE)
+        self.code += [OP_END, 0]
+
+    def _walk(self, nodes: Iterable[StaticNode], around: tuple[str, ...], parent: int) -> int:
+        """Emit the code of the nest; returns its number of instances. Loops without instances vanish."""
+        total = 0
+        for node in nodes:
+            if isinstance(node, StaticInstruction):
+                self.code += [OP_INSTRUCTION, len(self.statics)]
+                self.statics.append(node)
+                self.around.append(around)
+                self.innermost.append(parent)
+                total += 1
+                continue
+            number, begin, first = len(self.loops), len(self.code), len(self.statics)
+            self.loops.append(node)
+            self.loop_places.append((0, 0, 0, 0, 0, 0))
+            self.code += [OP_LOOP, number]
+            size = len(node.values) and len(node.values) * self._walk(node.body, (*around, node.var), number)
+            if size:
+                body, end = begin // 2 + 1, len(self.code) // 2
+                self.loop_places[number] = parent, body, end, size, first, len(self.statics)
+                self.code += [OP_BACK, number]
+            else:
+                del self.loops[number:], self.loop_places[number:], self.code[begin:]
+            total += size
+        return total
+
+    def lowered(self) -> Lowered:
+        shared = self.graph.shared()
+        entries: list[Entry] = []
+        of_static = [self._entries(k, entries, shared) for k in range(len(self.statics))]
+        bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
+        find_ranges(entries, bounds)
+        classes = classify(entries)
+        for e in entries:
+            if e.axes not in e.form.lists:
+                shared.list_patterns(e.form, e.axes)
+        shared_routes = SharedRoutes(self.graph, shared, bounds, self.loops)
+        requests = [any(e.form.place.banks for e in found) for found in of_static]
+        routes = [shared_routes.find(*each) for each in zip(self.statics, requests, self.around)]
+        known = shared.words()
+        self.tables = Tables(self.graph.words, known, classes.met)
+        self.expressions = Expressions(self.tables, self.loops)
+        self.latencies = Latencies(self.expressions, bounds)
+        at = H_SIZE + len(self.graph.words) + len(known)
+        self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
+        d = self.tables.header
+        for field, value in self.graph.header.items():
+            d[field] = value
+        d[H_STATICS], d[H_LOOPS], d[H_TOTAL] = len(self.statics), len(self.loops), self.total
+        d[H_FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
+        flights = self.program.graph.semantics.fetches_in_flight
+        d[H_FETCH_FLIGHTS] = min(flights, d[H_FETCH_LATENCY])  # at most one starts in a cycle
+        d[H_CLASSES], d[H_MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
+        d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
+        places = self._instruction_tables(of_static, requests, routes)
+        d[H_PROGRAM], d[H_PLACES] = self.tables.put(self._program()), self.tables.put(places)
+        loops = LoopLowering(
+            self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
+        )
+        d[H_LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
+        d[H_VALUES] = len(self.loops) + len(self.expressions.atoms)
+        d[H_ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
+        return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
+
+    def _entries(self, k: int, before: list[Entry], shared: Shared) -> list[Entry]:
+        """The accesses of an instruction that the engine must know; they are appended to those ``before``."""
+        first, around = len(before), self.around[k]
+        for plan in self.statics[k].plans:
+            if plan.place.tracked or plan.place.banks:
+                before.append(Entry(shared.form(plan), plan.access.window.offsets, k, around, len(before)))
+        return before[first:]
+
+    def _loop_texts(self, of_static: list[list[Entry]]) -> list[LoopText]:
+        firsts = [0]
+        for found in of_static:
+            firsts.append(firsts[-1] + len(found))
+        return [
+            LoopText(loop, number, parent, body, end, size, firsts[first], firsts[last] - firsts[first])
+            for number, (loop, (parent, body, end, size, first, last)) in enumerate(zip(self.loops, self.loop_places))
+        ]
+
+    def _program(self) -> list[int]:
+        """The code of the nest with the positions of the instructions' records."""
+        code = np.array(self.code, np.int64).reshape(-1, 2)
+        code[code[:, 0] == OP_INSTRUCTION, 1] *= TI_SIZE
+        code[code[:, 0] == OP_INSTRUCTION, 1] += self.tables.header[H_STATIC_TABLE]
+        return code.reshape(-1).tolist()
+
+    # --- instructions ------------------------------------------------------------------------------------------
+    def _instruction_tables(
+        self, of_static: list[list[Entry]], requests: list[bool], routes: list[tuple[int, int, int] | None]
+    ) -> list[int]:
+        """Put the records of the instructions; returns the positions of the records of all accesses."""
+        d, put = self.tables.header, self.tables.put
+        signatures, home, top = self._signatures(), self.sites.home, len(self.sites.sites)
+        records: list[int] = []
+        accesses: list[int] = []
+        d[H_MAX_LATENCIES] = 0
+        d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
+        d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
+        d[H_ACCESS_SIZE] = A_OFFSETS + max(1, d[H_MAX_AXES])
+        d[H_SLOT_ACCESSES] = I_SIZE
+        d[H_SLOT_REQUESTS] = I_SIZE + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
+        for k, static in enumerate(self.statics):
+            way, varying = routes[k], list[int]()
+            if way is None:
+                found, varying = route_records(self.graph, static, requests[k], self.latencies, self.around[k])
+                position = put([])
+                way = put(linked(found, position)), len(found) // TR_SIZE, first_record(self.graph, found, position)
+                d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
+            site = home[static.index]
+            records += (
+                self.innermost[k], signatures[k], way[0], way[1], len(accesses), len(of_static[k]), put(varying),
+                len(varying), top if site == TOP else site, way[2],
+            )  # fmt: skip
+            for n, e in enumerate(of_static[k]):
+                accesses += self.accesses.record(e, n, static)
+        first = put(accesses)
+        table = np.array(records, np.int64).reshape(-1, TI_NODES)
+        table[:, TI_ACCESSES] += first
+        entries, counts = [e for found in of_static for e in found], [len(found) for found in of_static]
+        lists = access_lists(self.tables, entries, counts, first, accesses)
+        places = list(range(first, first + len(accesses), TA_SIZE))
+        d[H_STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
+        d[H_SLOT_LATENCIES] = d[H_SLOT_REQUESTS] + d[H_MAX_REQUESTS] * R_SIZE
+        d[H_SLOT_TAILS] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
+        d[H_SLOT_SIZE] = d[H_SLOT_TAILS] + d[H_MAX_REQUESTS] * d[H_TAIL_SIZE]
+        return places
+
+    def _signatures(self) -> list[int]:
+        """Number the sets of stages to which the fetch stage may pass an instruction, and put them by both sides."""
+        graph, found = self.graph, dict[frozenset[str], int]()
+        by_route: dict[int, int] = {}
+        numbers: list[int] = []
+        for static in self.statics:
+            number = by_route.get(id(static.routed))
+            if number is None:
+                number = found.setdefault(static.routed & graph.receivers, len(found))
+                by_route[id(static.routed)] = number
+            numbers.append(number)
+        offered: dict[int, list[int]] = {}
+        groups: list[int] = []
+        for names, number in found.items():
+            stages = sorted(graph.stage_numbers[name] for name in names)
+            groups += self.tables.list(stages)
+            for stage in stages:
+                offered.setdefault(stage, []).append(number)
+        lists = [0, 0, NONE] * len(graph.stages)
+        for stage, numbers_there in offered.items():
+            only = numbers_there[0] if len(numbers_there) == 1 else NONE
+            lists[TO_SIZE * stage : TO_SIZE * (stage + 1)] = *self.tables.list(numbers_there), only
+        d = self.tables.header
+        d[H_SIGNATURES], d[H_SIGNATURE_TABLE], d[H_OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
+        return numbers
+
+
+def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:
+    """The error about a latency without a legal value."""
+    fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
+    return GraphError(program.graph.name, [fault])
+
+
+def _bounds(values: range) -> tuple[int, int]:
+    return min(values[0], values[-1]), max(values[0], values[-1])
+
+
+__all__ = ["LatencyOwner", "Lowered", "bad_latency", "lower"]

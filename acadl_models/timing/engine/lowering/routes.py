@@ -1,0 +1,100 @@
+"""Lowering routes: the stages into which instructions may come, and how long each takes there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from archloom.acadl_models.acadl.latency import Expression
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
+from archloom.acadl_models.timing.engine.lowering.forms import Shared
+from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
+from archloom.acadl_models.timing.engine.lowering.tables import Tables
+from archloom.acadl_models.timing.machine import StaticInstruction, StaticLoop
+from archloom.oracle.affine import Affine, Bounds
+
+
+class SharedRoutes:
+    """Finds the routes of instructions among the words that streams share, and adds those that are not there.
+
+    Instructions that the same units take share them, in other streams, too, as far as the ranges of what latencies name
+    decide these.
+    """
+
+    def __init__(self, graph: GraphTables, shared: Shared, bounds: Bounds, loops: Sequence[StaticLoop]) -> None:
+        self.graph, self.shared, self.bounds, self.loops = graph, shared, bounds, loops
+
+    def find(self, static: StaticInstruction, requests: bool, around: tuple[str, ...]) -> tuple[int, int, int] | None:
+        """Position and number of the TR records of an instruction, its ``TI_FIRST``; None where a latency varies."""
+        way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
+        ranges = tuple([self._range(static.names.get(name)) for name in way.names])
+        try:
+            return way.routes[ranges]
+        except KeyError:
+            probe = Latencies(Expressions(Tables(), self.loops), self.bounds)
+            records, varying = route_records(self.graph, static, requests, probe, around)
+            found = None
+            if not varying:
+                position = self.shared.place(lambda position: linked(records, position))
+                found = position, len(records) // TR_SIZE, first_record(self.graph, records, position)
+            way.routes[ranges] = found
+            return found
+
+    def _range(self, value: Affine | None) -> tuple[int, int] | None:
+        if value is None:
+            return None
+        return value.range(self.bounds) if value.terms else (value.constant, value.constant)
+
+
+def route_records(
+    graph: GraphTables, static: StaticInstruction, requests: bool, latencies: Latencies, around: Sequence[str]
+) -> tuple[list[int], list[int]]:
+    """The TR records of an instruction in all stages, and the positions of the programs of what varies in them.
+
+    ``TR_NEXT`` is the number of the next record among them, see :func:`linked`.
+    """
+    mnemonic = static.node.mnemonic
+    numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
+    records: list[int] = []
+    varying: list[int] = []
+
+    def code(expression: Expression, least: int, where: str) -> int:
+        value = latencies.code(expression, static.names, mnemonic, least, where, around)
+        if value >= 0:
+            return value
+        varying.append(-1 - value)
+        return -len(varying)
+
+    for number in numbers:
+        stage = graph.stages[number]
+        unit = static.takers.get(stage.name)
+        held = latency = interval = 1
+        if unit is None or graph.header[H_LATENCY_ADDED]:
+            held = code(graph.stage_latencies[number], 1, f"{stage}: latency")
+        if unit is not None:
+            latency = code(unit.latency_of(mnemonic), 0 if requests else 1, f"{unit}: latency")
+            rate = unit.interval_of(mnemonic)
+            interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")
+        next_record = _only(graph.followers[number], numbers)
+        taker = NONE if unit is None else graph.unit_numbers[unit.name]
+        records += [next_record, number, taker, held, latency, interval]
+    return records, varying
+
+
+def linked(records: Sequence[int], position: int) -> list[int]:
+    """The TR records of an instruction as they are put at a position."""
+    found = list(records)
+    found[TR_NEXT::TR_SIZE] = [NONE if k == NONE else position + k * TR_SIZE for k in records[TR_NEXT::TR_SIZE]]
+    return found
+
+
+def first_record(graph: GraphTables, records: Sequence[int], position: int) -> int:
+    """``TI_FIRST`` of an instruction whose TR records are put at a position."""
+    k = _only(graph.first_stages, records[TR_STAGE::TR_SIZE])
+    return NONE if k == NONE else position + k * TR_SIZE
+
+
+def _only(stages: Collection[int], numbers: Sequence[int]) -> int:
+    """The index of the only one among stages that is in a collection, or NONE."""
+    found = [k for k, number in enumerate(numbers) if number in stages]
+    return found[0] if len(found) == 1 else NONE

@@ -1,0 +1,144 @@
+"""Jitted: the lines of caches, and what they pass on to the caches behind them in no time."""
+
+from __future__ import annotations
+
+from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.memories.cache import MODULUS, MULTIPLIER
+
+POST_WRITE, POST_WRITTEN, POST_READ, POST_FILL = range(4)
+
+
+@jit
+def place_of(t, m, cache, line):
+    """Where a line lies, or NONE."""
+    record = t[H_CACHE_TABLE] + cache * TK_SIZE
+    first = m[m[M_CACHES] + cache * CS_SIZE + CS_LINES] + line % t[record + TK_SETS] * t[record + TK_WAYS]
+    for place in range(first, first + t[record + TK_WAYS]):
+        if m[place] >> 1 == line:
+            return place
+    return NONE
+
+
+@jit
+def look_up(t, m, cache, line, is_read):
+    """Whether a line is there; a read that hits moves it as the policy says."""
+    record = t[H_CACHE_TABLE] + cache * TK_SIZE
+    counters = m[M_CACHES] + cache * CS_SIZE
+    place = place_of(t, m, cache, line)
+    if place == NONE:
+        m[counters + (CS_READ_MISSES if is_read else CS_WRITE_MISSES)] += 1
+        return False
+    m[counters + (CS_READ_HITS if is_read else CS_WRITE_HITS)] += 1
+    if is_read and (t[record + TK_POLICY] == LRU or t[record + TK_POLICY] == MRU):
+        first = m[counters + CS_LINES] + line % t[record + TK_SETS] * t[record + TK_WAYS]
+        entry = m[place]
+        while place > first:
+            m[place] = m[place - 1]
+            place -= 1
+        m[first] = entry
+    return True
+
+
+@jit
+def take_in(t, m, cache, line, dirty):
+    """A line comes into its set, if it is not there; returns the line that must be written back for it, or NONE."""
+    place = place_of(t, m, cache, line)
+    if place != NONE:
+        m[place] |= dirty
+        return NONE
+    record = t[H_CACHE_TABLE] + cache * TK_SIZE
+    counters = m[M_CACHES] + cache * CS_SIZE
+    ways, policy = t[record + TK_WAYS], t[record + TK_POLICY]
+    first = m[counters + CS_LINES] + line % t[record + TK_SETS] * ways
+    place = first + ways - 1
+    if policy == RANDOM:
+        place = first
+        while place < first + ways and m[place] != NONE:
+            place += 1
+        if place == first + ways:
+            m[counters + CS_GENERATOR] = m[counters + CS_GENERATOR] * MULTIPLIER % MODULUS
+            place = first + m[counters + CS_GENERATOR] % ways
+    victim = m[place]
+    if policy == LRU or policy == FIFO:
+        while place > first:
+            m[place] = m[place - 1]
+            place -= 1
+    m[place] = 2 * line + dirty
+    if victim == NONE:
+        return NONE
+    m[counters + CS_EVICTIONS] += 1
+    if victim & 1 == 0:
+        return NONE
+    m[counters + CS_WRITE_BACKS] += 1
+    return victim >> 1
+
+
+@jit
+def put(t, m, cache, line, dirty):
+    """A line comes into a cache; one that gives way is written back."""
+    victim = take_in(t, m, cache, line, dirty)
+    if victim != NONE:
+        size = t[t[H_CACHE_TABLE] + cache * TK_SIZE + TK_LINE]
+        pass_on(t, m, cache, victim * size, (victim + 1) * size)
+
+
+@jit
+def put_written(t, m, cache, line):
+    """A line is written: it is there and dirty from now on."""
+    put(t, m, cache, line, 1)
+
+
+@jit
+def pass_on(t, m, cache, first, last):
+    """Bytes go to what is behind a cache: a buffer hides the time that it takes."""
+    m[m[M_CACHES] + cache * CS_SIZE + CS_TO_BACKING] += last - first
+    behind = t[t[H_CACHE_TABLE] + cache * TK_SIZE + TK_NEXT]
+    if behind == NONE:
+        return
+    base = m[M_POSTED]
+    top = post(m, base, POST_WRITE, behind, first, last)
+    while top > base:
+        top -= V_SIZE
+        top = take_posted(t, m, top, m[top + V_OP], m[top + V_CACHE], m[top + V_FROM], m[top + V_TO])
+
+
+@jit
+def post(m, top, op, cache, first, last):
+    """One more step on the stack of what is passed on; returns its new end."""
+    m[top + V_OP], m[top + V_CACHE], m[top + V_FROM], m[top + V_TO] = op, cache, first, last
+    return top + V_SIZE
+
+
+@jit
+def take_posted(t, m, top, op, cache, first, last):
+    """Take one step, which may put others on the stack; returns its new end."""
+    record = t[H_CACHE_TABLE] + cache * TK_SIZE
+    counters = m[M_CACHES] + cache * CS_SIZE
+    size, behind = t[record + TK_LINE], t[record + TK_NEXT]
+    line = first // size
+    if op == POST_FILL or (op == POST_WRITTEN and t[record + TK_WRITE_BACK] == 1):
+        if op == POST_FILL:
+            m[counters + CS_FROM_BACKING] += size
+        victim = take_in(t, m, cache, line, int(op == POST_WRITTEN))
+        if victim == NONE:
+            return top
+        first, last = victim * size, (victim + 1) * size
+        m[counters + CS_TO_BACKING] += size
+        return top if behind == NONE else post(m, top, POST_WRITE, behind, first, last)
+    if op == POST_WRITTEN:
+        m[counters + CS_TO_BACKING] += last - first
+        return top if behind == NONE else post(m, top, POST_WRITE, behind, first, last)
+    end = (line + 1) * size
+    if end < last:
+        top = post(m, top, op, cache, end, last)
+    is_read = op == POST_READ
+    hit = look_up(t, m, cache, line, is_read)
+    if not is_read:
+        top = post(m, top, POST_WRITTEN, cache, first, min(end, last))
+    if not hit and (is_read or t[record + TK_ALLOCATE] == 1):
+        top = post(m, top, POST_FILL, cache, line * size, end)
+        if behind != NONE:
+            top = post(m, top, POST_READ, behind, line * size, end)
+    return top

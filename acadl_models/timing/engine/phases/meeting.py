@@ -1,0 +1,80 @@
+"""Jitted: which accesses of a program may meet at all, judged by the boxes around everything that each ever touches.
+
+The accesses come group by group, one group for each buffer, in each by ascending ``low`` along the axis ``sweep``.
+"""
+
+from __future__ import annotations
+
+from archloom.acadl_models.timing.engine.jit import entry, jit
+from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+
+
+@jit
+def boxes_meet(kinds, low, high, a, b):
+    """Whether two accesses of which one modifies something have an element in common, as far as their boxes tell."""
+    if kinds[a] == kinds[b] and kinds[a] != WRITE:
+        return False
+    for axis in range(low.shape[1]):
+        if low[a, axis] > high[b, axis] or low[b, axis] > high[a, axis]:
+            return False
+    return True
+
+
+@jit
+def root(label, a):
+    while label[a] != a:
+        label[a] = label[label[a]]
+        a = label[a]
+    return a
+
+
+@entry
+def connect(kinds, low, high, ends, sweeps, label, related):
+    """The connected parts of the relation: ``label`` becomes one access of each part; returns the number of pairs.
+
+    ``related``: whether an access meets anything, itself in a later instance included. Shapes: ``low`` and ``high``
+    [access, axis], the others [access]; ``ends``: where the group of each ends.
+    """
+    count = len(kinds)
+    pairs = 0
+    for a in range(count):
+        label[a] = a
+        related[a] = int(kinds[a] == WRITE)
+    for a in range(count):
+        b = a + 1
+        while b < ends[a] and low[b, sweeps[a]] <= high[a, sweeps[a]]:
+            if boxes_meet(kinds, low, high, a, b):
+                pairs += 1
+                related[a] = related[b] = 1
+                label[root(label, b)] = root(label, a)
+            b += 1
+    for a in range(count):
+        label[a] = root(label, a)
+    return pairs
+
+
+@entry
+def list_pairs(kinds, low, high, ends, sweeps, rows, ranks, met, first, second):
+    """The pairs as indices into ``first`` and ``second`` [pair] where these have room, and as ones in ``met``.
+
+    There lies, from ``rows`` [access] on, a row for each access of which that is not NONE, by the ``ranks`` of others.
+    """
+    pairs = 0
+    for a in range(len(kinds)):
+        b = a + 1
+        while b < ends[a] and low[b, sweeps[a]] <= high[a, sweeps[a]]:
+            if boxes_meet(kinds, low, high, a, b):
+                if pairs < len(first):
+                    first[pairs], second[pairs] = a, b
+                pairs += 1
+                if rows[a] != NONE:
+                    met[rows[a] + ranks[b]] = 1
+                    met[rows[b] + ranks[a]] = 1
+            b += 1
+
+
+def compile_all() -> None:
+    """Compile both, or load them from the cache on disk."""
+    table, column = "int64[:, ::1]", "int64[::1]"
+    connect.compile(f"int64({column}, {table}, {table}, {', '.join([column] * 4)})")
+    list_pairs.compile(f"void({column}, {table}, {table}, {', '.join([column] * 7)})")

@@ -1,0 +1,1 @@
+"""Jitted: loops whose state repeats, multiplied out; transitions that recur, applied again."""

@@ -1,0 +1,1 @@
+"""Expressions in, JAX functions out."""

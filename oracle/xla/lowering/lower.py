@@ -1,0 +1,475 @@
+"""Expressions to JAX: free variables become axes, sums of products ``dot_general``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.taidl.operators.carriers import element, flush, value
+from archloom.oracle.taidl.operators.contraction import ordered
+from archloom.oracle.taidl.operators.reduction import jax_combined as combined
+from archloom.oracle.xla.lowering import bytes_product
+from archloom.oracle.xla.lowering.alike import Joined, one_contraction
+from archloom.oracle.xla.lowering.constants import known
+from archloom.oracle.xla.lowering.digits import Digits, digits
+from archloom.oracle.xla.lowering.folds import fold, one_chain
+from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype
+from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
+from archloom.oracle.xla.lowering.wholes import computed
+from archloom.oracle.xla.notation.build import fresh, substitute
+from archloom.oracle.xla.notation.constraints import reach
+from archloom.oracle.xla.notation.expr import (
+    ByteOf,
+    Const,
+    Element,
+    Expr,
+    Extreme,
+    Fold,
+    FromBytes,
+    Guarded,
+    Index,
+    Leaf,
+    Let,
+    Map,
+    Ranges,
+    Sum,
+    Switch,
+    Whole,
+    children,
+    forms,
+    free,
+    is_axis,
+    is_heavy,
+    is_integer,
+    remake,
+    walk,
+    width,
+)
+
+UNROLL = 64
+"""Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
+
+
+def unrolled(e: Extreme) -> bool:
+    """Whether a maximum is one of slices, one for each element of the window, rather than of the elements in turn."""
+    small = math.prod(n for _, n in e.variables) <= UNROLL
+    return small and not _sums_along(e.body, frozenset(n for n, _ in e.variables), set())
+
+
+def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
+    """Whether sums or chains differ with ``names``, so that each value would be a contraction of its own."""
+    if id(e) in seen or not is_heavy(e) or names.isdisjoint(free(e)):
+        return False
+    seen.add(id(e))
+    return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in children(e))
+
+
+@dataclass
+class Lowering:
+    """Lowers expressions over ``arguments`` (arrays by name, in their shapes); equal ones once.
+
+    The order of ``ranges`` is the preferred order of axes.
+    """
+
+    arguments: Mapping[str, Any]
+    operations: list[str] = field(default_factory=list)
+    """What heavy operations were made, for the report."""
+
+    reassociate: bool = False
+    """Whether floating-point sums may be added up in any order."""
+
+    _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
+    _wholes: dict[Whole, tuple[Any, ...]] = field(default_factory=dict)
+
+    def tensor(self, e: Expr, axes: tuple[str, ...], ranges: Ranges) -> Any:
+        """The array of ``e`` over ``axes``."""
+        import jax.numpy as jnp
+
+        shape = tuple(extent(ranges[a]) for a in axes)
+        return jnp.broadcast_to(self.spread(e, ranges).expand(axes), shape)
+
+    def spread(self, e: Expr, ranges: Ranges) -> Spread:
+        """The array of ``e`` over its free variables (those with more than one value)."""
+        points = {n: Affine(ranges[n][0]) for n in free(e) if ranges[n][0] == ranges[n][1]}
+        if points:
+            e = substitute(e, points, ranges)
+        key = (e, tuple(sorted((n, ranges[n]) for n in free(e))))
+        if key not in self._made:
+            self._made[key] = self._lower(e, ranges)
+        return self._made[key]
+
+    def _lower(self, e: Expr, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        if isinstance(e, (Sum, Fold)):
+            parts = digits(e, ranges)
+            if parts is not None:
+                return self._by_digits(e, parts, ranges)
+
+        if isinstance(e, Const):
+            return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
+        if isinstance(e, Index):
+            names = _names(e, ranges)
+            return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
+        if isinstance(e, Leaf):
+            return self._leaf(e, ranges)
+        if isinstance(e, Element):
+            if e.whole not in self._wholes:
+                self._wholes[e.whole] = computed(self, e.whole)
+            return view(self._wholes[e.whole][e.number], e.index, ranges)
+        if isinstance(e, Map):
+            return self._map(e, ranges)
+        if isinstance(e, Switch):
+            return self._switch(e, ranges)
+        if isinstance(e, Guarded):
+            return self._guarded(e, ranges)
+        if isinstance(e, Sum):
+            return self._sum(e, ranges)
+        if isinstance(e, Fold):
+            return fold(self, e, ranges)
+        if isinstance(e, Extreme):
+            return self._extreme(e, ranges)
+        if isinstance(e, Let):
+            return self._let(e, ranges)
+        if isinstance(e, ByteOf):
+            whole = self.spread(e.body, ranges)
+            array = bitcast(whole.array, "i8").reshape(*whole.array.shape, width(e.body.dtype))
+            return view(array, (*_positions(whole.names, ranges), e.byte), ranges)
+        assert isinstance(e, FromBytes)
+        names = _names(e, ranges)
+        axes = (*names, e.variable)
+        inner = {**ranges, e.variable: (0, width(e.dtype) - 1)}
+        array = self.spread(e.body, inner).expand(axes)
+        array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
+        return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
+
+    def _map(self, e: Map, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        number = known(e)
+        if number is not None:
+            return Spread(jnp.asarray(number), ())
+        names = _names(e, ranges)
+        # a fused multiply-add takes less where an operand is known
+        given = [known(o) if e.opcode == "fma" else None for o in e.operands]
+        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
+                  for o, x in zip(e.operands, given, strict=True)]
+        types = [o.dtype for o in e.operands]
+        return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
+
+    def _by_digits(self, e: Expr, parts: Digits, ranges: Ranges) -> Spread:
+        """A variable of which only quotient and remainder matter as two axes, so that each is one."""
+        name, divisor = parts
+        t, y = fresh(), fresh()
+        low, high = ranges[name]
+        inner: dict[str, tuple[int, int]] = {}
+        for n, r in ranges.items():  # the order of axes stays
+            inner.update({t: (low // divisor, high // divisor), y: (0, divisor - 1)} if n == name else {n: r})
+        form = Affine.variable(t) * divisor + Affine.variable(y)
+        return self._one_axis(substitute(e, {name: form}, inner), t, y, name, inner)
+
+    def _joined(self, joined: Joined, name: str, ranges: Ranges) -> Spread:
+        """A distinction that is one contraction: the number of the case and the place in it are axes."""
+        e, number, times, inside, size = joined
+        inner: dict[str, tuple[int, int]] = {}
+        for n, r in ranges.items():
+            inner.update({number: (0, times - 1), inside: (0, size - 1)} if n == name else {n: r})
+        return self._one_axis(e, number, inside, name, inner)
+
+    def _one_axis(self, e: Expr, outer: str, minor: str, name: str, ranges: Ranges) -> Spread:
+        """``e`` with the axes of two variables as one, of another."""
+        import jax.numpy as jnp
+
+        found = self.spread(e, ranges)
+        names = tuple(n for n in found.names if n not in (outer, minor))
+        array = found.expand((*names, outer, minor))
+        shape = array.shape[:len(names)]
+        array = jnp.broadcast_to(array, (*shape, extent(ranges[outer]), extent(ranges[minor])))
+        return Spread(array.reshape(*shape, -1), (*names, name))
+
+    def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
+        """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
+        array = self.arguments[e.name]
+        flat, digits = e.index.simplify(ranges), []
+        rest = flat
+        for size in reversed(array.shape[1:]):
+            digits.append((rest % size).simplify(ranges))
+            rest = (rest // size).simplify(ranges)
+        if array.shape:
+            digits.append(rest)
+        own = tuple(reversed(digits))
+        if all(d.is_linear for d in own):
+            return view(array, own, ranges)
+        if flat.is_linear and all(c > 0 for _, c in flat.terms) and overlapping(flat, ranges) is None:
+            return view(array.reshape(-1), (flat,), ranges)
+        return view(array, own, ranges)
+
+    def _switch(self, e: Switch, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        alike = one_chain(e) if is_axis(e.form) else None
+        if alike is not None:
+            return self.spread(alike, ranges)
+        names = _names(e, ranges)
+        shape = {n: extent(ranges[n]) for n in names}
+        if is_axis(e.form):
+            name = str(e.form.terms[0][0])
+            low, high = ranges[name]
+            joined = one_contraction(e, ranges)
+            if joined is not None:
+                return self._joined(joined, name, ranges)
+            parts = []
+            shift = e.form.constant
+            for first, last, body in reach(e.cases, low + shift, high + shift):
+                a, b = first - shift, last - shift
+                part = self.spread(body, {**ranges, name: (a, b)}).expand(names)
+                parts.append(jnp.broadcast_to(part, tuple(b - a + 1 if n == name else shape[n] for n in names)))
+            return Spread(jnp.concatenate(parts, names.index(name)) if len(parts) > 1 else parts[0], names)
+        form = grid(e.form, ranges, names)
+        result = self.spread(e.cases[-1][2], ranges).expand(names)
+        for _, last, body in reversed(e.cases[:-1]):
+            result = jnp.where(form <= last, self.spread(body, ranges).expand(names), result)
+        return Spread(result, names)
+
+    def _guarded(self, e: Guarded, ranges: Ranges) -> Spread:
+        """Pad along the axes that the constraints run along; forms of several variables become axes for that."""
+        import jax.numpy as jnp
+
+        core: Expr | None = e.body
+        inner, full, named = dict(ranges), dict(ranges), {}
+        for number, (form, low, high) in enumerate(e.constraints):
+            axis = str(form.terms[0][0]) if is_axis(form) else f"#{number}"
+            if axis.startswith("#"):
+                named[axis] = form
+                full[axis] = form.range(ranges)
+                core = core and _renamed(core, form, axis)
+            a, b = full[axis]
+            inner[axis] = (a if low is None else max(a, low), b if high is None else min(b, high))
+        if core is None or any(not free(core).isdisjoint(form.variables()) for form in named.values()):
+            return self._masked(e, ranges)
+        found = self.spread(core, inner)
+        # in the order in which the elements lie: channels stay the last axis of an image
+        names = (*(n for n in inner if n not in found.names and inner[n] != full[n]), *found.names)
+        array = jnp.broadcast_to(found.expand(names), tuple(extent(inner[n]) for n in names))
+        pads = [(inner[n][0] - full[n][0], full[n][1] - inner[n][1]) for n in names]
+        array = jnp.pad(array, pads, constant_values=constant(e.fill, e.dtype))
+        index = tuple(named.get(n, Affine.variable(n)) - full[n][0] for n in names)
+        return view(array, index, ranges)
+
+    def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        result = self.spread(e.body, ranges).expand(names)
+        for form, low, high in e.constraints:
+            values = grid(form, ranges, names)
+            for fails in ([values < low] if low is not None else []) + ([values > high] if high is not None else []):
+                result = jnp.where(fails, constant(e.fill, e.dtype), result)
+        return Spread(result, names)
+
+    def _let(self, e: Let, ranges: Ranges) -> Spread:
+        inner = dict(ranges)
+        offsets: dict[str, Affine] = {}
+        for name, form in e.variables:
+            inner[name] = form.range(ranges)
+            offsets[name] = form - inner[name][0]
+        body = self.spread(e.body, inner)
+        index = tuple(
+            offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
+        return view(body.array, index, ranges)
+
+    def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        combine = jnp.maximum if e.kind == "max" else jnp.minimum
+        if unrolled(e):
+            result = None
+            for point in product(*(range(n) for _, n in e.variables)):
+                values = {v: Affine(x) for (v, _), x in zip(e.variables, point, strict=True)}
+                part = flush(value(self.spread(substitute(e.body, values, ranges), ranges).expand(names), e.dtype))
+                result = part if result is None else combine(result, part)
+            return Spread(element(result, e.dtype), names)
+        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        axes = (*names, *(n for n, _ in e.variables))
+        array = flush(value(self.spread(e.body, inner).expand(axes), e.dtype))
+        reduce = jnp.max if e.kind == "max" else jnp.min
+        return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
+
+    def _sum(self, e: Sum, ranges: Ranges) -> Spread:
+        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        bound = {n for n, _ in e.variables}
+        if isinstance(e.body, Map) and e.body.opcode == "multiply":
+            a, b = e.body.operands
+            if all((bound & free(o)) == bound for o in (a, b)):
+                return self._dot(e, a, b, inner)
+        return self._plain_sum(e, inner)
+
+    def _plain_sum(self, e: Sum, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        body = self.spread(e.body, ranges)
+        if not is_integer(e.dtype) and not self.reassociate:
+            return Spread(self._ordered_sum(e, body, names), names)
+        axes = tuple(i for i, n in enumerate(body.names) if n not in names)
+        times = math.prod(x for n, x in e.variables if n not in body.names)
+        self.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
+        held = value(body.array, e.dtype)
+        total = jnp.sum(held, axis=axes, dtype=held.dtype) * jnp.asarray(times).astype(held.dtype)
+        return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
+
+    def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
+        """The sum over all of the variables, one after the other in row-major order."""
+        import jax.numpy as jnp
+
+        extents = [x for _, x in e.variables]
+        array = body.expand((*names, *(n for n, _ in e.variables)))
+        array = jnp.broadcast_to(array, (*array.shape[:len(names)], *extents))
+        return combined(array.reshape(*array.shape[:len(names)], -1), "add", e.dtype)
+
+    def _dot(self, e: Sum, a: Expr, b: Expr, ranges: Ranges) -> Spread:
+        """One ``dot_general``: variables of both sides are batch axes, bound ones are contracted."""
+        bound = {n for n, _ in e.variables}
+        narrow = all(_narrow(o) for o in (a, b))
+        sides = [self.spread(o.operands[0] if narrow and isinstance(o, Map) else o, ranges) for o in (a, b)]
+        order = {n: i for i, n in enumerate(ranges)}
+        both = set(sides[0].names) & set(sides[1].names)
+        batch = tuple(sorted(both - bound, key=order.__getitem__))
+        alone = [tuple(sorted(set(s.names) - both, key=order.__getitem__)) for s in sides]
+        if _exchanged(sides, alone, order):
+            sides.reverse()
+            alone.reverse()
+            a, b = b, a
+        if not is_integer(e.dtype):  # the order of the sum matters
+            summed = tuple(n for n, _ in e.variables if n in both)
+        else:
+            summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
+        lost = bound - both
+        if lost:  # a variable of one value on both sides, or substituted away
+            return self._plain_sum(e, ranges)
+        size = {n: extent(ranges[n]) for n in order}
+        sizes = [tuple(size[n] for n in names) for names in (batch, alone[0], alone[1], summed)]
+        result = self._product(sides, batch, alone, summed, sizes, e.dtype)
+        names = (*batch, *alone[0], *alone[1])
+        return Spread(result.reshape(*sizes[0], *sizes[1], *sizes[2]), names)
+
+    def _product(
+        self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
+        sizes: list[tuple[int, ...]], dtype: str,
+    ) -> Any:
+        from jax import lax
+
+        m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
+        left, right = (s.array for s in sides)
+        dims: Any
+        plain = is_integer(dtype) and "uint8" not in (left.dtype, right.dtype) and len(batch) <= 1
+        if plain and all(len(names) == 1 for names in (*alone, summed)):
+            # operands as they lie: XLA's fast kernels take none that was transposed, but any numbers of axes
+            dims = tuple(tuple(tuple(s.names.index(n) for n in names) for s in sides) for names in (summed, batch))
+        else:
+            left = sides[0].order((*batch, *alone[0], *summed)).array.reshape(*sizes[0], m, k)
+            right = sides[1].order((*batch, *summed, *alone[1])).array.reshape(*sizes[0], k, n)
+            d = len(batch)
+            dims = (((d + 1,), (d,)), (tuple(range(d)), tuple(range(d))))
+        times = f"{math.prod(sizes[0])} x " if batch else ""
+        self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
+
+        def multiply(a: Any, b: Any) -> Any:
+            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
+
+        if is_integer(dtype):
+            held = jax_dtype(dtype)
+            bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
+            if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
+                return bytes_product.product(left, right)
+            unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
+            return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
+        if not self.reassociate:
+            return ordered(left, right, dtype)
+        left, right = value(left, dtype), value(right, dtype)
+        held = left.dtype
+        return element(multiply(left, right), dtype)
+
+
+def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
+    """A product of which a side is of unsigned bytes, by one of signed bytes, for which machines have instructions.
+
+    An unsigned byte is a signed one and 128: (a + 128) (b + 128) = a b + 128 a + 128 b + 128 * 128.
+    """
+    import jax.numpy as jnp
+
+    def signed(x: Any) -> Any:
+        return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
+
+    # one row or column of ones more, and the product makes the sums as well
+    m, n, a, b = left.shape[-2], right.shape[-1], signed(left), signed(right)
+    if left.dtype == jnp.uint8:
+        a = jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), jnp.int8)], -2)
+    if right.dtype == jnp.uint8:
+        b = jnp.concatenate([b, jnp.ones((*b.shape[:-1], 1), jnp.int8)], -1)
+    total = multiply(a, b)
+    made = total[..., :m, :n]
+    if left.dtype == jnp.uint8:
+        made = made + total[..., m:, :n] * jnp.int32(128)
+    if right.dtype == jnp.uint8:
+        made = made + total[..., :m, n:] * jnp.int32(128)
+    if left.dtype == right.dtype:
+        made = made + jnp.asarray(left.shape[-1] << 14 & 0xFFFFFFFF, jnp.uint32).astype(jnp.int32)
+    return made
+
+
+def _exchanged(sides: list[Spread], alone: list[tuple[str, ...]], order: Mapping[str, int]) -> bool:
+    """Whether the second side is to be the left one: by the order of the result's axes, or, of a matrix and a vector,
+    by how the matrix lies."""
+    if bool(alone[0]) != bool(alone[1]):
+        matrix = 0 if alone[0] else 1
+        on_the_right = sides[matrix].names[-1] in alone[matrix]
+        return on_the_right != bool(matrix)
+    return min((order[n] for n in alone[1]), default=0) < min((order[n] for n in alone[0]), default=len(order))
+
+
+def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
+    """The free variables that have more than one value, in the order of ``ranges``."""
+    mine = free(e)
+    return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
+
+
+def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
+    return tuple(Affine.variable(n) - ranges[n][0] for n in names)
+
+
+def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
+    """``e`` with ``axis`` for ``form`` wherever its variables occur; None where they occur in another way."""
+    if isinstance(e, (Sum, Fold, Extreme, Let, FromBytes)):
+        return e if free(e).isdisjoint(form.variables()) else None
+    own = []
+    for f in forms(e):
+        if not f.variables().isdisjoint(form.variables()):
+            atom, unit = form.terms[0]
+            times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
+            f = f - form * times + Affine.variable(axis) * times
+            if left or not f.variables().isdisjoint(form.variables()):
+                return None
+        own.append(f)
+    parts = [_renamed(c, form, axis) for c in children(e)]
+    return None if None in parts else remake(e, own, [p for p in parts if p is not None])
+
+
+def _narrow(e: Expr) -> bool:
+    """Whether the value is a byte that was only widened."""
+    return (isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8")
+            and e.dtype == "i32")
+
+
+def _stride(e: Expr, name: str) -> int:
+    """The stride of a variable where it first occurs."""
+    for node in walk(e):
+        for form in forms(node):
+            if name in form.variables():
+                return form.coefficient(name)
+    return 0

@@ -1,0 +1,308 @@
+"""Constructors that keep expressions in normal form, and substitution.
+
+Every function takes the ``ranges`` of the variables that are free in its result; forms are simplified under them.
+The rules are equations of integer arithmetic modulo 2^32 and of case distinctions; sums, and what else combines many
+values, are those of :mod:`archloom.oracle.xla.notation.sums`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.taidl.types import element_type
+from archloom.oracle.xla.notation import sums
+from archloom.oracle.xla.notation.constraints import Cases, conjunction, narrow, reach, within
+from archloom.oracle.xla.notation.expr import (
+    ByteOf,
+    Carry,
+    Const,
+    Constraint,
+    Element,
+    Expr,
+    Extreme,
+    Fold,
+    FromBytes,
+    Guarded,
+    Index,
+    Leaf,
+    Let,
+    Map,
+    Ranges,
+    Sum,
+    Switch,
+    bound_ranges,
+    forms,
+    free,
+    is_axis,
+    is_heavy,
+    is_integer,
+    is_number,
+    level,
+    switched,
+    width,
+)
+from archloom.oracle.xla.notation.work import Work, remembered, spend
+
+_numbers = count()
+
+
+def fresh() -> str:
+    """A variable name that no expression contains yet."""
+    return f"~{next(_numbers)}"
+
+
+def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
+    """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
+    if isinstance(e, (Const, Carry)):
+        return e
+    done = remembered()
+    if done is None:
+        return _substituted(e, mapping, ranges)
+    key = _key(e, mapping, ranges)
+    found = done.get(key)
+    if found is None:
+        found = done[key] = _substituted(e, mapping, ranges)
+    return found
+
+
+def _key(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Work:
+    """All that the result of :func:`substitute` depends on."""
+    parts: list[object] = []
+    for name in free(e):
+        form = mapping.get(name)
+        if form is None:
+            parts.append((name, ranges.get(name)))
+        else:
+            parts.append((name, form, *((v, ranges.get(v)) for v in form.variables())))
+    return e, tuple(parts)
+
+
+def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
+    spend()
+    if isinstance(e, (Leaf, Index)):
+        return replace(e, index=_form(e.index, mapping, ranges))
+    if isinstance(e, Element):
+        return replace(e, index=tuple(_form(form, mapping, ranges) for form in e.index))
+    if isinstance(e, Map):
+        if remembered() is None:
+            return _substitute_map(e, mapping, ranges, {})
+        operands = tuple(substitute(o, mapping, ranges) for o in e.operands)
+        return map_of(e.opcode, operands, e.attributes, e.dtype)
+    if isinstance(e, Switch):
+        return _substitute_switch(e, mapping, ranges)
+    if isinstance(e, ByteOf):
+        return byte_of(substitute(e.body, mapping, ranges), _form(e.byte, mapping, ranges))
+    if isinstance(e, Guarded):
+        constraints = tuple((_form(form, mapping, ranges), low, high) for form, low, high in e.constraints)
+        return guard_of(substitute(e.body, mapping, within(constraints, ranges)), constraints, e.fill, ranges)
+    if isinstance(e, Let):
+        variables = tuple((v, _form(form, mapping, ranges)) for v, form in e.variables)
+        inner = {**ranges, **{v: form.range(ranges) for v, form in variables}}
+        return let_of(variables, substitute(e.body, mapping, inner), ranges)
+    inner = {**ranges, **bound_ranges(e)}
+    if isinstance(e, Sum):
+        return sums.sum_of(e.variables, substitute(e.body, mapping, inner), ranges)
+    if isinstance(e, Fold):
+        start = substitute(e.start, mapping, ranges)
+        return sums.fold_of(e.variables, start, substitute(e.body, mapping, inner), ranges)
+    if isinstance(e, Extreme):
+        return replace(e, body=substitute(e.body, mapping, inner))
+    assert isinstance(e, FromBytes)
+    return from_bytes(e.variable, substitute(e.body, mapping, inner), e.dtype, ranges)
+
+
+def _substitute_map(e: Map, mapping: Mapping[str, Affine], ranges: Ranges, made: dict[int, Expr]) -> Expr:
+    """Operations share operands: each is substituted once, or deep ones would take for ever."""
+    operands = []
+    for o in e.operands:
+        if id(o) not in made:
+            made[id(o)] = (_substitute_map(o, mapping, ranges, made) if isinstance(o, Map)
+                           else substitute(o, mapping, ranges))
+        operands.append(made[id(o)])
+    return map_of(e.opcode, tuple(operands), e.attributes, e.dtype)
+
+
+def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine:
+    return form.substitute(mapping).simplify(ranges)
+
+
+def _substitute_switch(e: Switch, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
+    form = _form(e.form, mapping, ranges)
+    cases = []
+    for first, last, body in reach(e.cases, *form.range(ranges)):
+        cases.append((first, last, substitute(body, mapping, narrow(form, first, last, ranges))))
+    return switch_of(form, tuple(cases), ranges)
+
+
+def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str, object], ...], dtype: str) -> Expr:
+    """An element-wise operation; integer additions of sums are joined by :func:`add_of` instead."""
+    if opcode in ("convert", "bitcast_convert") and operands[0].dtype == dtype:
+        return operands[0]
+    if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0 and is_number(dtype):
+        return Const(0, dtype)
+    if opcode == "add" and is_integer(dtype):
+        for a, b in (operands, operands[::-1]):
+            if a == Const(0, dtype):
+                return b
+    if opcode in ("add", "multiply") and not is_integer(dtype) and isinstance(operands[0], Const):
+        # XLA drops 0 + x, which is 0 where x is -0, unless the constant stands second (see carriers.tied)
+        operands = operands[::-1]
+    if opcode == "multiply" and is_integer(dtype) and Const(0, dtype) in operands:
+        return Const(0, dtype)
+    if opcode in ("xor", "subtract") and is_integer(dtype) and operands[0] == operands[1]:
+        return Const(0, dtype)
+    if opcode == "bitcast_convert":
+        (x,) = operands
+        if isinstance(x, Const) and has_zero(x) and has_zero(Const(0, dtype)) and width(x.dtype) == width(dtype):
+            return Const(0, dtype)
+        if isinstance(x, Map) and x.opcode == "bitcast_convert" and not _cuts(x.operands[0].dtype, x.dtype):
+            x = x.operands[0]
+            return x if x.dtype == dtype else Map(opcode, (x,), (), dtype)
+    return Map(opcode, operands, attributes, dtype)
+
+
+def zero(dtype: str) -> Expr:
+    """An element without any bit set: in a type of scales that is no zero."""
+    plain = Const(0, dtype)
+    return plain if has_zero(plain) else Map("bitcast_convert", (Const(0, "u8"),), (), dtype)
+
+
+def has_zero(e: Const) -> bool:
+    """Whether the bits of a constant are zeros: a type of scales has no zero, and -0.0 (a Real) is not 0."""
+    return e.value == 0 and element_type(e.dtype).kind != "scale"
+
+
+def _cuts(source: str, dtype: str) -> bool:
+    """Whether a bitcast loses bits: a type of 6 has none for the upper ones of its byte."""
+    return element_type(dtype).bits == 6 != element_type(source).bits
+
+
+def byte_of(body: Expr, byte: Affine) -> Expr:
+    """The bytes of zero are zeros."""
+    if isinstance(body, Const) and has_zero(body):
+        return Const(0, "i8")
+    return ByteOf(body, byte)
+
+
+def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
+    """``from_bytes(b, byte_of(x, b)) = x``; cases that do not depend on the byte go outside."""
+    if isinstance(body, ByteOf) and body.byte == Affine.variable(variable) and variable not in free(body.body):
+        if body.body.dtype == dtype:
+            return body.body
+        if width(body.body.dtype) == width(dtype):
+            return map_of("bitcast_convert", (body.body,), (), dtype)
+    if width(dtype) == 1 and variable not in free(body):
+        return body if dtype == body.dtype else map_of("bitcast_convert", (body,), (), dtype)
+    if isinstance(body, Const) and body.value == 0 and has_zero(Const(0, dtype)):
+        return Const(0, dtype)
+    if isinstance(body, Switch) and variable not in body.form.variables():
+        cases = tuple((low, high, from_bytes(variable, e, dtype, ranges)) for low, high, e in body.cases)
+        return switch_of(body.form, cases, ranges)
+    if isinstance(body, Guarded) and body.fill == 0 and has_zero(Const(0, dtype)) and not any(
+            variable in f.variables() for f in forms(body)):
+        return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
+    if isinstance(body, Let) and not any(variable in form.variables() for form in forms(body)):
+        inner = {**ranges, **{name: form.range(ranges) for name, form in body.variables}}
+        return let_of(body.variables, from_bytes(variable, body.body, dtype, inner), ranges)
+    return FromBytes(variable, body, dtype)
+
+
+def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
+    """Cases out of range are dropped; neighbours that are one function are merged; constant ends become a guard."""
+    from archloom.oracle.xla.notation.pieces import one_function
+
+    if form.constant:
+        shifted = tuple((first - form.constant, last - form.constant, body) for first, last, body in cases)
+        return switch_of(form - form.constant, shifted, ranges)
+    kept: list[tuple[int, int, Expr]] = []
+    for piece in reach(_flat(form, cases), *form.range(ranges)):
+        merged = one_function(form, kept[-1], piece, ranges) if kept else None
+        if merged is not None:
+            kept[-1] = (kept[-1][0], piece[1], merged)
+        else:
+            kept.append(piece)
+    if len(kept) == 1:
+        return kept[0][2]
+    first, last = kept[0][2], kept[-1][2]
+    fill = first if isinstance(first, Const) else last
+    if isinstance(fill, Const) and len(kept) > 1 and not (isinstance(first, Const) and isinstance(last, Const)
+                                                          and (first != last or len(kept) == 2)):
+        low, high = int(first == fill), len(kept) - int(last == fill)
+        core = switch_of(form, tuple(kept[low:high]), ranges)
+        bounds = (kept[low][0] if low else None, kept[high - 1][1] if high < len(kept) else None)
+        return guard_of(core, ((form, *bounds),), fill.value, ranges)
+    return Switch(form, tuple(kept), kept[0][2].dtype)
+
+
+def _flat(form: Affine, cases: Cases) -> Cases:
+    """Cases that distinguish by the same form again, or guard it, are cases of this one."""
+    found: list[tuple[int, int, Expr]] = []
+    for first, last, body in cases:
+        if first > last:
+            continue
+        own = [c for c in body.constraints if c[0] == form] if isinstance(body, Guarded) else []
+        if isinstance(body, Switch) and body.form == form:
+            found += reach(_flat(form, body.cases), first, last)
+        elif isinstance(body, Guarded) and own:
+            rest = tuple(c for c in body.constraints if c not in own)
+            core = replace(body, constraints=rest) if rest else body.body
+            fill = Const(body.fill, body.dtype)
+            low, high = (first if own[0][1] is None else own[0][1], last if own[0][2] is None else own[0][2])
+            inside = ((first, low - 1, fill), (low, high, core), (high + 1, last, fill))
+            found += reach(tuple(c for c in inside if c[0] <= c[1]), first, last)
+        else:
+            found.append((first, last, body))
+    return tuple(found)
+
+
+def guard_of(body: Expr, constraints: tuple[Constraint, ...], fill: int | float, ranges: Ranges) -> Expr:
+    """``body`` within the constraints; those that always hold are dropped."""
+    if isinstance(body, Guarded) and body.fill == fill:
+        return guard_of(body.body, (*constraints, *body.constraints), fill, ranges)
+    kept: list[Constraint] = []
+    for form, low, high in conjunction(constraints, ranges):
+        smallest, largest = form.range(ranges)
+        if (low is not None and largest < low) or (high is not None and smallest > high):
+            return Const(fill, body.dtype)
+        low = None if low is None or smallest >= low else low
+        high = None if high is None or largest <= high else high
+        if (low, high) != (None, None):
+            kept.append((form, low, high))
+    if not kept or (isinstance(body, Const) and body.value == fill):
+        return body
+    return Guarded(body, tuple(kept), fill, body.dtype)
+
+
+def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
+    """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
+    used = tuple(v for v in variables if v[0] in free(body))
+    cases = switched(body)
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or is_axis(f)}
+    if is_heavy(body) and _repeats(used, body, ranges):
+        simple = {v: f for v, f in simple.items() if f.is_constant}
+    if simple:
+        rest = tuple(v for v in used if v[0] not in simple)
+        inner = {**ranges, **{v: f.range(ranges) for v, f in rest}}
+        return let_of(rest, substitute(body, simple, inner), ranges)
+    if not used:
+        return body
+    new = tuple((f"%{level(body)}_{i}", f) for i, (_, f) in enumerate(used))
+    names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
+    return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
+
+
+def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> bool:
+    """Whether the forms take equal values at indices for which the body is the same otherwise, too."""
+    points = values = 1
+    others = free(body) - {v for v, _ in variables}
+    for name in others.union(*(form.variables() for _, form in variables)):
+        points *= ranges[name][1] - ranges[name][0] + 1
+    for name in others:
+        values *= ranges[name][1] - ranges[name][0] + 1
+    for _, form in variables:
+        low, high = form.range(ranges)
+        values *= high - low + 1
+    return points > values

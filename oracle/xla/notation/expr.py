@@ -1,0 +1,465 @@
+"""Tensors in index notation: the form in which streams are raised.
+
+A tensor is an expression over integer index variables. Loop variables of the stream and axes of tensors are alike
+such variables, so that a copy through a scratchpad is a substitution and vanishes. The value of an expression is
+one element; an array appears only when :mod:`archloom.oracle.xla.lowering.lower` spreads the free variables over axes.
+
+Nodes are immutable and hashable. Variables bound by :class:`Sum`, :class:`Extreme` and :class:`Let` get canonical
+names (``%level_number``), so that equal functions are equal objects however they came about.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from archloom.oracle.affine import Affine, Div
+from archloom.oracle.taidl.types import element_type
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Any:
+        return lambda f: f
+
+
+T = TypeVar("T")
+Range = tuple[int, int]
+"""Smallest and largest value of a variable, both inclusive."""
+Ranges = Mapping[str, Range]
+
+
+_comparing = threading.local()
+
+
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[T]) -> type[T]:
+    """A frozen dataclass that computes its hash once, and looks at it before it compares."""
+    made = dataclass(frozen=True)(cls)
+    compute, compare = made.__hash__, made.__eq__
+
+    def equal(self: Any, other: Any) -> bool:
+        if self is other:
+            return True
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        if hash(self) != hash(other):
+            return False
+        # operations share operands: what was found equal within a comparison is not compared again
+        known: set[tuple[int, int]] | None = getattr(_comparing, "known", None)
+        if known is None:
+            _comparing.known = set()
+            try:
+                return bool(compare(self, other))
+            finally:
+                _comparing.known = None
+        pair = (id(self), id(other))
+        if pair not in known:
+            if not compare(self, other):
+                return False
+            known.add(pair)
+        return True
+
+    def cached(self: Any) -> int:
+        value: int | None = self.__dict__.get("_hash")
+        if value is None:
+            value = compute(self)
+            object.__setattr__(self, "_hash", value)
+        return value
+
+    made.__hash__ = cached  # type: ignore[method-assign]
+    made.__eq__ = equal  # type: ignore[method-assign]
+    return made
+
+
+class Expr:
+    """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``)."""
+
+    dtype: str
+
+
+def kept(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
+    """A property of nodes, computed once for each and kept in it."""
+    name = f"_{compute.__module__}.{compute.__name__}"
+
+    def cached(e: Expr) -> T:
+        if name not in e.__dict__:
+            e.__dict__[name] = compute(e)
+        value: T = e.__dict__[name]
+        return value
+
+    return cached
+
+
+@_node
+class Leaf(Expr):
+    """Element number ``index`` of the flattened argument ``name``."""
+
+    name: str
+    index: Affine
+    dtype: str
+
+
+@_node
+class Const(Expr):
+    """The same number everywhere."""
+
+    value: int | float
+    dtype: str
+
+
+@_node
+class Index(Expr):
+    """The value of an integer expression over the variables."""
+
+    index: Affine
+    dtype: str
+
+
+@_node
+class Map(Expr):
+    """An element-wise HLO operation."""
+
+    opcode: str
+    operands: tuple[Expr, ...]
+    attributes: tuple[tuple[str, object], ...]
+    dtype: str
+
+
+@_node
+class Sum(Expr):
+    """Sum of ``body`` over ``variables`` (name, extent); each runs from 0."""
+
+    variables: tuple[tuple[str, int], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class Carry(Expr):
+    """What the innermost :class:`Fold` around has computed so far."""
+
+    dtype: str
+
+
+@_node
+class Fold(Expr):
+    """A chain of operations in the order of ``variables`` (name, extent; the last runs fastest).
+
+    It begins with ``start``; ``body``, in which :class:`Carry` occurs only under element-wise operations, makes the
+    next value of the one before.
+    """
+
+    variables: tuple[tuple[str, int], ...]
+    start: Expr
+    body: Expr
+    dtype: str
+
+
+@_node
+class Extreme(Expr):
+    """Maximum (or minimum) of ``body`` over ``variables``."""
+
+    kind: str
+    variables: tuple[tuple[str, int], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class Switch(Expr):
+    """``body`` of the case ``(low, high, body)`` in which ``form`` falls; the cases ascend and leave no gap.
+
+    The first case also holds below its bounds and the last one above.
+    """
+
+    form: Affine
+    cases: tuple[tuple[int, int, Expr], ...]
+    dtype: str
+
+
+Constraint = tuple[Affine, "int | None", "int | None"]
+"""A form and its bounds (inclusive; None is no bound)."""
+
+
+@_node
+class Guarded(Expr):
+    """``body`` where all constraints hold, ``fill`` elsewhere: a padded tensor.
+
+    The forms have no constant and begin with a positive coefficient; they are sorted by their text.
+    """
+
+    body: Expr
+    constraints: tuple[Constraint, ...]
+    fill: int | float
+    dtype: str
+
+
+@_node
+class Let(Expr):
+    """``body`` with each variable ``(name, form)`` standing for ``form``.
+
+    Kept where substituting would compute a value again for each of many equal indices, or would turn a case
+    distinction along an axis into one along a diagonal: the body becomes an array over its own variables.
+    """
+
+    variables: tuple[tuple[str, Affine], ...]
+    body: Expr
+    dtype: str
+
+
+@_node
+class ByteOf(Expr):
+    """Byte number ``byte`` (little-endian) of ``body``, as ``i8``."""
+
+    body: Expr
+    byte: Affine
+    dtype: str = "i8"
+
+
+@_node
+class FromBytes(Expr):
+    """The element of type ``dtype`` whose bytes are ``body`` for ``variable`` in 0 .. width-1."""
+
+    variable: str
+    body: Expr
+    dtype: str
+
+
+class Kernel(Protocol):
+    """What computes whole tensors: hashable, and equal kernels compute the same."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The parameters whose values it takes."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether all points of the parameters may be computed at once, by ``jax.vmap``."""
+
+    @property
+    def title(self) -> str:
+        """A name for reports."""
+
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for arrays of the operands and the values of ``variables``."""
+
+
+@_node
+class Operand:
+    """A whole tensor: ``body`` over ``axes`` (name, extent)."""
+
+    axes: tuple[tuple[str, int], ...]
+    body: Expr
+
+
+@_node
+class Whole:
+    """What ``kernel`` makes of whole tensors, for each point of ``parameters`` (name, extent).
+
+    The operands have no other free variables than the parameters and their own axes.
+    """
+
+    kernel: Kernel
+    parameters: tuple[tuple[str, int], ...]
+    operands: tuple[Operand, ...]
+
+
+@_node
+class Element(Expr):
+    """An element of result ``number`` of ``whole``: ``index`` has a form for each parameter, then for each axis."""
+
+    whole: Whole
+    number: int
+    index: tuple[Affine, ...]
+    dtype: str
+
+
+def width(dtype: str) -> int:
+    """Bytes of an element."""
+    return max(1, element_type(dtype).bits // 8)
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether sums of this type do not depend on their order."""
+    return dtype[0] in "iu"
+
+
+def is_number(dtype: str) -> bool:
+    """Whether the type has a zero, of no bits."""
+    return element_type(dtype).kind in ("bool", "int", "uint", "float")
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions; the operands of an :class:`Element` share no variables with it and are none."""
+    if isinstance(e, Map):
+        return e.operands
+    if isinstance(e, Switch):
+        return tuple(body for _, _, body in e.cases)
+    if isinstance(e, (Sum, Extreme, Guarded, Let, ByteOf, FromBytes)):
+        return (e.body,)
+    return (e.start, e.body) if isinstance(e, Fold) else ()
+
+
+def forms(e: Expr) -> tuple[Affine, ...]:
+    """The integer expressions of this node itself."""
+    if isinstance(e, (Leaf, Index)):
+        return (e.index,)
+    if isinstance(e, Element):
+        return e.index
+    if isinstance(e, Switch):
+        return (e.form,)
+    if isinstance(e, Guarded):
+        return tuple(form for form, _, _ in e.constraints)
+    if isinstance(e, Let):
+        return tuple(form for _, form in e.variables)
+    return (e.byte,) if isinstance(e, ByteOf) else ()
+
+
+def bound(e: Expr) -> tuple[str, ...]:
+    """The variables that this node binds in its body (no others of its sub-expressions have these names)."""
+    if isinstance(e, (Sum, Fold, Extreme, Let)):
+        return tuple(v[0] for v in e.variables)
+    return (e.variable,) if isinstance(e, FromBytes) else ()
+
+
+def bound_ranges(e: Expr) -> dict[str, Range]:
+    """The ranges of the bound variables of a node (those of a :class:`Let` follow from their forms)."""
+    if isinstance(e, (Sum, Fold, Extreme)):
+        return {name: (0, extent - 1) for name, extent in e.variables}
+    return {e.variable: (0, width(e.dtype) - 1)} if isinstance(e, FromBytes) else {}
+
+
+def remake(e: Expr, own: Sequence[Affine], parts: Sequence[Expr]) -> Expr:
+    """The same node with other forms and sub-expressions, in the order of :func:`forms` and :func:`children`."""
+    if isinstance(e, (Leaf, Index)):
+        return replace(e, index=own[0])
+    if isinstance(e, Element):
+        return replace(e, index=tuple(own))
+    if isinstance(e, Map):
+        return replace(e, operands=tuple(parts))
+    if isinstance(e, Switch):
+        return replace(e, form=own[0], cases=tuple((*c[:2], x) for c, x in zip(e.cases, parts, strict=True)))
+    if isinstance(e, Guarded):
+        bounds = zip(own, e.constraints, strict=True)
+        return replace(e, body=parts[0], constraints=tuple((form, *c[1:]) for form, c in bounds))
+    if isinstance(e, Let):
+        variables = tuple((v[0], form) for v, form in zip(e.variables, own, strict=True))
+        return replace(e, body=parts[0], variables=variables)
+    if isinstance(e, ByteOf):
+        return replace(e, body=parts[0], byte=own[0])
+    if isinstance(e, Fold):
+        return replace(e, start=parts[0], body=parts[1])
+    return replace(e, body=parts[0]) if isinstance(e, (Sum, Extreme, FromBytes)) else e
+
+
+def same_kind(a: Expr, b: Expr) -> bool:
+    """Whether two nodes differ in nothing but forms and sub-expressions (nor in the cases of a switch)."""
+    if type(a) is not type(b) or a.dtype != b.dtype or len(children(a)) != len(children(b)):
+        return False
+    if len(forms(a)) != len(forms(b)):
+        return False
+    return remake(a, forms(b), children(b)) == b
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """All nodes, parents first."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:
+    """All that is computed as whole tensors, each once, what others are made of included."""
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        e = waiting.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        waiting += children(e)
+        if isinstance(e, Element) and id(e.whole) not in seen:
+            seen.add(id(e.whole))
+            yield e.whole
+            waiting += [operand.body for operand in e.whole.operands]
+
+
+@kept
+def free(e: Expr) -> frozenset[str]:
+    """The variables that the value depends on."""
+    names: set[str] = set()
+    for child in children(e):
+        names |= free(child)
+    names -= set(bound(e))
+    for form in forms(e):
+        names |= form.variables()
+    return frozenset(names)
+
+
+@kept
+def level(e: Expr) -> int:
+    """One more than the highest level of a canonical name bound within; 0 if there is none."""
+    inner = max((level(c) for c in children(e)), default=0)
+    for name in bound(e):
+        if name.startswith("%") and "_" in name:
+            inner = max(inner, int(name[1:].split("_")[0]) + 1)
+    return inner
+
+
+@kept
+def is_heavy(e: Expr) -> bool:
+    """Whether computing an element takes a sum or a chain."""
+    return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in children(e))
+
+
+@kept
+def is_chained(e: Expr) -> bool:
+    """Whether computing an element takes a chain."""
+    return isinstance(e, Fold) or any(is_chained(c) for c in children(e))
+
+
+@kept
+def carries(e: Expr) -> bool:
+    """Whether the value depends on what a :class:`Fold` around has computed so far."""
+    if isinstance(e, Fold):
+        return carries(e.start)
+    return isinstance(e, Carry) or any(carries(c) for c in children(e))
+
+
+@kept
+def switched(e: Expr) -> frozenset[str]:
+    """The free variables on which case distinctions are made."""
+    names: set[str] = set()
+    for child in children(e):
+        names |= switched(child)
+    names -= set(bound(e))
+    if isinstance(e, Switch):
+        names |= e.form.variables()
+    return frozenset(names)
+
+
+def canonical_order(names: list[tuple[str, int]], body: Expr) -> list[tuple[str, int]]:
+    """The bound variables sorted by how they occur in ``body``, in its leaves first, whatever their names."""
+    nodes = sorted(walk(body), key=lambda node: not isinstance(node, (Leaf, Index)))
+    every = [form for node in nodes for form in forms(node)]
+    return sorted(names, key=lambda item: (tuple(_weight(form, item[0]) for form in every), item[1]), reverse=True)
+
+
+def _weight(form: Affine, name: str) -> int:
+    total = 0
+    for atom, coefficient in form.terms:
+        if isinstance(atom, str):
+            total += coefficient if atom == name else 0
+        elif name in atom.numerator.variables():
+            inner = _weight(atom.numerator, name)
+            total += coefficient * (inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor)
+    return total
+
+
+def is_axis(form: Affine) -> bool:
+    """Whether the form is one variable, up to a constant."""
+    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1

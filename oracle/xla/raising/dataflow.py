@@ -1,0 +1,375 @@
+"""Value-based dataflow: the expression that a read of a buffer sees.
+
+From the place of the read, the program is scanned backwards for the writes that reach it: the same iteration first,
+then the last writes of loops before it, then earlier iterations of the enclosing loops, then what was there at the
+start. A write that covers the read is substituted, so that scratchpads vanish; accumulating writes on the way are
+added up over the loops that their address does not depend on; where a write covers only some of the elements, the
+read is split along an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import ResolvedStream, Window
+from archloom.oracle.xla.notation.build import byte_of, fresh, from_bytes, let_of, substitute, zero
+from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
+from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
+from archloom.oracle.xla.raising.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
+from archloom.oracle.xla.raising.program import Block, LoopItem, Program, WriteItem, writes
+from archloom.oracle.xla.raising.query import Query, split
+from archloom.oracle.xla.raising.updates import Update
+
+AXIS = "&"
+"""First character of the variables that are axes of tensors: ``&number:extent``."""
+
+STEPS = 60_000
+"""How many items of the program are looked at in all before raising is given up (some seconds)."""
+
+
+def whole(axis: str) -> Range:
+    """The range of an axis variable."""
+    return 0, int(axis.rpartition(":")[2]) - 1
+
+
+Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
+"""The value of a write (for accumulating ones: what is added) as axes and expression."""
+
+
+Hit = tuple[WriteItem, tuple[LoopItem, ...], Match]
+"""A write, the loops around it and how it hits the elements of a query."""
+
+@dataclass(frozen=True)
+class Cursor:
+    """The point before item ``index`` of ``block``; ``known`` are loop variables whose value the search has fixed.
+
+    ``after`` is where to go on when the block's start is reached in a loop of which no other iteration writes the
+    elements; ``covered`` says that the start cannot be reached, because the loop's last iteration writes them all.
+    """
+
+    block: Block
+    index: int
+    known: Mapping[str, Affine]
+    after: "Cursor | None" = None
+    covered: bool = False
+
+    def back(self) -> "Cursor":
+        return Cursor(self.block, self.index - 1, self.known, self.after, self.covered)
+
+    def renamed(self, mapping: Mapping[str, Affine]) -> "Cursor":
+        """The cursor for a query in which variables are replaced."""
+        if not mapping:
+            return self
+        known = {k: v.substitute(mapping) for k, v in self.known.items()}
+        return replace(self, known={**mapping, **known}, after=self.after and self.after.renamed(mapping))
+
+
+def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
+    """How many items of the cursor's block there are up to the last before it that may write the query's elements."""
+    items, index = at.block.items, at.index
+    while index:
+        item = items[index - 1]
+        if isinstance(item, WriteItem):
+            if item.window.buffer == q.buffer and not _clear_of(item.window, spans):
+                break
+        elif isinstance(item, LoopItem) and q.buffer in item.written:
+            break
+        index -= 1
+    return index
+
+
+def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
+    """Whether a window at a constant place lies outside of ``spans``, one for each axis of the buffer."""
+    for axis, (offset, (low, high)) in enumerate(zip(window.offsets, spans, strict=True)):
+        if not offset.terms:
+            first = last = offset.constant
+            for dim in window.dims:
+                if dim.axis == axis:
+                    reach = dim.stride * (dim.extent - 1)
+                    first, last = first + min(0, reach), last + max(0, reach)
+            if last < low or first > high:
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """The search for the values of reads in one program."""
+
+    program: Program
+    value_of: Value
+    update_of: Callable[[WriteItem], Update | None]
+    reassociate: bool
+    steps: Iterator[int] = field(default_factory=count)
+    """Counts the items that were looked at."""
+    most: int | None = None
+    """After how many raising is given up; :data:`STEPS` by default."""
+
+    @property
+    def stream(self) -> ResolvedStream:
+        return self.program.stream
+
+    def at_end(self, query: Query) -> Expr:
+        """What the buffer holds when the program has ended."""
+        root = self.program.root
+        return self.find(query, Cursor(root, len(root.items), {}))
+
+    def find(self, q: Query, at: Cursor) -> Expr:
+        """The value of the query's elements at the cursor, over the query's variables."""
+        summands: list[Expr] = []
+        spans = [a.range(q.ranges) for a in q.address]
+        while True:
+            if next(self.steps) > (self.most or STEPS):
+                raise Exhausted("its reads fall into too many pieces")
+            index = _last_writer(q, spans, at)
+            if index != at.index:
+                at = Cursor(at.block, index, at.known, at.after, at.covered)
+            passed = at.block.items[index - 1] if index else at.block.loop
+            try:
+                result = self._step(q, at, summands)
+            except Unraisable as reason:
+                reason.at(passed.owner if isinstance(passed, WriteItem) else passed)
+                raise
+            if isinstance(result, Expr):
+                return self._total(summands, result, q)
+            at = result
+
+    def _step(self, q: Query, at: Cursor, summands: list[Expr]) -> Expr | Cursor:
+        """What the item before the cursor does to the query's elements, or where to go on."""
+        if at.index == 0:
+            return self._start(q, at)
+        item = at.block.items[at.index - 1]
+        if isinstance(item, WriteItem):
+            return self._write(q, at, item, summands)
+        assert isinstance(item, LoopItem)
+        return self._loop(q, at, item, summands)
+
+    def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
+        for summand in reversed(summands):
+            base = add_of(base, summand, q.ranges)
+        return base
+
+    def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
+        """The start of a block is reached."""
+        loop = at.block.loop
+        if loop is None:
+            return self.initial(q)
+        if at.after is not None:
+            if at.covered:
+                raise Unraisable(f"a value of {q.buffer} is carried through loop {loop.var}")
+            return at.after
+        before = Cursor(loop.parent, loop.position, at.known)
+        if q.buffer not in loop.written:
+            return before
+        return self._earlier(q, at, loop, before)
+
+    def _write(self, q: Query, at: Cursor, item: WriteItem, summands: list[Expr]) -> Expr | Cursor:
+        found = match(item.window, at.known, {}, q.address, q.ranges)
+        if found is None:
+            return at.back()
+        if found.partial is not None:
+            return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+        value = self._instance(item, at.known, found, q)
+        if item.write.kind == "write":
+            return value
+        summands.append(value)
+        return at.back()
+
+    def _instance(self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query) -> Expr:
+        axes, value = self.value_of(item)
+        mapping = {**known, **{k: v for k, v in found.digits.items() if not k.startswith("@")}}
+        mapping.update({axis: found.digits[axis_name(n)] for n, axis in enumerate(axes)})
+        if all(self._unchanged(v, mapping, q.ranges) for v in free(value)):
+            return value
+        return substitute(value, mapping, q.ranges)
+
+    def _unchanged(self, v: str, mapping: Mapping[str, Affine], ranges: Ranges) -> bool:
+        """Whether a variable of a value stands for itself and has its whole range in the query."""
+        if v in mapping and mapping[v] != Affine.variable(v):
+            return False
+        return ranges.get(v) == (whole(v) if v.startswith(AXIS) else self.program.ranges.get(v))
+
+    def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
+        """A loop before the cursor, all of whose iterations are over."""
+        hits: list[Hit] = []
+        spans = [a.range(q.ranges) for a in q.address]
+        for item, around in writes(loop, q.buffer):
+            if _clear_of(item.window, spans):
+                continue
+            unknown = {inner.var: (0, inner.extent - 1) for inner in around}
+            found = match(item.window, at.known, unknown, q.address, q.ranges)
+            if found is not None:
+                hits.append((item, around, found))
+        if not hits:
+            return at.back()
+        partial = [found.partial for _, _, found in hits if found.partial is not None]
+        if partial:
+            best = min(partial, key=Constraint.rank)
+            return split(q, best, lambda part, names: self.find(part, at.renamed(names)))
+        sums = self.reassociate or is_integer(hits[0][0].write.type.dtype)
+        if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
+            for item, around, found in hits:
+                summands.append(self._accumulated(item, around, found, at, q))
+            return at.back()
+        places = [found.digits.get(loop.var) for _, _, found in hits]
+        if all(place is None for place in places):
+            updated = self._updated(q, at, hits)
+            if updated is not None:
+                return updated
+        end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
+        if places[0] is not None and all(place == places[0] for place in places):
+            return replace(end, known={**at.known, loop.var: places[0]})
+        if all(item.write.kind == "accumulate" for item, _, _ in hits):
+            raise Unraisable(f"the order of additions into {q.buffer} by several iterations of loop {loop.var} "
+                             "must be kept")
+        if any(place is not None for place in places):
+            raise Unraisable(f"several iterations of loop {loop.var} write the same elements of {q.buffer}")
+        last = {**at.known, loop.var: Affine(loop.extent - 1)}
+        return replace(end, known=last, covered=True)
+
+    def _updated(self, q: Query, at: Cursor, hits: list[Hit]) -> Expr | None:
+        """What a loop makes of elements of which each of its iterations makes new values of old ones."""
+        found = [self.update_of(item) for item, _, _ in hits]
+        updates = [u for u in found if u is not None]
+        kinds = {(u.word, u.body.dtype) for u in updates}
+        if len(updates) != len(hits) or len(kinds) != 1 or not all(carries(u.body) for u in updates):
+            return None
+        ((word, dtype),) = kinds
+        adds = all(u.addend is not None for u in updates)
+        loops = {tuple(loop.var for loop in around if loop.var not in match.digits) for _, around, match in hits}
+        if not adds and (len(loops) != 1 or len({id(item.parent) for item, _, _ in hits}) != 1):
+            return None
+        if word == 1:
+            return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})
+        # elements of words: one more variable for the word, and one for the byte in it
+        number, axis = len(hits[0][0].window.dims) - 1, hits[0][0].window.dims[-1].axis
+        digits = {match.digits[axis_name(number)].simplify(q.ranges) for _, _, match in hits}
+        if len(digits) != 1 or any(item.window.dims[-1] != hits[0][0].window.dims[-1] for item, _, _ in hits):
+            return None
+        (digit,) = digits
+        place, byte = fresh(), fresh()
+        form = (digit // word).simplify(q.ranges)
+        ranges = {**q.ranges, place: form.range(q.ranges), byte: (0, word - 1)}
+        start = q.address[axis] - digit + Affine.variable(place) * word
+        address = tuple(start + Affine.variable(byte) if n == axis else a for n, a in enumerate(q.address))
+        old = self.find(Query(q.buffer, tuple(a.simplify(ranges) for a in address), ranges), at.back())
+        inner = {k: v for k, v in ranges.items() if k != byte}
+        value = self._chained(replace(q, ranges=inner), at, list(zip(hits, updates, strict=True)), adds,
+                              {axis_name(number): Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
+        return byte_of(let_of(((place, form),), value, q.ranges), (digit % word).simplify(q.ranges))
+
+    def _chained(
+        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Mapping[str, Affine],
+        start: Expr | None = None,
+    ) -> Expr:
+        """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
+        value = self.find(q, at.back()) if start is None else start
+        body: Expr | None = None
+        variables: tuple[tuple[str, int], ...] = ()
+        for (_, around, hit), update in parts:
+            own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
+            if not adds and body is not None:
+                names = (name for name, _ in variables)
+                own = {var: (name, extent) for (var, (_, extent)), name in zip(own.items(), names, strict=True)}
+            digits = {**hit.digits, **places}
+            mapping = {**at.known, **{k: v for k, v in digits.items() if not k.startswith("@")}}
+            mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
+            mapping.update({axis: digits[axis_name(n)] for n, axis in enumerate(update.axes)})
+            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}}
+            variables = tuple(own.values())
+            if adds:
+                assert update.addend is not None
+                value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
+            else:
+                step = substitute(update.body, mapping, ranges)
+                body = step if body is None else plug(step, body)
+        return value if body is None else fold_of(variables, value, body, q.ranges)
+
+    def _accumulated(
+        self, item: WriteItem, around: tuple[LoopItem, ...], found: Match, at: Cursor, q: Query
+    ) -> Expr:
+        """What a write adds in all iterations of the loops around it that its address does not depend on."""
+        own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
+        known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}
+        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}})
+        value = self._instance(item, known, found, inner)
+        if own and not is_integer(value.dtype) and not self.reassociate:
+            raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
+        return sum_of(tuple(own.values()), value, q.ranges)
+
+    def _earlier(self, q: Query, at: Cursor, loop: LoopItem, before: Cursor) -> Expr | Cursor:
+        """Iterations of an enclosing loop before the reader's own."""
+        now = at.known.get(loop.var, Affine.variable(loop.var))
+        hits: list[tuple[WriteItem, Affine | None]] = []
+        for item, around in writes(loop, q.buffer):
+            renamed = {inner.var: fresh() for inner in around}
+            window = replace(item.window, offsets=tuple(
+                o.substitute({k: Affine.variable(v) for k, v in renamed.items()}) for o in item.window.offsets))
+            unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
+            found = match(window, at.known, unknown, q.address, q.ranges)
+            if found is None:
+                continue
+            place = found.digits.get(renamed[loop.var])
+            if place is not None and (place - now).simplify(q.ranges).range(q.ranges)[0] >= 0:
+                continue
+            if found.partial is not None:
+                return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+            hits.append((item, place))
+        if not hits:
+            return before
+        places = [place.simplify(q.ranges) for _, place in hits if place is not None]
+        if all(item.write.kind == "write" for item, _ in hits) and len(places) == len(hits) and len(set(places)) == 1:
+            # one iteration alone wrote them
+            distance = (places[0] - now).simplify(q.ranges)
+            low, high = distance.range(q.ranges)
+            if high >= 0:
+                past = Constraint(distance, low, -1)
+                return split(q, past, lambda part, names: self.find(part, at.renamed(names)))
+            return Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: places[0]}, before)
+        kinds = {item.write.kind for item, _ in hits}
+        if "write" not in kinds or any(place is not None for _, place in hits):
+            raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
+        low, high = now.range(q.ranges)
+        if high == 0:
+            return before
+        if low == 0:
+            return split(q, Constraint(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
+        end = Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: now - 1}, before, covered=True)
+        return end
+
+    def initial(self, q: Query) -> Expr:
+        """The contents at the start: arguments in HBM, zeros everywhere else."""
+        if q.buffer != "hbm":
+            return zero(self.stream.buffer(q.buffer).dtype)
+        address = q.address[0]
+        low, high = address.range(q.ranges)
+        for tensor in self.stream.arguments:
+            size = width(taidl_dtype(tensor.dtype))
+            for extent in tensor.shape:
+                size *= extent
+            first, last = tensor.address, tensor.address + size - 1
+            if high < first or low > last:
+                continue
+            if low < first or high > last:
+                return split(q, Constraint(address, first, last), lambda part, _: self.initial(part))
+            return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
+        return Const(0, "i8")
+
+
+def _argument(name: str, dtype: str, byte: Affine, ranges: Ranges) -> Expr:
+    size = width(dtype)
+    if size == 1:
+        leaf: Expr = Leaf(name, byte.simplify(ranges), dtype)
+        return leaf if dtype == "i8" else byte_of(leaf, Affine(0))
+    return byte_of(Leaf(name, (byte // size).simplify(ranges), dtype), (byte % size).simplify(ranges))
+
+
+_TAIDL = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
+          "uint32": "u32", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+
+
+def taidl_dtype(dtype: str) -> str:
+    return _TAIDL.get(dtype, dtype)

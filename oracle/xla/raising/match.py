@@ -1,0 +1,278 @@
+"""Which iteration and which element of a write hits the element that a read asks for.
+
+``write offset(known, u) + strides * y = address(z)`` is solved for the unknown loop variables ``u`` and local axes
+``y`` as digits of a mixed-radix number: the largest stride first, quotient and remainder, each digit an expression
+of the reader's variables. The solution is unique where the write never hits an element twice, which is what
+non-overlapping strides mean; loop variables that do not occur in the address stay free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Window
+from archloom.oracle.xla.notation.expr import Range, Ranges
+
+_LARGEST = 1 << 62
+"""Larger values are not counted out in int64."""
+
+
+class Unraisable(Exception):
+    """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead.
+
+    ``culprit`` is the item of the program (:mod:`archloom.oracle.xla.raising.program`) at which raising failed, if one
+    is to blame, and ``ring`` the buffer in which a loop walks around in a ring, if that is.
+    """
+
+    culprit: object = None
+    ring: str | None = None
+
+    def at(self, item: object) -> "Unraisable":
+        """The same, with the innermost of the items that it passes on its way as the culprit."""
+        if self.culprit is None and not isinstance(self, Exhausted):
+            self.culprit = item
+        return self
+
+
+class Exhausted(Unraisable):
+    """Raising takes more work than it is allowed; no part of the stream is to blame."""
+
+
+class NoNotation(Unraisable):
+    """An operator, as it is applied, has no index notation: it is computed of whole tensors."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``low <= form <= high``, true for some elements of the query and false for others."""
+
+    form: Affine
+    low: int
+    high: int
+
+    def rank(self) -> tuple[int, bool]:
+        """The order in which conditions are best met: those on few variables first."""
+        return len(self.form.variables()), not self.form.is_linear
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where the read's element comes from.
+
+    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, only for the
+    elements that satisfy it (there may be further constraints behind).
+    """
+
+    digits: dict[str, Affine]
+    partial: Constraint | None
+
+
+def axis_name(axis: int) -> str:
+    """The unknown that stands for local axis number ``axis`` of a window."""
+    return f"@{axis}"
+
+
+def match(
+    window: Window, known: Mapping[str, Affine], unknown: Mapping[str, Range],
+    address: tuple[Affine, ...], ranges: Ranges,
+) -> Match | None:
+    """Solve for ``unknown`` loop variables and the window's axes; None where no element is hit.
+
+    ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
+    """
+    digits = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
+    known, unknown = {**known, **digits}, {n: r for n, r in unknown.items() if n not in digits}
+    constraints: list[Constraint] = []
+    for axis, (offset, target) in enumerate(zip(window.offsets, address)):
+        free: dict[str, tuple[int, int]] = {}
+        for atom, coefficient in offset.terms:
+            if isinstance(atom, str) and atom in unknown:
+                free[atom] = (coefficient, unknown[atom][1])
+            elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
+                _opaque(window, known, unknown, axis, target, ranges)
+                return None
+        rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
+        for number, dim in enumerate(window.dims):
+            if dim.axis == axis and dim.extent > 1:
+                free[axis_name(number)] = (dim.stride, dim.extent - 1)
+        if not _overlap(rest, free, ranges):
+            return None
+        bound = _leading_bound(rest, free, ranges)
+        if bound is not None:
+            return Match(digits, bound)
+        for name in [n for n in free if n in digits]:
+            rest = (rest - digits[name] * free.pop(name)[0]).simplify(ranges)
+        falling = {n: last for n, (c, last) in free.items() if c < 0}
+        for name, last in falling.items():
+            stride = free[name][0]
+            rest, free[name] = rest - stride * last, (-stride, last)
+        found = _digits(rest.simplify(ranges), free, ranges)
+        if found is None:
+            return None
+        digits.update({n: Affine(falling[n]) - d if n in falling else d for n, d in found[0].items()})
+        constraints += found[1]
+    for number, dim in enumerate(window.dims):
+        if dim.extent == 1:
+            digits[axis_name(number)] = Affine(0)
+    return _judge(digits, constraints, ranges)
+
+
+def _without(offset: Affine, free: Mapping[str, object]) -> Affine:
+    return Affine(offset.constant, tuple(t for t in offset.terms if not (isinstance(t[0], str) and t[0] in free)))
+
+
+def _overlap(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+    """Whether the ranges of the two sides meet."""
+    low = sum(min(0, c * last) for c, last in free.values())
+    high = sum(max(0, c * last) for c, last in free.values())
+    a, b = rest.range(ranges)
+    return a <= high and b >= low
+
+
+def _leading_bound(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> Constraint | None:
+    """What the variable with the largest coefficient must satisfy, if it is the leading digit of ``rest``.
+
+    A necessary condition for a hit; outside of it the write is out of reach, and inside the digits have small ranges.
+    """
+    linear = [(abs(c), c, a) for a, c in rest.terms if isinstance(a, str)]
+    if not linear:
+        return None
+    _, coefficient, name = max(linear)
+    others = rest - Affine.variable(name) * coefficient
+    a, b = others.range(ranges)
+    if b - a >= abs(coefficient):
+        return None
+    low = sum(min(0, c * last) for c, last in free.values()) - b
+    high = sum(max(0, c * last) for c, last in free.values()) - a
+    if coefficient < 0:
+        low, high = -high, -low
+    first, last = -(-low // abs(coefficient)), high // abs(coefficient)
+    lowest, highest = ranges[name]
+    if first <= lowest and last >= highest:
+        return None
+    return Constraint(Affine.variable(name), max(first, lowest), min(last, highest))
+
+
+def _opaque(
+    window: Window, known: Mapping[str, Affine], unknown: Mapping[str, Range], axis: int, target: Affine,
+    ranges: Ranges,
+) -> None:
+    """A write whose address has ``//`` or ``%`` of an unknown loop variable: none, if its range stays clear."""
+    everywhere = {**ranges, **unknown}
+    difference = target - window.offsets[axis].substitute(known)
+    spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
+    difference = difference.simplify(everywhere)
+    if _overlap(difference, spans, everywhere) and not _apart(difference, spans, everywhere):
+        offset = window.offsets[axis]
+        fault = Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop")
+        fault.ring = window.buffer
+        raise fault
+
+
+def _apart(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+    """Whether the two sides never meet because, but for multiples of a coefficient, they lie too close to each other.
+
+    So do different parts of the same piece of a buffer that is cut into equal pieces, whichever pieces are meant.
+    """
+    for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for c, _ in free.values())) if abs(c) > 1}:
+        fine = Affine(rest.constant, tuple(t for t in rest.terms if t[1] % step))
+        near = [(c, last) for c, last in free.values() if c % step]
+        low = fine.range(ranges)[0] - sum(max(0, c * last) for c, last in near)
+        high = fine.range(ranges)[1] - sum(min(0, c * last) for c, last in near)
+        if -(-low // step) * step > high:
+            return True
+    return False
+
+
+def _digits(
+    rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges
+) -> tuple[dict[str, Affine], list[Constraint]] | None:
+    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
+    order = sorted(free, key=lambda n: -free[n][0])
+    span = 0
+    for name in reversed(order):
+        stride, last = free[name]
+        if stride <= span:
+            raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
+        span += stride * last
+    digits: dict[str, Affine] = {}
+    constraints: list[Constraint] = []
+    for cut in range(len(order), 0, -1):
+        split = _separate(rest, order[:cut], order[cut:], free, ranges)
+        if split is None:
+            return None
+        if isinstance(split, tuple):
+            rest, low = split
+            _descend(low, order[cut:], free, ranges, digits, constraints)
+            order = order[:cut]
+    _descend(rest, order, free, ranges, digits, constraints)
+    return digits, constraints
+
+
+def _separate(
+    rest: Affine, upper: list[str], lower: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges
+) -> tuple[Affine, Affine] | bool | None:
+    """One equation as two: multiples of the gcd g of the upper strides, and what the lower ones must make up.
+
+    With ``rest = g*x + fine``, an element that is hit has ``fine - g*k`` in the span of the lower digits. Where only
+    one k can be, the equations are independent. False where several can, None where none can.
+    """
+    g = math.gcd(*(free[n][0] for n in upper))
+    span = sum(c * last for c, last in (free[n] for n in lower))
+    if g <= span:
+        return False
+    coarse = Affine(0, tuple(t for t in rest.terms if t[1] % g == 0))
+    fine = rest - coarse
+    low, high = fine.range(ranges)
+    first, last = -(-(low - span) // g), high // g
+    if first > last:
+        return None
+    if first < last:
+        return False
+    return coarse + first * g, fine - first * g
+
+
+def _descend(
+    rest: Affine, order: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges,
+    digits: dict[str, Affine], constraints: list[Constraint],
+) -> None:
+    """Quotients and remainders, the largest stride first; the last remainder must be 0."""
+    for name in order:
+        stride, last = free[name]
+        digits[name] = (rest // stride).simplify(ranges)
+        constraints.append(Constraint(digits[name], 0, last))
+        rest = (rest % stride).simplify(ranges)
+    constraints.append(Constraint(rest.simplify(ranges), 0, 0))
+
+
+def _judge(digits: dict[str, Affine], constraints: list[Constraint], ranges: Ranges) -> Match | None:
+    partial: list[Constraint] = []
+    for c in constraints:
+        low, high = exact_range(c.form, ranges)
+        if high < c.low or low > c.high:
+            return None
+        if low < c.low or high > c.high:
+            partial.append(c)
+    return Match(digits, min(partial, key=Constraint.rank, default=None))
+
+
+def exact_range(form: Affine, ranges: Ranges) -> Range:
+    """The smallest and the largest value; exact for linear forms and for forms of one variable with few values."""
+    low, high = form.range(ranges)
+    names = form.variables()
+    if form.is_linear or len(names) != 1:
+        return low, high
+    (name,) = names
+    first, last = ranges[name]
+    if last - first > 4096:
+        return low, high
+    if max(-low, high) > _LARGEST:
+        return low, high
+    values: Any = form.evaluate({name: np.arange(first, last + 1)})  # type: ignore[dict-item]
+    return int(values.min()), int(values.max())

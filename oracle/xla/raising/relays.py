@@ -1,0 +1,89 @@
+"""Copies handed on from place to place, as copies of what the first place has.
+
+``for h: place(h + 1) = place(h)`` sends a block down a line, as cores of a mesh do that pass tiles on. The value that
+an iteration copies is that of the iteration before: a recurrence, although every place gets the block of the first.
+Where all places are apart from each other, reading place 0 instead says the same, and no iteration depends on another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from archloom.oracle.accesses import words
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
+
+MOST_WORDS = 1 << 18
+"""Words that a line of copies touches at most: they are counted out."""
+
+
+def without_relays(stream: ResolvedStream) -> ResolvedStream:
+    """The stream in which every place of a line gets a copy of the first; the same stream if it has no such lines."""
+    body = _nodes(stream.body)
+    return stream if body == stream.body else replace(stream, body=body)
+
+
+def _nodes(nodes: tuple[ResolvedNode, ...]) -> tuple[ResolvedNode, ...]:
+    return tuple([_loop(node) if isinstance(node, ResolvedLoop) else node for node in nodes])
+
+
+def _loop(loop: ResolvedLoop) -> ResolvedLoop:
+    nest = [loop]
+    while len(nest[-1].body) == 1 and isinstance(inner := nest[-1].body[0], ResolvedLoop):
+        nest.append(inner)
+    copy = nest[-1].body[0] if len(nest[-1].body) == 1 else None
+    if not isinstance(copy, ResolvedInstr) or len(copy.statements) != 2:
+        return replace(loop, body=_nodes(loop.body))
+    for depth, line in enumerate(nest):
+        first = _first_source(copy, line, nest[depth + 1:])
+        if first is not None:
+            read = copy.statements[0]
+            assert isinstance(read, Read)
+            made: ResolvedNode = replace(copy, statements=(replace(read, window=first), copy.statements[1]))
+            for outer in reversed(nest):
+                made = replace(outer, body=(made,))
+            assert isinstance(made, ResolvedLoop)
+            return made
+    return loop
+
+
+def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop]) -> Window | None:
+    """What the first iteration of ``line`` reads, if each further one hands on what the one before it has written."""
+    read, write = copy.statements
+    if not isinstance(read, Read) or not isinstance(write, Write) or write.kind != "write" or write.src != read.dst:
+        return None
+    source, target, var = read.window, write.window, line.var
+    if source.buffer != target.buffer or source.dims != target.dims or source.buffer == "hbm":
+        return None
+    after = {var: Affine.variable(var) + line.step}
+    if any(s.substitute(after) != t for s, t in zip(source.offsets, target.offsets, strict=True)):
+        return None
+    if not _apart(source, line, inside):
+        return None
+    return replace(source, offsets=tuple(o.substitute({var: Affine(line.start)}) for o in source.offsets))
+
+
+def _apart(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]) -> bool:
+    """Whether no word is in two of the places, those of all iterations of the loops inside among them."""
+    own = {line.var: line.extent + 1, **{loop.var: loop.extent for loop in inside}}
+    starts = {loop.var: (loop.start, loop.step) for loop in (line, *inside)}
+    offset = source.offsets[0]
+    moving = [(atom, c) for atom, c in offset.terms if not _names(atom).isdisjoint(own)]
+    relative = words(source)
+    if any(not isinstance(atom, str) for atom, _ in moving) or not relative.size:
+        return False
+    if math.prod(own.values()) * relative.size > MOST_WORDS:
+        return False
+    found = relative
+    for name, extent in own.items():
+        factor = dict(moving).get(name, 0)
+        start, step = starts[name]
+        found = np.add.outer(found, (start + step * np.arange(extent)) * factor).ravel()
+    return bool(np.unique(found).size == found.size)
+
+
+def _names(atom: object) -> frozenset[str]:
+    return frozenset({atom}) if isinstance(atom, str) else Affine(0, ((atom, 1),)).variables()  # type: ignore[arg-type]

@@ -1,0 +1,171 @@
+"""Long instructions as loops: what a REPEAT of the ISA, unrolled by the resolution, was before.
+
+An instruction of thousands of statements (the paper's Figure 11 has a body of 16 x 16 x 16 iterations) would take
+minutes to compile statement by statement. Its statements fall into segments that no tensor connects; segments that are
+alike but for the constants in their windows become loops again by :mod:`archloom.oracle.rolling`, raised as any other
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import (
+    Op,
+    Read,
+    ResolvedInstr,
+    ResolvedLoop,
+    ResolvedNode,
+    ResolvedStream,
+    Statement,
+    Window,
+    Write,
+)
+from archloom.oracle.rolling import roll
+from archloom.oracle.stream import Instr, Loop, Node, Stream
+
+LONG = 64
+"""Instructions of fewer statements stay as they are."""
+
+
+def with_loops(stream: ResolvedStream) -> ResolvedStream:
+    """The stream with the repetitions within its long instructions as loops; itself where there are none."""
+    if not any(len(i.statements) >= LONG for i in _instructions(stream.body)):
+        return stream
+    taken = set(_variables(stream.body))
+    prefix = "repeat"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    body = tuple(_Repeats(prefix).nodes(stream.body))
+    return replace(stream, body=body)
+
+
+def _instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
+    for node in nodes:
+        if isinstance(node, ResolvedInstr):
+            yield node
+        else:
+            yield from _instructions(node.body)
+
+
+def _variables(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            yield node.var
+            yield from _variables(node.body)
+
+
+@dataclass
+class _Repeats:
+    prefix: str
+    loops: int = 0
+    kinds: dict[object, str] = field(default_factory=dict)
+    """A mnemonic for each kind of segment: all of it but its constants."""
+    segments: dict[str, tuple[Statement, ...]] = field(default_factory=dict)
+    """A segment of each kind."""
+
+    def nodes(self, nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
+        for node in nodes:
+            if isinstance(node, ResolvedLoop):
+                yield replace(node, body=tuple(self.nodes(node.body)))
+            elif len(node.statements) < LONG:
+                yield node
+            else:
+                yield from self.instruction(node)
+
+    def instruction(self, instr: ResolvedInstr) -> Iterator[ResolvedNode]:
+        body = tuple(self.coded(_renamed(segment)) for segment in _segments(instr.statements))
+        rolled = roll(Stream("segments", (), (), (), 0, body, ""))
+        if rolled.body == body:
+            yield instr
+            return
+        yield from self.decoded(rolled.body, instr, {})
+
+    def coded(self, segment: tuple[Statement, ...]) -> Instr:
+        """A segment as an instruction whose attributes are its constants."""
+        constants = tuple(_constants(segment))
+        bare = _with_constants(segment, iter([Affine(0)] * len(constants)))
+        name = self.kinds.setdefault(bare, f"s{len(self.kinds)}")
+        self.segments[name] = bare
+        return Instr(name, tuple((f"c{n}", Affine(c)) for n, c in enumerate(constants)))
+
+    def decoded(self, nodes: Sequence[Node], instr: ResolvedInstr, names: dict[str, Affine]) -> Iterator[ResolvedNode]:
+        for node in nodes:
+            if isinstance(node, Instr):
+                constants = (value.substitute(names) for _, value in node.attributes)
+                yield replace(instr, statements=_with_constants(self.segments[node.mnemonic], constants))
+            else:
+                assert isinstance(node, Loop)
+                self.loops += 1
+                var = f"{self.prefix}{self.loops}"
+                inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
+                yield ResolvedLoop(var, node.start, node.stop, node.step, inner)
+
+
+def _segments(statements: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:
+    """The statements, cut wherever no tensor that is defined before is used after."""
+    last = {name: n for n, s in enumerate(statements) for name in _used(s)}
+    start = until = 0
+    for n, s in enumerate(statements):
+        if not isinstance(s, Write):
+            until = max(until, last.get(s.dst, n))
+        if n >= until:
+            yield tuple(statements[start:n + 1])
+            start = n + 1
+
+
+def _used(s: Statement) -> tuple[str, ...]:
+    if isinstance(s, Write):
+        return (s.src,)
+    return s.operands if isinstance(s, Op) else ()
+
+
+def _renamed(segment: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """The segment with its tensors numbered, so that equal segments have equal names."""
+    names: dict[str, str] = {}
+    made: list[Statement] = []
+    for s in segment:
+        if isinstance(s, Write):
+            made.append(replace(s, src=names[s.src]))
+            continue
+        operands = tuple(names[o] for o in _used(s))
+        names[s.dst] = f"t{len(names)}"
+        made.append(replace(s, dst=names[s.dst], operands=operands) if isinstance(s, Op) else replace(
+            s, dst=names[s.dst]))
+    return tuple(made)
+
+
+def _constants(segment: Sequence[Statement]) -> Iterator[int]:
+    """The constants of windows and of the operator ``constant``, in order."""
+    for s in segment:
+        if isinstance(s, Read | Write):
+            yield from (o.constant for o in s.window.offsets)
+        else:
+            value = s.attribute("value")
+            if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
+                yield value if isinstance(value, int) else value.constant
+
+
+def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -> tuple[Statement, ...]:
+    """The segment with other constants, which may depend on loop variables."""
+    made: list[Statement] = []
+    for s in segment:
+        if isinstance(s, Read | Write):
+            made.append(replace(s, window=_moved(s.window, constants)))
+            continue
+        value = s.attribute("value")
+        if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
+            whole = Affine.of(value)
+            total = whole - whole.constant + next(constants)
+            changed: int | Affine = total if total.terms else total.constant
+            attributes = tuple((k, changed if k == "value" else v) for k, v in s.attributes)
+            made.append(replace(s, attributes=attributes))
+        else:
+            made.append(s)
+    return tuple(made)
+
+
+def _moved(window: Window, constants: Iterator[Affine]) -> Window:
+    return replace(window, offsets=tuple([o - o.constant + next(constants) for o in window.offsets]))

@@ -1,0 +1,129 @@
+"""Writes that make an element's new value of its old one: accumulations of every kind.
+
+``new = f(old, others)`` element by element, or, in a buffer of bytes, word by word: the tiles of a matrix unit are
+bytes, and its sums are words in them. Such a write in a loop is a chain
+(:class:`archloom.oracle.xla.notation.expr.Fold`), or, where ``f`` adds integers, a sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Read, Window
+from archloom.oracle.xla.notation.build import fresh, map_of, substitute
+from archloom.oracle.xla.notation.expr import (
+    ByteOf,
+    Carry,
+    Element,
+    Expr,
+    FromBytes,
+    Leaf,
+    Map,
+    Ranges,
+    carries,
+    children,
+    is_integer,
+    kept,
+    width,
+)
+from archloom.oracle.xla.notation.sums import terms
+from archloom.oracle.xla.raising.program import InstrItem, WriteItem
+
+OLD = "%old"
+"""The leaf that stands for the window's old contents, flattened."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """How a write makes new elements of old ones.
+
+    ``body`` is over ``axes``, one for each dim of the write's window, with :class:`Carry` for the old element. With
+    ``word`` above 1, elements are ``word`` bytes along the last axis, and the last of ``axes`` counts words.
+    """
+
+    axes: tuple[str, ...]
+    word: int
+    body: Expr
+
+    @property
+    def addend(self) -> Expr | None:
+        """What is added, where the update only adds integers."""
+        parts = terms(self.body)
+        if not is_integer(self.body.dtype) or parts.count(Carry(self.body.dtype)) != 1:
+            return None
+        rest = [p for p in parts if not isinstance(p, Carry)]
+        if not rest or any(carries(p) for p in rest):
+            return None
+        total = rest[0]
+        for part in rest[1:]:
+            total = map_of("add", (total, part), (), total.dtype)
+        return total
+
+
+def old_contents(item: WriteItem) -> tuple[InstrItem, int, Read] | None:
+    """The statement of the write's instruction that reads what the write replaces, if there is just one."""
+    found = [(number, s) for number, s in enumerate(item.owner.instr.statements[:item.statement])
+             if isinstance(s, Read) and item.owner.windows[number] == item.window]
+    return (item.owner, *found[0]) if len(found) == 1 else None
+
+
+def flat(axes: tuple[str, ...], window: Window) -> Affine:
+    """The number of a window's element."""
+    total = Affine(0)
+    for axis, extent in zip(axes, window.shape, strict=True):
+        total = total * extent + Affine.variable(axis)
+    return total
+
+
+def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Update | None:
+    """The update that the value ``e`` over ``axes`` is, with :data:`OLD` in it for the old contents; or None."""
+    at = flat(axes, window).simplify(ranges)
+    if not isinstance(e, ByteOf):
+        body = _carried(e, Leaf(OLD, at, e.dtype))
+        return None if body is None else Update(axes, 1, body)
+    size, last, extent = width(e.body.dtype), axes[-1], window.shape[-1]
+    dim = window.dims[-1]
+    byte = (Affine.variable(last) % size).simplify(ranges)
+    if extent % size or dim.stride != 1 or e.byte != byte:
+        return None
+    word = fresh()
+    inner = {**ranges, word: (0, extent // size - 1)}
+    body = substitute(e.body, {last: Affine.variable(word) * size}, inner)
+    if substitute(body, {word: Affine.variable(last) // size}, ranges) != e.body:
+        return None
+    made = _words(body, (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner), size, inner)
+    return None if made is None else Update((*axes[:-1], word), size, made)
+
+
+def _carried(e: Expr, old: Leaf) -> Expr | None:
+    """``e`` with :class:`Carry` for ``old``; None where the old contents occur in any other way."""
+    if e == old:
+        return Carry(e.dtype)
+    if not _mentions(e):
+        return e
+    if not isinstance(e, Map):
+        return None
+    parts = [_carried(o, old) for o in e.operands]
+    return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
+
+
+def _words(e: Expr, first: Affine, size: int, ranges: Ranges) -> Expr | None:
+    """As :func:`_carried`, for the word whose first byte is number ``first``."""
+    if isinstance(e, FromBytes) and width(e.dtype) == size and isinstance(e.body, Leaf) and e.body.name == OLD:
+        byte = {**ranges, e.variable: (0, size - 1)}
+        return Carry(e.dtype) if e.body.index == (first + Affine.variable(e.variable)).simplify(byte) else None
+    if not _mentions(e):
+        return e
+    if not isinstance(e, Map):
+        return None
+    parts = [_words(o, first, size, ranges) for o in e.operands]
+    return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
+
+
+@kept
+def _mentions(e: Expr) -> bool:
+    """Whether the old contents occur."""
+    if isinstance(e, Element):
+        return any(_mentions(o.body) for o in e.whole.operands)
+    return (isinstance(e, Leaf) and e.name == OLD) or any(_mentions(c) for c in children(e))

@@ -1,0 +1,227 @@
+"""archloom: one description of an accelerator in, a whole software stack out.
+
+    import archloom
+    model = archloom.load("net.onnx")
+    exe = archloom.compile(model, target="gemmini", options={"dim": 16})
+    y = exe(x)                       # bit-exact execution; host operators included
+    exe.report                       # cycles, utilization and bytes of every layer
+    exe.save("net.loom")
+
+    gemmini = archloom.isa("gemmini", dim=16)    # @gemmini.kernel: programs of its own instructions, by hand
+
+Importing this module loads neither TVM, JAX, PyTorch nor ONNX: each is imported by the call that first needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from archloom.oracle.errors import (
+    ArchloomError,
+    ArtifactError,
+    GraphError,
+    InputError,
+    MappingError,
+    ModelError,
+    StreamError,
+    TaidlError,
+    TargetError,
+)
+from archloom.tvm_backend.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    import torch
+
+    from archloom.oracle.kernel import KernelIsa
+    from archloom.oracle.kernel.compiled import LoadedKernel
+    from archloom.tvm_backend.check.network import CheckResult
+    from archloom.tvm_backend.executable import CompiledNetwork
+    from archloom.tvm_backend.explain import Explanation
+    from archloom.tvm_backend.model import Model
+    from archloom.tvm_backend.report.data import Report
+    from archloom.tvm_backend.targets.listing import TargetInfo
+
+__all__ = [
+    "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
+    "check",
+    "isa", "load_kernel",
+    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
+    "TaidlError", "TargetError",
+]
+
+Options = Mapping[str, object]
+InputShapes = Mapping[str, Sequence[int]]
+Target = str | Sequence[str]
+"""A name, or several in order of preference."""
+
+
+def targets() -> "list[TargetInfo]":
+    """The registered accelerators: name, one-line description, options with their defaults."""
+    from archloom.tvm_backend.targets.listing import targets as registered
+
+    return registered()
+
+
+def load(
+    source: Any, example_inputs: Sequence[Any] | None = None, *, input_shapes: InputShapes | None = None,
+    name: str | None = None,
+) -> "Model":
+    """Import a network.
+
+    ``source``: path of an ``.onnx`` file or of an exported program of torch's (``.pt2``), name of a network of the
+    catalogue (``"mobilenet_v2"``), one operator as text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
+    ``torch.nn.Module`` (with ``example_inputs``),
+    ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
+    leaves open. Raises :class:`ModelError` naming the file and the node.
+    """
+    from archloom.tvm_backend.frontends.load import load as load_model
+
+    return load_model(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name)
+
+
+def quantize(
+    model: "str | Path | onnx.ModelProto | torch.nn.Module",
+    calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
+    method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
+    per_channel: bool = False, symmetric: bool = True, float_results: bool = False,
+) -> "onnx.ModelProto":
+    """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
+
+    ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch), from
+    which ``method`` takes the ranges of activations (``percentile`` is how much of each is kept, in per cent).
+    ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
+    ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
+    """
+    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.quantize import quantize as quantize_model
+
+    return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
+
+
+def compile(
+    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
+) -> "CompiledNetwork":
+    """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``.
+
+    ``target`` may be a list in order of preference: each operator goes to the first that takes it, and an option named
+    ``gemmini.dim`` is that of one of them.
+    """
+    from archloom.tvm_backend.executable import build
+
+    names = _spelled(target)
+    return build(_loaded(model, load_options, names), names, _options(options))
+
+
+def explain(
+    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
+) -> "Explanation":
+    """Who takes which operator of ``model``, and why the others do not; nothing is mapped or built."""
+    from archloom.tvm_backend.explain import explain as explain_model
+
+    names = _spelled(target)
+    return explain_model(_loaded(model, load_options, names), names, _options(options))
+
+
+def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork":
+    """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
+
+    Nothing of the artifact is executed but its host part and, on a machine alike to the one that saved it, its
+    machine code: open only artifacts whose origin you trust. ``programs=False`` leaves the machine code aside.
+    """
+    from archloom.tvm_backend.executable import open_artifact
+
+    return open_artifact(Path(path), programs=programs)
+
+
+def estimate(
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    host: str | None = None, **load_options: Any,
+) -> "Report":
+    """Cycles, utilization and bytes of every layer, without building anything that runs.
+
+    ``as_int8``: take a float ONNX network as if it were quantized, without calibration. ``host``: the name of a host's
+    profile, by whose roofline the seconds of host layers are estimated. Reports and the timing of kernels are kept by
+    content, in memory and on disk.
+    """
+    from archloom.tvm_backend.estimate.network import estimate as estimate_model
+    from archloom.tvm_backend.host.profile import load, with_host
+
+    profile = load(host) if host is not None else None
+    report = estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)
+    return report if profile is None else with_host(report, profile)
+
+
+def estimate_many(
+    models: "Iterable[Any]", target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    input_shapes: InputShapes | None = None, workers: int | None = None, details: bool = False,
+    on_error: Literal["raise", "return"] = "raise",
+) -> "list[Report | ArchloomError]":
+    """:func:`estimate` of many networks (a list or a generator) on all cores, for searches.
+
+    ``workers``: processes, by default one for each core. Without ``details`` layers have cycles, bytes and mapping
+    but nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a network in the
+    place of its report.
+    """
+    from archloom.tvm_backend.estimate.many import estimate_many as estimate_models
+
+    return estimate_models(models, _spelled(target), _options(options), as_int8=as_int8, input_shapes=input_shapes,
+                           workers=workers, details=details, on_error=on_error)
+
+
+def check(
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
+    reference: Any = None, **load_options: Any,
+) -> "CheckResult":
+    """Compare the accelerator with onnxruntime's execution of the same model, and look at every layer.
+
+    ``inputs``: an array or a mapping of name to array, the first axis counting samples (random ones if absent), or
+    the name of a data set, ``"digits"``; ``labels``: class numbers, for the accuracies of the float network, of the
+    quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
+    from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
+    against the float network in decibels.
+    """
+    from archloom.tvm_backend.check.network import check as check_model
+
+    names = _spelled(target)
+    return check_model(_loaded(model, load_options, names), names, _options(options), inputs=inputs, labels=labels,
+                       reference=reference)
+
+
+def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":
+    """An ISA, by its name or as a ``.taidl`` file, for writing kernels by hand; parameters by name."""
+    from archloom.oracle.kernel import isa as open_isa
+
+    return open_isa(name_or_path, **parameters)
+
+
+def load_kernel(source: "bytes | str | Path") -> "LoadedKernel":
+    """A kernel that ``kernel.compile().serialize()`` made, from bytes or a file; it runs without the ISA.
+
+    :class:`ArtifactError` for what is damaged, of another version or for another platform.
+    """
+    from archloom.oracle.kernel.compiled import load_kernel as load_serialized
+
+    return load_serialized(source)
+
+
+def _options(options: Options | None) -> dict[str, object]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"options: expected a mapping such as {{'dim': 16}}, found {options!r}")
+    return dict(options or {})
+
+
+def _spelled(target: Target) -> str:
+    from archloom.tvm_backend.targets.choice import spelled
+
+    return spelled(target)
+
+
+def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
+    from archloom.tvm_backend.frontends.load import loaded
+
+    return loaded(model, load_options, target)
+

@@ -1,0 +1,139 @@
+"""The latency language: values as Python's, and the messages for texts that do not parse."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archloom.acadl_models.acadl.latency import LatencyError, parse
+
+NAMES = ("rows", "dim", "k")
+Meaning = Callable[[dict[str, int]], int]
+Pair = tuple[str, Meaning]
+"""A text and what it means, built side by side."""
+
+BINARY: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}
+
+
+def binary(pair: tuple[Pair, str, Pair]) -> Pair:
+    (left, f), op, (right, g) = pair
+    return f"({left} {op} {right})", lambda v: int(BINARY[op](f(v), g(v)))
+
+
+def logical(pair: tuple[Pair, bool, Pair]) -> Pair:
+    (left, f), both, (right, g) = pair
+    if both:
+        return f"({left} and {right})", lambda v: int(bool(f(v) and g(v)))
+    return f"({left} or {right})", lambda v: int(bool(f(v) or g(v)))
+
+
+def choice(parts: tuple[Pair, Pair, Pair]) -> Pair:
+    (then, f), (condition, c), (otherwise, g) = parts
+    return f"({then} if {condition} else {otherwise})", lambda v: f(v) if c(v) else g(v)
+
+
+def extreme(parts: tuple[Pair, Pair]) -> Pair:
+    (a, f), (b, g) = parts
+    return f"(max({a}, {b}) - min({a}, 7, {b}))", lambda v: max(f(v), g(v)) - min(f(v), 7, g(v))
+
+
+def rounded_up(parts: tuple[Pair, Pair]) -> Pair:
+    (a, f), (b, g) = parts
+    return f"cdiv({a}, {b})", lambda v: -(-f(v) // g(v))
+
+
+def expressions() -> st.SearchStrategy[Pair]:
+    numbers = st.integers(0, 20).map(lambda n: (str(n), lambda v: n))
+    names = st.sampled_from(NAMES).map(lambda name: (name, lambda v: v[name]))
+
+    def extend(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
+        return st.one_of(
+            st.tuples(inner, st.sampled_from(sorted(BINARY)), inner).map(binary),
+            st.tuples(inner, st.booleans(), inner).map(logical),
+            st.tuples(inner, inner, inner).map(choice),
+            st.tuples(inner, inner).map(extreme),
+            st.tuples(inner, inner).map(rounded_up),
+            inner.map(lambda p: (f"(-{p[0]})", lambda v: -p[1](v))),
+            inner.map(lambda p: (f"(not {p[0]})", lambda v: int(not p[1](v)))),
+        )
+
+    return st.recursive(numbers | names, extend, max_leaves=8).filter(lambda pair: len(pair[0]) < 300)
+
+
+def meaning(f: Meaning, values: dict[str, int]) -> int | None:
+    """None for a division by zero in a part that is evaluated."""
+    try:
+        return f(values)
+    except ZeroDivisionError:
+        return None
+
+
+@given(expressions(), st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=5))
+def test_expressions_mean_what_python_means(pair: Pair, points: list[tuple[int, ...]]) -> None:
+    text, f = pair
+    expression = parse(text)
+    for point in points:
+        values = dict(zip(NAMES, point))
+        expected = meaning(f, values)
+        if expected is None:
+            with pytest.raises(LatencyError):
+                expression.evaluate(values)
+        else:
+            assert expression.evaluate(values) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("10 - 4 - 3", 3), ("-7 // 2", -4), ("-7 % 4", 1), ("cdiv(7, 2)", 4),
+        ("1 if 0 else 2 if 0 else 3", 3), ("not 1 == 2", 1), ("1 or 1 // 0", 1), ("0 and 1 // 0", 0), ("- -3", 3),
+        ("max(1, min(5, 9), 3)", 5), ("min(4)", 4), ("ld_stride[1] * 2", 14), (5, 5), ("2 * 3 % 4", 2),
+        ("7 if 2 > 1 else 1 // 0", 7), ("1 + 2 >= 3", 1),
+    ],
+)
+def test_values(text: str | int, value: int) -> None:
+    expression = parse(text)
+    assert expression.evaluate({"ld_stride[1]": 7}) == value
+
+
+def test_names() -> None:
+    assert parse("max(rows, 4) + 2 * dim - ld_stride[0]").names == {"rows", "dim", "ld_stride[0]"}
+    assert parse("3 + 4").is_constant
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 1: expected a number, a name or '\\(', found the end"),
+        ("1 +", "column 4: expected a number"),
+        ("rows dim", "column 6: expected an operator or the end, found 'dim'"),
+        ("log(rows)", "column 1: unknown function 'log' \\(valid: cdiv, max, min\\)"),
+        ("cdiv(1)", "column 1: cdiv takes 2 arguments, not 1"),
+        ("1 < 2 < 3", "column 7: comparisons do not chain"),
+        ("rows $ 2", "column 6: unexpected '\\$'"),
+        ("2 / 3", "column 3: unexpected '/'"),
+        ("(1 + 2", "column 7: expected '\\)'"),
+        ("1 if 2", "column 7: expected 'else'"),
+        ("__import__('os')", "unexpected"),
+        ("(" * 60 + "1" + ")" * 60, "nested deeper than 50"),
+        ("1" + "+1" * 300, "601 characters"),
+        (1.5, "an integer or an expression in a string, not 1.5"),
+        (True, "not True"),
+        (None, "not None"),
+    ],
+)
+def test_messages(text: object, message: str) -> None:
+    with pytest.raises(LatencyError, match=message):
+        parse(text)  # type: ignore[arg-type]
+
+
+def test_missing_name() -> None:
+    with pytest.raises(KeyError, match="rows"):
+        parse("rows + 1").evaluate({})

@@ -1,0 +1,214 @@
+"""Steady states with caches, DRAM banks and links: what is skipped equals what is stepped, and is found."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from archloom.acadl_models.acadl import (
+    BACKED_BY,
+    DRAM,
+    READ_DATA,
+    SRAM,
+    WRITE_DATA,
+    ACADLEdge,
+    ArchitectureGraph,
+    Link,
+    MemoryAccessUnit,
+    ReplacementPolicy,
+    SetAssociativeCache,
+    architecture,
+    create_ag,
+    generate,
+)
+from archloom.acadl_models.timing import TimingResult
+from archloom.acadl_models.timing.engine import simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream, Window, WindowDim
+from tests.support.acadl_models.timing_builders import after, front, instr
+
+BYTES = 1 << 16
+
+
+def at(address: Affine | int, count: int = 4) -> Window:
+    return Window("hbm", (Affine.of(address),), (WindowDim(0, count, 1),))
+
+
+def loop(var: str, extent: int, *body: ResolvedNode) -> ResolvedLoop:
+    return ResolvedLoop(var, 0, extent, 1, tuple(body))
+
+
+def stream(*body: ResolvedNode) -> ResolvedStream:
+    return ResolvedStream("steady", "hand", (), (Buffer("hbm", (BYTES,), "i8"),), (), (), BYTES, body)
+
+
+def cached(
+    levels: int = 1, policy: ReplacementPolicy = ReplacementPolicy.LRU, sets: int = 8, **options: object
+) -> ArchitectureGraph:
+    """A unit before one or two caches before a memory."""
+
+    @generate
+    def build() -> None:
+        memory = SRAM("memory", address_ranges=[(0, BYTES)])
+        behind: SRAM | SetAssociativeCache = memory
+        for level in range(levels, 0, -1):
+            cache = SetAssociativeCache(
+                f"l{level}", port_width=4, sets=sets * level, ways=2, cache_line_size=16 * level, hit_latency=1,
+                miss_latency=5 * level, replacement_policy=policy, **options,  # type: ignore[arg-type]
+            )
+            ACADLEdge(cache, behind, BACKED_BY)
+            behind = cache
+        unit = MemoryAccessUnit("unit", to_process={"op"})
+        after(front(), unit)
+        ACADLEdge(behind, unit, READ_DATA)
+        ACADLEdge(unit, behind, WRITE_DATA)
+        architecture("cached", buffers={"hbm": memory})
+
+    return create_ag(build())
+
+
+def check(graph: ArchitectureGraph, work: ResolvedStream, least: float) -> TimingResult:
+    """Reference, stepped and skipped agree, and at least a share of the instances is skipped."""
+    stepped = simulate(graph, work, skip=False)
+    assert stepped == simulate_reference(graph, work)
+    skipped = simulate(graph, work, skip=True)
+    assert skipped == stepped
+    assert skipped.skipped_share >= least, skipped.skipped_share
+    return skipped
+
+
+i, j, k = (Affine.variable(v) for v in "ijk")
+
+
+@pytest.mark.parametrize("policy", [p for p in ReplacementPolicy if p is not ReplacementPolicy.RANDOM])
+def test_a_stream_of_reads_goes_round_the_sets(policy: ReplacementPolicy) -> None:
+    result = check(cached(policy=policy), stream(loop("i", 4000, instr("op", reads=(at(i * 4),)))), 0.8)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (1000, 3000)
+
+
+def test_what_fits_stays_and_what_streams_passes_by() -> None:
+    """A table of 64 bytes is read again and again, beside a stream that moves by whole rounds of the sets."""
+    body = loop("i", 300, instr("op", reads=(at(i * 128 + 4096),)), instr("op", reads=(at(64),)))
+    result = check(cached(), stream(body), 0.8)
+    assert result.cache("l1").read_misses == 301
+
+
+@pytest.mark.parametrize(("back", "allocate"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_writes_and_write_backs(levels: int, back: bool, allocate: bool) -> None:
+    graph = cached(levels, write_back=back, write_allocate=allocate)
+    body = loop("i", 900, instr("op", reads=(at(i * 16),)), instr("op", writes=(at(i * 16 + 8),)))
+    result = check(graph, stream(body), 0.3)
+    assert (result.cache("l1").write_backs > 800) == back
+
+
+def test_random_replacement_is_never_skipped_while_it_draws() -> None:
+    graph = cached(policy=ReplacementPolicy.RANDOM, seed=7)
+    result = check(graph, stream(loop("i", 600, instr("op", reads=(at(i * 32),)))), 0.0)
+    assert result.skipped_share < 0.5
+    check(graph, stream(loop("i", 600, instr("op", reads=(at(64),)))), 0.9)
+
+
+def test_lines_that_two_streams_share_are_not_skipped_wrongly() -> None:
+    """One stream overtakes the other in the same memory: the map of places is not one map there."""
+    body = loop("i", 500, instr("op", reads=(at(i * 64 + 8192),)), instr("op", reads=(at(i * -64 + 48000),)))
+    check(cached(), stream(body), 0.0)
+
+
+def test_nested_loops_of_a_matrix_product() -> None:
+    reads = (at(i * 64 + k * 4 + 8192), at(k * 32 + j * 4))
+    body = loop("i", 80, loop("j", 8, loop("k", 16, instr("op", reads=reads))))
+    result = check(cached(sets=32), stream(body), 0.3)
+    assert result.cache("l1").misses < result.cache("l1").hits
+
+
+def banked(t_ras: int = 20) -> ArchitectureGraph:
+    @generate
+    def build() -> None:
+        memory = DRAM(
+            "dram", address_ranges=[(0, BYTES)], bank_address_ranges=[(0, BYTES // 2), (BYTES // 2, BYTES)],
+            row_words=256, t_RCD=5, t_RP=4, t_RAS=t_ras, port_width=4, read_latency=6, write_latency=3,
+        )
+        unit = MemoryAccessUnit("unit", to_process={"op"})
+        after(front(), unit)
+        ACADLEdge(memory, unit, READ_DATA)
+        ACADLEdge(unit, memory, WRITE_DATA)
+        architecture("banked", buffers={"hbm": memory})
+
+    return create_ag(build())
+
+
+def test_rows_of_a_dram_move_with_the_stream() -> None:
+    result = check(banked(), stream(loop("i", 4000, instr("op", reads=(at(i * 16, 16),)))), 0.8)
+    assert (result.dram("dram").row_hits, result.dram("dram").row_misses) == (3750, 2)
+    assert result.dram("dram").row_conflicts == 248
+
+
+def test_two_streams_in_one_bank_of_a_dram() -> None:
+    body = loop("i", 1000, instr("op", reads=(at(i * 16, 16),)), instr("op", writes=(at(i * 16 + 16384, 16),)))
+    result = check(banked(), stream(body), 0.7)
+    assert result.dram("dram").row_conflicts == 1999
+
+
+@pytest.mark.parametrize("step", [16, 24, 5])
+def test_streams_go_round_the_channels(step: int) -> None:
+    """Reads and writes go over three channels of 8 words, at steps that begin anywhere in them."""
+
+    @generate
+    def build() -> None:
+        memory = DRAM("dram", read_latency=3, write_latency=3, port_width=2, address_ranges=[(0, BYTES)],
+                      max_concurrent_requests=4, shared_port=True, channels=3, channel_words=8)
+        unit = MemoryAccessUnit("unit", to_process={"op"}, in_flight=4, interval=1)
+        after(front(), unit)
+        ACADLEdge(memory, unit, READ_DATA)
+        ACADLEdge(unit, memory, WRITE_DATA)
+        architecture("dealt", buffers={"hbm": memory})
+
+    body = loop("i", 1500, instr("op", reads=(at(i * step, 11),)), instr("op", writes=(at(i * 8 + 40000, 8),)))
+    check(create_ag(build()), stream(body), 0.6)
+
+
+@pytest.mark.parametrize("mode", ["streaming", "window"])
+def test_links_reach_a_steady_state(mode: str) -> None:
+    @generate
+    def build() -> None:
+        memory = SRAM(
+            "memory", address_ranges=[(0, BYTES)], max_concurrent_requests=4, port_width=16, read_write_ports=2
+        )
+        link = Link("link", bandwidth=3, mode=mode, latency=2)
+        source = front()
+        for name in ("a", "b"):
+            unit = MemoryAccessUnit(name, to_process={name}, interval=1, in_flight=4)
+            after(source, unit, name=f"ex_{name}")
+            ACADLEdge(memory, unit, READ_DATA, link=link)
+            ACADLEdge(unit, memory, WRITE_DATA, link=link)
+        architecture("linked", buffers={"hbm": memory})
+
+    other = instr("b", reads=(at(4, 8),), writes=(at(i * 8 + 32768, 8),))
+    body = loop("i", 700, instr("a", reads=(at(i * 16, 16),)), other)
+    result = check(create_ag(build()), stream(body), 0.8)
+    assert result.link("link").read.bytes == 700 * 24 and result.link("link").write.bytes == 700 * 8
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**60))
+def test_skipping_equals_stepping_on_long_random_streams(seed: int) -> None:
+    """Nests of up to three loops over several streams of any strides, on caches of any shape."""
+    r = Random(seed)
+    graph = cached(
+        r.choice((1, 1, 2)), r.choice(list(ReplacementPolicy)), r.choice((1, 4, 8, 32)),
+        write_back=r.random() < 0.5, write_allocate=r.random() < 0.5,
+    ) if r.random() < 0.7 else banked(r.choice((0, 20, 60)))  # fmt: skip
+    strides = (0, 0, 4, 16, 64, 128, 256, 512)
+    accesses = []
+    for _ in range(r.randint(1, 3)):
+        address = Affine(r.randrange(0, 20000)) + i * r.choice(strides) + j * r.choice(strides) + k * r.choice(strides)
+        window = at(address % (BYTES - 64), r.choice((4, 16, 40)))
+        accesses.append(instr("op", reads=(window,)) if r.random() < 0.5 else instr("op", writes=(window,)))
+    work = stream(loop("i", r.randint(2, 60), loop("j", r.randint(1, 40), loop("k", r.randint(1, 12), *accesses))))
+    assert simulate(graph, work, skip=True) == simulate(graph, work, skip=False)

@@ -1,0 +1,171 @@
+"""Energy equals the sum over all instances, one by one, on random graphs with figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from archloom.acadl_models.acadl import (
+    ArchitectureGraph,
+    DataStorage,
+    FunctionalUnit,
+    RegisterFile,
+    create_ag,
+    generate,
+)
+from archloom.acadl_models.acadl.latency import parse
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.energy import Energy, area_mm2, energy, has_energy
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.program import Program
+from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing.sums import Nests
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import GraphError
+from archloom.oracle.resolved import ResolvedLoop
+from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.timing_builders import after, front, instr, stream
+
+OPERATIONS = (
+    1, 3, "rows", "a % 3", "rows * (a // 2) if a % 2 and rows else cdiv(a, rows)", "max(a, rows, 2) - (a < 3)",
+)
+
+
+def with_figures(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
+    """Figures for the objects of a random graph; all units cost the same, so that it is no matter which takes what."""
+    operations, joules = r.choice(OPERATIONS), {m: r.randint(0, 5) for m in ("alpha", "beta", "gamma", "delta")}
+    for place in graph.objects.values():
+        if isinstance(place, FunctionalUnit):
+            object.__setattr__(place, "operations", operations)
+            object.__setattr__(place, "joules_per_operation", joules)
+        elif isinstance(place, (DataStorage, RegisterFile)):
+            object.__setattr__(place, "joules_per_access", r.randint(0, 5))
+    return graph
+
+
+def one_by_one(program: Program, log: list[InstanceLog]) -> tuple[Counter[str], Counter[str]]:
+    """Events and joules of each unit, storage and register file, instance by instance."""
+    graph = program.graph
+    events: Counter[str] = Counter()
+    joules: Counter[str] = Counter()
+    units = {entry.number: entry.unit for entry in log}
+    for number, (static, values) in enumerate(program.instances()):
+        unit = graph[units[number]]
+        assert isinstance(unit, FunctionalUnit)
+        count = unit.operations_of(static.node.mnemonic).evaluate(static.environment(program.parameters, values))
+        events[unit.name] += count
+        joules[unit.name] += count * (unit.joules_of(static.node.mnemonic) or 0)  # type: ignore[assignment]
+        for plan in static.plans:
+            for request in plan.requests(values):
+                events[request.storage] += request.words
+            for bank in graph.buffers[plan.buffer.name] if not plan.banks else ():
+                rows = plan.words + plan.word_offset.evaluate(values)
+                size = len(rows) if bank.stop is None else int(((rows >= bank.start) & (rows < bank.stop)).sum())
+                events[bank.storage] += size
+    return events, joules
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**40))
+def test_energy_is_the_sum_over_instances(seed: int) -> None:
+    r = Random(seed)
+    graph = with_figures(r, random_graph(r, spread=seed % 2 == 1))
+    resolved = random_stream(r, graph, 200)
+    log: list[InstanceLog] = []
+    try:
+        simulate_reference(graph, resolved, log)
+    except GraphError:
+        return
+    program = bind(graph, resolved)
+    timing = simulate(graph, resolved)
+    events, joules = one_by_one(program, log)
+    try:
+        found = energy(program, timing)
+    except GraphError as error:
+        assert "not determined" in str(error)  # units that share instructions of different cost
+        return
+    for entry in found.objects:
+        place = graph[entry.name]
+        if isinstance(place, FunctionalUnit) and entry.name in joules:
+            assert entry.dynamic_joules == pytest.approx(joules[entry.name])
+            assert entry.events == events[entry.name] or 0 in place.joules_per_operation.values()  # type: ignore
+        elif isinstance(place, RegisterFile) or entry.name in {s.name for s in timing.storages} - {"imem"}:
+            assert entry.events == events[entry.name]
+            assert entry.dynamic_joules == events[entry.name] * place.joules_per_access  # type: ignore[attr-defined]
+
+
+def alu(**unit: object) -> ArchitectureGraph:
+    @generate
+    def build() -> None:
+        after(front(), FunctionalUnit("fu", to_process={"op", "other"}, **unit))  # type: ignore[arg-type]
+
+    return create_ag(build())
+
+
+def measured(graph: ArchitectureGraph, count: int, attribute: Affine) -> Energy:
+    body = instr("op", attributes={"n": attribute})
+    resolved = stream(ResolvedLoop("i", 0, 7, 1, (ResolvedLoop("j", 0, count, 1, (body,)),)))
+    return energy(bind(graph, resolved), simulate(graph, resolved))
+
+
+def test_operations_that_vary_along_a_loop_of_millions() -> None:
+    count = 3_000_000
+    graph = alu(operations="n % 5 + 1", joules_per_operation=2e-12, leakage_watts=0.5)
+    found = measured(graph, count, Affine.variable("j"))
+    assert found.of("fu").events == 7 * sum(j % 5 + 1 for j in range(count))
+    assert found.dynamic_joules == pytest.approx(2e-12 * found.of("fu").events)
+    assert found.leakage_joules == pytest.approx(0.5 * (7 * count + 1) / graph.clock_hz)
+    assert found.joules == found.dynamic_joules + found.leakage_joules
+    with pytest.raises(KeyError, match="'nothing' is none of fu"):
+        found.of("nothing")
+
+
+@pytest.mark.parametrize(("operations", "message"), [
+    ("n - 1", "operations 'n - 1' is -1 for 'op'; it must be at least 0"),
+    ("1 // n", "operations '1 // n' divides by zero for 'op'"),
+    ("m", "operations 'm' names m, unknown for 'op'"),
+])
+def test_operations_without_a_legal_value_are_named(operations: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message.replace("(", "\\(")):
+        measured(alu(operations=operations, joules_per_operation=1.0), 4, Affine.variable("j"))
+
+
+def test_only_the_branch_that_is_chosen_counts() -> None:
+    graph = alu(operations="1 // n if n else 4", joules_per_operation=1.0)
+    assert measured(graph, 4, Affine.variable("j")).of("fu").events == 7 * (4 + 1)
+
+
+def test_units_that_share_instructions_of_different_cost_are_refused() -> None:
+    @generate
+    def build() -> None:
+        fetch = front(width=2)
+        for name in ("a", "b"):
+            cost = {"op": 1.0, "other": 2.0}
+            after(fetch, FunctionalUnit(name, to_process={"op", "other"}, joules_per_operation=cost), name=f"ex_{name}")
+
+    graph = create_ag(build())
+    resolved = stream(ResolvedLoop("i", 0, 9, 1, (instr("op"), instr("other"))))
+    with pytest.raises(GraphError, match="a \\(FunctionalUnit\\): its energy is not determined: it shares op, other"):
+        energy(bind(graph, resolved), simulate(graph, resolved))
+    alone = stream(ResolvedLoop("i", 0, 9, 1, (instr("op"),)))
+    found = energy(bind(graph, alone), simulate(graph, alone))
+    assert found.joules == 9 and {o.name for o in found.objects} == {"a", "b"}
+
+
+def test_graphs_without_figures_have_no_energy() -> None:
+    assert not has_energy(alu()) and area_mm2(alu()) is None
+    assert area_mm2(alu(area_mm2=0.25)) == 0.25 and not has_energy(alu(area_mm2=0.25))
+    assert has_energy(alu(leakage_watts=1e-3))
+
+
+def test_sums_of_long_nests_are_made_in_pieces() -> None:
+    resolved = stream(ResolvedLoop("i", 0, 1500, 1, (ResolvedLoop("j", 5, 1505, 1, (
+        instr("op", attributes={"n": Affine.variable("i") * 2 + Affine.variable("j")}),)),)))
+    program = bind(alu(), resolved)
+    (static,) = program.instructions
+    expected = sum(2 * i + j for i in range(1500) for j in range(5, 1505))
+    assert Nests(program).total(static, parse("n")) == expected

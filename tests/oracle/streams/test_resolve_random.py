@@ -1,0 +1,76 @@
+"""Resolved streams do what the interpreter does: on random Gemmini streams and on tiled GEMMs, all state compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from archloom.oracle import taidl
+from archloom.oracle.interpreter import run_state, start
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.stream import Stream
+from tests.support.oracle import gemmini_streams as g
+from tests.support.oracle.resolved_executor import execute
+from tests.support.oracle.strategies import Gemm, gemmini_streams, gemms
+from tests.support.oracle.toy_isa import instructions
+
+_RANDOM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def check(stream: Stream) -> ResolvedStream:
+    """Run both from the same poisoned memories and compare all of them."""
+    random = np.random.default_rng(3)
+    arguments = {t.name: random.integers(-128, 128, t.shape).astype(t.dtype) for t in stream.arguments}
+    isa = taidl.load("gemmini", **dict(stream.parameters))
+    want = run_state(stream, isa, arguments, poison=7)
+    resolved = resolve(stream, isa)
+    hbm, machine = start(stream, isa, arguments, poison=7)
+    execute(resolved, machine.buffers)
+    assert np.array_equal(hbm, want.hbm)
+    for name, value in want.buffers.items():
+        assert machine.buffers[name].tobytes() == value.tobytes(), name
+    return resolved
+
+
+@settings(_RANDOM, max_examples=60)
+@given(gemmini_streams())
+def test_random_streams(stream: Stream) -> None:
+    check(stream)
+
+
+@settings(_RANDOM, max_examples=60)
+@given(gemms())
+def test_tiled_gemms(gemm: Gemm) -> None:
+    check(gemm.stream())
+
+
+@pytest.mark.slow
+@settings(_RANDOM, max_examples=1000)
+@given(gemmini_streams())
+def test_many_random_streams(stream: Stream) -> None:
+    check(stream)
+
+
+@pytest.mark.parametrize("dataflow", [g.OS, g.WS])
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 2), (4, 4, 4), (7, 13, 11), (16, 12, 9)])
+def test_gemms_compute_products(dataflow: int, size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    stream = Gemm(4, m, n, k, dataflow, bias=True, full=True).stream()
+    resolved = check(stream)
+    random = np.random.default_rng(3)
+    a, b, bias = (random.integers(-128, 128, t.shape).astype(t.dtype) for t in stream.arguments)
+    isa = taidl.load("gemmini", **dict(stream.parameters))
+    state = run_state(stream, isa, {"A": a, "B": b, "bias": bias})
+    expected = a.astype(np.int32) @ b.astype(np.int32) + bias
+    assert np.array_equal(state.read(stream.results[0]), expected)
+    # the size of what is resolved does not depend on the number of blocks
+    assert len(instructions(resolved)) <= 80
+
+
+def test_sums_in_the_accumulator_are_accumulations() -> None:
+    stream = Gemm(4, 8, 8, 8, g.WS, bias=True).stream()
+    resolved = resolve(stream, taidl.load("gemmini", **dict(stream.parameters)))
+    computed = [i for i in instructions(resolved) if i.mnemonic == "compute_preloaded"]
+    assert [getattr(i.statements[-1], "kind", None) for i in computed] == ["accumulate"]

@@ -1,0 +1,48 @@
+"""The example of docs/taidl.md is a sound description, and its table of operators is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from archloom.oracle import taidl
+from archloom.oracle.interpreter import run_state
+from archloom.oracle.stream import HbmTensor, Instr, Stream
+from archloom.oracle.taidl.operators import OPCODES, table
+from archloom.oracle.taidl.parser import parse
+from archloom.oracle.taidl.types import TYPES
+
+TEXT = (Path(__file__).parents[3] / "docs" / "taidl.md").read_text()
+
+
+def test_the_example_runs() -> None:
+    (example,) = re.findall(r"```\n(isa tiny.*?)```", TEXT, re.S)
+    isa = taidl.instantiate(parse(example), {})
+    x = np.arange(24, dtype=np.int8).reshape(4, 6)
+    body = (Instr.make("configure", which=0, value=6), Instr.make("load", dram=1, row=5, rows=4),
+            Instr.make("accumulate", row=5, rows=4))
+    s = Stream("tiny", (), (HbmTensor("x", 1, (4, 6), "int8"),), (), 32, body, "s")
+    state = run_state(s, isa, {"x": x})
+    np.testing.assert_array_equal(state.buffers["sum"], x[:, :4].sum(axis=0, dtype=np.int32))
+
+
+def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    (block, shown), = re.findall(r"```python\n(from oracle\.taidl\.builder.*?)```\n\n```text\n(.*?)```", TEXT, re.S)
+    exec(compile(block, "docs/taidl.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_the_table_of_operators_is_that_of_the_code() -> None:
+    assert table.operators() in TEXT
+
+
+def test_every_operator_says_what_it_does() -> None:
+    assert all(op.doc and (op.value or op.operands is not None or op.least >= 0) for op in OPCODES.values())
+
+
+def test_the_element_types_are_named() -> None:
+    named = set(re.findall(r"`([a-z]+[0-9]\w*)`", TEXT))
+    assert {t.name for t in TYPES.values() if t.kind in ("scale", "bool")} <= named

@@ -1,0 +1,179 @@
+"""``check``: accuracies of the three, layers against integers, reference and floats, and where they part."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import archloom
+from archloom.models import data, digits, digits_vit
+from archloom.models.onnx_graph import OnnxGraph
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend import cli
+from archloom.tvm_backend.check.layers import snr_db
+from archloom.tvm_backend.check.network import CheckResult, check
+from archloom.tvm_backend.executors import XlaExecutor
+from archloom.tvm_backend.frontends.torch.export import to_onnx
+from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
+
+OPTIONS = {"dim": 16}
+
+
+@pytest.fixture(scope="module")
+def split() -> data.Split:
+    whole = data.digits()
+    return data.Split(
+        whole.train_images[:400], whole.train_labels[:400], whole.test_images[:40], whole.test_labels[:40])
+
+
+def _images(split: data.Split) -> list[dict[str, np.ndarray]]:
+    return [{"image": image[None]} for image in split.train_images[:32]]
+
+
+def _checked(floats: onnx.ModelProto, split: data.Split, **scheme: Any) -> CheckResult:
+    model = quantize(floats, _images(split), Scheme(**scheme))
+    return archloom.check(model, options=OPTIONS, inputs=split.test_images, labels=split.test_labels, reference=floats)
+
+
+def _holds(result: CheckResult, net: torch.nn.Module, split: data.Split, lost: float) -> None:
+    accuracy = result.accuracy
+    assert result.failures == () and accuracy is not None
+    assert accuracy.float_network is not None
+    assert accuracy.float_network == pytest.approx(digits.accuracy(net, split.test_images, split.test_labels))
+    assert accuracy.quantized is not None and abs(accuracy.accelerator - accuracy.quantized) <= 0.05
+    assert accuracy.accelerator >= accuracy.float_network - lost
+    assert all(layer.bit_exact and layer.integer_error == 0 for layer in result.layers)
+    assert all(layer.snr_db is not None and layer.snr_db > 15 for layer in result.layers)
+
+
+def test_a_convolutional_network_trained_on_digits(split: data.Split) -> None:
+    net = digits.train(split, digits.Training(epochs=4), width=4)
+    result = _checked(digits.onnx_model(net), split)
+    _holds(result, net, split, lost=0.05)
+    assert result.first_difference is None and all(layer.differing == 0 for layer in result.layers)
+    assert result.accuracy is not None and result.accuracy.to_json()["reference"] == result.accuracy.float_network
+
+
+@pytest.mark.slow
+def test_a_vision_transformer_trained_on_digits(split: data.Split) -> None:
+    net = digits.trained(lambda: digits_vit.DigitsViT(16, 2, 1), split, digits.Training(epochs=12, learning_rate=2e-2))
+    result = _checked(to_onnx(net, np.zeros((1, 1, 8, 8), np.float32), "digits", ["image"]), split)
+    _holds(result, net, split, lost=0.1)
+    assert {"batch_matmul", "dense+bias"} <= {layer.op for layer in result.layers}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("digits_cnn", 0.97), ("digits_vit", 0.92)])
+def test_trained_networks_by_name(name: str, least: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """All test digits, by the command line: the float network, its quantized form and the accelerator agree."""
+    assert cli.main(["check", name, "--inputs", "digits", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    accuracy = result["accuracy"]
+    assert result["samples"] == 449 and accuracy["float"] >= least
+    assert min(accuracy["quantized"], accuracy["accelerator"]) >= accuracy["float"] - 0.01
+    assert all(layer["bit_exact"] and layer["differing"] == 0 for layer in result["layers"])
+
+
+def test_the_first_layer_that_parts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that is off by one on the accelerator spoils what follows, and only it is not bit-exact."""
+    right = XlaExecutor.run
+
+    def wrong(self: XlaExecutor, step: Any, arguments: Any) -> Any:
+        result = right(self, step, arguments)
+        return result + 1 if step.name == "a" else result
+
+    monkeypatch.setattr(XlaExecutor, "run", wrong)
+    model = quantized(residual_cnn())
+    result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])
+    assert result.first_difference == "a" and not result.passed
+    by_name = {layer.name: layer for layer in result.layers}
+    assert [name for name, layer in by_name.items() if not layer.bit_exact] == ["a"]
+    assert by_name["stem"].differing == 0 and by_name["a"].most_steps == 1 and (by_name["b"].differing or 0) > 0
+
+
+def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle and interpreter agree on a wrong stream; the operator in integers does not."""
+    from archloom.tvm_backend.executors import InterpreterExecutor
+
+    for kind in (XlaExecutor, InterpreterExecutor):
+        right = kind.run
+        monkeypatch.setattr(kind, "run", lambda self, step, arguments, right=right: -np.asarray(
+            right(self, step, arguments)))
+    model = quantized(residual_cnn())
+    result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])
+    assert any("differs from its operator in integers" in failure for failure in result.failures)
+
+
+def test_noise_grows_with_the_step_of_quantization() -> None:
+    """The fewer of the int8 range a network uses, the lower the ratio of signal to noise: 6 dB for each bit."""
+    net = Net()
+    floats = net.model(net.conv(net.input("x", 1, 4, 6, 6), "conv", 4, 8))
+    batch = samples(floats, 1, seed=3)[0]
+    ratios: list[float] = []
+    for factor in (1, 4):
+        scaled = [{name: x * np.float32(factor) for name, x in s.items()} for s in [batch]]
+        result = check(archloom.load(quantize(floats, scaled)), "gemmini", OPTIONS, inputs=batch, reference=floats)
+        ratios.append(result.layers[0].snr_db or 0.0)
+    assert ratios[0] - ratios[1] == pytest.approx(12, abs=2.5)
+
+
+def test_without_a_float_network_its_own_floats_are_taken() -> None:
+    model = quantized(residual_cnn())
+    result = check(archloom.load(model), "gemmini", OPTIONS, count=1)
+    assert all(layer.snr_db is not None and 15 < layer.snr_db < 80 for layer in result.layers)
+    assert result.accuracy is None and "accuracy" not in result.to_json()
+
+
+def test_float_targets_have_no_integers_to_be_compared_with() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(12, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10)).eval()
+    model = archloom.load(module, torch.zeros(4, 12), name="mlp")
+    result = check(model, "qkv", {}, inputs=np.random.default_rng(0).standard_normal((8, 12)).astype(np.float32),
+                   labels=np.zeros(8, np.int64))
+    assert result.passed and result.accuracy is not None and result.accuracy.quantized is None
+    assert result.accuracy.float_network == result.accuracy.accelerator
+    assert [layer.integer_error for layer in result.layers] == [None] * len(result.layers)
+    assert all(layer.differing is None and (layer.snr_db is None or layer.snr_db > 90) for layer in result.layers)
+
+
+def test_ratio_of_signal_to_noise() -> None:
+    signal = np.array([3.0, -4.0])
+    assert snr_db(signal, signal) == 300 and snr_db(0 * signal, signal) == -300
+    assert snr_db(signal, signal * 1.1) == pytest.approx(20)
+
+
+def test_data_sets_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    graph = OnnxGraph("linear")
+    flat = graph.node("Flatten", [graph.input("image", (64, 1, 8, 8))], "flat", axis=1)
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((10, 64)).astype(np.float32)
+    logits = graph.dense(flat, weights, rng.standard_normal(10).astype(np.float32), "logits")
+    onnx.save(graph.model(logits, (64, 10)), tmp_path / "net.onnx")
+    words = ["check", str(tmp_path / "net.onnx"), "--calibrate", "digits:128", "--inputs", "digits"]
+    for flags in (["--per-channel"], ["--calibration", "percentile", "--percentile", "99.9", "--asymmetric"]):
+        assert cli.main([*words, *flags]) == 0
+        out = capsys.readouterr().out
+        assert all(text in out for text in ("quantized reference", "448 samples", "dense+bias+int32"))
+        assert "histogram" not in out
+    assert cli.main([*words, "--percentile", "99"]) == 2
+    assert cli.main(["check", str(tmp_path / "net.onnx"), "--per-channel"]) == 2
+    assert "only with --calibrate" in capsys.readouterr().err
+    assert cli.main(["check", str(tmp_path / "net.onnx"), "--inputs", "digit"]) == 2
+
+
+def test_data_sets_fit_the_network() -> None:
+    model = quantized(residual_cnn())
+    with pytest.raises(InputError, match="64 elements for each sample"):
+        archloom.check(model, options=OPTIONS, inputs="digits")
+    with pytest.raises(InputError, match="no data set is named 'digit'"):
+        archloom.check(model, options=OPTIONS, inputs="digit")
+    with pytest.raises(InputError, match="it has no input 'image'"):
+        net = Net()
+        other = net.model(net.conv(net.input("x", 1, 4, 6, 6), "conv", 4, 8))
+        archloom.check(model, options=OPTIONS, reference=other)

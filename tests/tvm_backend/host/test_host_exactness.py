@@ -1,0 +1,79 @@
+"""Host operators of QDQ networks round as onnxruntime's integer kernels do, ties included."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from archloom.models import zoo
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.frontends.load import load
+from archloom.tvm_backend.ir import compat
+from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
+from tests.support.tvm_backend.reference import ReferenceExecutor
+
+
+def between_bytes(op: str, shape: tuple[int, ...], scale: float, **attributes: object) -> onnx.ModelProto:
+    """One operator between dequantize and quantize of one scale, where every tie counts."""
+    net = Net()
+    s, z = net.constant("s", scale), net.constant("z", 0, np.int8)
+    d = net.node("DequantizeLinear", [net.node("QuantizeLinear", [net.input("x", *shape), s, z], "q"), s, z], "d")
+    y = net.node("QuantizeLinear", [net.node(op, [d], "op", **attributes), s, z], "qy")
+    return net.model(net.node("DequantizeLinear", [y, s, z], "dy"))
+
+
+@pytest.mark.parametrize("scale", [0.0371, 0.1234567])
+@pytest.mark.parametrize("attributes", [
+    {"kernel_shape": [2, 2], "strides": [2, 2]}, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1], "count_include_pad": 1},
+    {"kernel_shape": [5, 2]},
+])
+def test_average_pooling(scale: float, attributes: dict[str, object]) -> None:
+    model = between_bytes("AveragePool", (1, 16, 20, 20), scale, **attributes)
+    x = {"x": (np.random.default_rng(0).standard_normal((1, 16, 20, 20)) * 40 * scale).astype(np.float32)}
+    expected = run(integer_session(model), x)["dy.out"]
+    np.testing.assert_array_equal(executable(model)(x), expected)
+
+
+def test_quantization_divides_as_ieee_does() -> None:
+    net = Net()
+    x = net.node("Softmax", [net.input("x", 64, 512)], "softmax", axis=-1)
+    s, z = net.constant("s", 0.0003), net.constant("z", -128, np.int8)
+    q = net.node("QuantizeLinear", [x, s, z], "q")
+    model = net.model(net.node("DequantizeLinear", [q, s, z], "d"))
+    data = samples(model, 1)[0]
+    np.testing.assert_array_equal(executable(model)(data), run(integer_session(model), data)["d.out"])
+
+
+@pytest.mark.parametrize(("kind", "zero"), [(np.int8, 0), (np.int8, 5), (np.uint8, 128)])
+def test_what_is_no_number_becomes_the_least(kind: type, zero: int) -> None:
+    """As onnxruntime's kernels have it; infinities saturate."""
+    net = Net()
+    s, z = net.constant("s", 0.1), net.constant("z", zero, kind)
+    q = net.node("QuantizeLinear", [net.node("Softmax", [net.input("x", 2, 21)], "softmax", axis=-1), s, z], "q")
+    p = net.node("QuantizeLinear", ["x", s, z], "p")
+    model = net.model(net.node("DequantizeLinear", [q, s, z], "d"), net.node("DequantizeLinear", [p, s, z], "e"))
+    x = np.linspace(-30, 30, 42, dtype=np.float32).reshape(2, 21)
+    x[0, 3], x[0, 5], x[1, 7] = np.nan, np.inf, -np.inf
+    for name, expected in run(integer_session(model), {"x": x}).items():
+        np.testing.assert_array_equal(executable(model).run({"x": x})[name], expected)
+
+
+def test_sums_are_additions() -> None:
+    net = Net()
+    a, b, c = (net.input(n, 1, 4, 5, 5) for n in "abc")
+    y = net.node("Sum", [net.node("Sum", [a, b, c], "three"), net.node("Sum", [a], "one")], "two")
+    module = load(net.model(y)).module
+    assert [compat.op_name(v.value) for v in compat.bindings(module["main"])].count("add") == 3
+    assert [s.op for s in split(quantized(net.model(net.node("Sum", [a, b], "residual"))))[0].steps()] == ["add"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1", "inception_v2", "resnet50"])
+def test_known_networks_equal_onnxruntime(name: str) -> None:
+    model = quantized(zoo.load(name))
+    x = samples(model, 1, seed=0)[0]
+    found = executable(model).run(x, executor=ReferenceExecutor())
+    for output, expected in run(integer_session(model), x).items():
+        np.testing.assert_array_equal(found[output], expected)

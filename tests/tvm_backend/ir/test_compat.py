@@ -1,0 +1,186 @@
+"""The module that knows TVM's names: what the rest of archloom relies on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from archloom.tvm_backend.ir import compat
+
+ROOT = Path(__file__).parents[3]
+
+
+def doubled() -> compat.Function:
+    """``x + x`` on two by three floats."""
+    x = compat.parameter("x", (2, 3), "float32")
+    call = compat.normalized(compat.relax_op("add")(x, x))
+    y = compat.new_var("y", call)
+    return compat.make_function([x], [compat.bind(y, call)], [y])
+
+
+def run(module: compat.IRModule, *inputs: np.ndarray, **functions: object) -> object:
+    executable = compat.build(compat.normalize(module))
+    return compat.compile_vm(executable, functions)(*map(compat.to_tvm, inputs))  # type: ignore[arg-type]
+
+
+def test_nothing_else_imports_tvm() -> None:
+    """The promise of the module: its neighbours may not know TVM."""
+    importing = re.compile(r"^\s*(import|from) (tvm|tvm_ffi)\b", re.MULTILINE)
+    sources = [p for folder in ("tvm_backend", "uma_targets", "mapper", "oracle", "acadl_models", "models")
+               for p in (ROOT / folder).rglob("*.py")]
+    found = [str(p.relative_to(ROOT)) for p in sources if importing.search(p.read_text())]
+    assert found == ["tvm_backend/ir/compat.py"]
+
+
+def test_importing_it_does_not_import_torch_or_jax() -> None:
+    code = "import sys, archloom.tvm_backend.ir.compat; print(sorted({'torch', 'jax'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("array", [
+    np.arange(6, dtype=np.int8).reshape(2, 3), np.float32(1.5), np.zeros((0, 3), np.int32), np.ones((2, 2), bool),
+    np.arange(12, dtype=np.int64).reshape(3, 4).T,
+])
+def test_constants_keep_value_and_type(array: np.ndarray) -> None:
+    constant = compat.constant(np.asarray(array))
+    assert compat.is_constant(constant) and compat.is_tensor(constant)
+    assert (compat.shape_of(constant), compat.dtype_of(constant)) == (np.shape(array), str(np.asarray(array).dtype))
+    np.testing.assert_array_equal(compat.const_value(constant), array)
+
+
+def test_calls_show_operator_attributes_and_types() -> None:
+    x = compat.parameter("x", (1, 3, 8, 8), "float32")
+    pool = compat.relax_op("nn.max_pool2d")(x, pool_size=(3, 2), strides=(2, 2), padding=(1, 0, 1, 1))
+    call = compat.normalized(pool)
+    assert compat.op_name(call) == "nn.max_pool2d" and compat.op_name(x) is None
+    assert compat.attr_ints(call, "pool_size") == (3, 2) and compat.attr_ints(call, "padding") == (1, 0, 1, 1)
+    assert compat.attr(call, "ceil_mode") is False or compat.attr(call, "ceil_mode") == 0
+    assert compat.attr(call, "layout") == "NCHW" and isinstance(compat.attr(call, "layout"), str)
+    assert compat.shape_of(call) == (1, 3, 4, 4)
+    clip = compat.normalized(compat.relax_op("clip")(x, 0, 6))
+    assert [compat.scalar_of(a) for a in clip.args[1:]] == [0, 6]
+
+
+def test_a_new_call_has_the_same_operator_on_other_arguments() -> None:
+    x, z = (compat.parameter(n, (2, 3), "float32") for n in "xz")
+    call = compat.normalized(compat.relax_op("add")(x, x))
+    other = compat.make_call(call, [z, x])
+    assert not other.same_as(call) and compat.op_name(other) == "add" and compat.shape_of(other) == (2, 3)
+    assert [v.name for v in compat.variables(other)] == ["z", "x"]
+
+
+def test_functions_run() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(compat.module_of(doubled()), x).numpy(), 2 * x)  # type: ignore[attr-defined]
+
+
+def test_several_results_are_a_tuple() -> None:
+    function = doubled()
+    pair = compat.make_function(
+        function.params, compat.bindings(function)[:1], [compat.bindings(function)[0].var, function.params[0]]
+    )
+    assert [compat.shape_of(r) for r in compat.outputs_of(pair)] == [(2, 3), (2, 3)]
+    x = np.ones((2, 3), np.float32)
+    first, second = run(compat.module_of(pair), x)  # type: ignore[misc]
+    np.testing.assert_array_equal(first.numpy(), 2 * x)
+    np.testing.assert_array_equal(second.numpy(), x)
+
+
+def test_modules_survive_as_text() -> None:
+    x = compat.parameter("x", (2, 3), "float32")
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+    call = compat.normalized(compat.relax_op("matmul")(x, compat.constant(weights)))
+    y = compat.new_var("y", call)
+    module = compat.module_of(compat.make_function([x], [compat.bind(y, call)], [y]))
+    again = compat.from_json(compat.to_json(module))
+    value = compat.const_value(compat.bindings(again["main"])[0].value.args[1])
+    np.testing.assert_array_equal(value, weights)
+    data = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(run(again, data).numpy(), data @ weights)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"root": 0}', "not json"])
+def test_a_text_that_is_no_module(text: str) -> None:
+    with pytest.raises(ValueError, match="serialized Relax module"):
+        compat.from_json(text)
+
+
+def external(results: int) -> compat.IRModule:
+    x = compat.parameter("x", (2, 3), "float32")
+    call = compat.call_external("archloom.test", [x], [x] * results)
+    pair = compat.new_var("r", call)
+    fields = [pair] if results == 1 else [compat.tuple_get(pair, i) for i in range(results)]
+    return compat.module_of(compat.make_function([x], [compat.bind(pair, call)], fields))
+
+
+def test_packed_functions_are_bound_to_their_network() -> None:
+    """Two networks whose functions have the same name do not see each other's."""
+    x = np.ones((2, 3), np.float32)
+    executable = compat.build(compat.normalize(external(1)))
+
+    def times(k: int) -> Callable[[Any], Any]:
+        return lambda t: compat.to_tvm(np.from_dlpack(t) * np.float32(k))
+
+    mains = [compat.compile_vm(executable, {"archloom.test": times(k)}) for k in (2, 3)]
+    assert [float(m(compat.to_tvm(x)).numpy()[0, 0]) for m in mains] == [2.0, 3.0]
+
+
+def test_packed_functions_may_return_several_tensors() -> None:
+    def function(t: object) -> list[object]:
+        x = np.from_dlpack(t)  # type: ignore[arg-type]
+        return [compat.to_tvm(x + 1), compat.to_tvm(x + 2)]
+
+    first, second = run(external(2), np.zeros((2, 3), np.float32), **{"archloom.test": function})  # type: ignore[misc]
+    assert (float(first.numpy()[0, 0]), float(second.numpy()[0, 0])) == (1.0, 2.0)
+
+
+def test_aligned_arrays_are_shared_and_others_copied() -> None:
+    memory = np.zeros(1024 + 64, np.int8)
+    start = -memory.ctypes.data % 64
+    aligned = memory[start : start + 1024]
+    shared = compat.to_tvm(aligned)
+    aligned[0] = 7
+    assert shared.numpy()[0] == 7
+    copied = compat.to_tvm(memory[start + 1 : start + 33])
+    memory[start + 1] = 9
+    assert copied.numpy()[0] == 0
+    assert compat.to_tvm(np.zeros((4, 6), np.float32)[:, ::2]).shape == (4, 3)
+
+
+def pattern() -> compat.DFPattern:
+    return compat.is_op("relax.add")(compat.wildcard(), compat.wildcard())
+
+
+def test_patterns_make_composite_functions() -> None:
+    fused = compat.fuse_by_pattern(compat.module_of(doubled()), [("t.add", pattern(), lambda context: True)])
+    names = [compat.is_composite(fused, b.value) for b in compat.bindings(fused["main"])]
+    assert [n[0] for n in names if n is not None] == ["t.add"]
+
+
+def test_a_check_that_raises_ends_with_its_own_exception() -> None:
+    def check(context: object) -> bool:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        compat.fuse_by_pattern(compat.module_of(doubled()), [("t.add", pattern(), check)])
+
+
+def test_symbolic_shapes_are_seen() -> None:
+    n = compat.symbolic("n")
+    x = compat.parameter("x", (n, 3), "float32")
+    assert not compat.is_tensor(x) and not compat.has_static_type(x) and compat.symbolic_dims(x) == ["n"]
+
+
+@pytest.mark.parametrize(("name", "variable"), [
+    ("/layer1/0/Conv", "layer1.0.Conv"), ("conv", "conv"), ("a::b", "a.b"), ("", "node"), ("/", "node"),
+])
+def test_node_names_become_variable_names(name: str, variable: str) -> None:
+    assert compat.rename(name) == variable

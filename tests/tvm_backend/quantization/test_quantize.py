@@ -1,0 +1,114 @@
+"""Quantization: shared scales, errors, agreement with the float network."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.quantization.quantize import Scheme, quantize, scale_groups
+from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
+
+
+def scales(model: onnx.ModelProto) -> dict[str, float]:
+    """Scale of each quantized tensor of the float network by its name."""
+    values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    return {
+        n.input[0].removesuffix("_QuantizeLinear_Input"): float(values[n.input[1]].reshape(-1)[0])
+        for n in model.graph.node if n.op_type == "QuantizeLinear"
+    }
+
+
+def test_inputs_of_an_addition_share_a_scale() -> None:
+    found = scales(quantized(residual_cnn()))
+    assert found["b.out"] == found["pool.out"]
+    assert found["add.out"] == found["add_relu.out"]
+
+
+def test_a_result_takes_the_scale_of_its_activation_and_pooling() -> None:
+    found = scales(quantized(residual_cnn()))
+    assert found["stem.out"] == found["stem_relu.out"] == found["pool.out"]
+    assert found["a.out"] == found["a_relu.out"] != found["stem.out"]
+
+
+def test_a_result_with_other_readers_keeps_its_range() -> None:
+    net = Net()
+    x = net.conv(net.input("x", 1, 3, 8, 8), "conv", 3, 4)
+    relu = net.node("Relu", [x], "relu")
+    model = net.model(relu, net.node("Sigmoid", [x], "sigmoid"))
+    assert not any("relu.out" in members for members, _ in scale_groups(model))
+
+
+def test_all_zero_points_are_zero_and_weights_per_tensor() -> None:
+    model = quantized(residual_cnn())
+    values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            assert not values[node.input[2]].any()
+            assert values[node.input[1]].size == 1
+
+
+def test_biases_are_in_units_of_the_sums() -> None:
+    model = quantized(residual_cnn())
+    values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    producer = {o: n for n in model.graph.node for o in n.output}
+    for node in model.graph.node:
+        if node.op_type in ("Conv", "Gemm") and len(node.input) > 2:
+            x, w, b = (values[producer[i].input[1]].reshape(()) for i in node.input)
+            assert values[producer[node.input[2]].input[0]].dtype == np.int32
+            np.testing.assert_allclose(b, x * w, rtol=1e-6)
+
+
+def test_batch_normalization_is_folded() -> None:
+    net = Net()
+    x = net.conv(net.input("x", 1, 3, 8, 8), "conv", 3, 4)
+    parameters = [net.constant(n, np.linspace(0.5, 1.5, 4)) for n in ("gamma", "beta", "mean", "variance")]
+    model = quantized(net.model(net.node("BatchNormalization", [x, *parameters], "norm")))
+    assert "BatchNormalization" not in {n.op_type for n in model.graph.node}
+
+
+def test_quantized_network_stays_close_to_the_float_one() -> None:
+    model = residual_cnn()
+    floats, integers = integer_session(model), integer_session(quantized(model))
+    for x in samples(model, 3, seed=9):
+        a, b = (run(s, x)["logits.out"] for s in (floats, integers))
+        assert np.abs(a - b).max() < 0.1 * np.abs(a).max()
+
+
+def test_the_network_that_is_given_stays_as_it_was() -> None:
+    model = residual_cnn()
+    before = model.SerializeToString()
+    quantize(model, samples(model))
+    assert model.SerializeToString() == before
+
+
+def test_arrays_are_enough_for_a_single_input() -> None:
+    model = residual_cnn()
+    by_name, by_array = (quantize(model, data) for data in (samples(model), [s["image"] for s in samples(model)]))
+    assert by_name.SerializeToString() == by_array.SerializeToString()
+
+
+@pytest.mark.parametrize("method", ["entropy", "percentile"])
+def test_other_calibrations(method: str) -> None:
+    model = residual_cnn()
+    found = scales(quantize(model, samples(model, 8), Scheme(calibration=method)))  # type: ignore[arg-type]
+    assert found["b.out"] == found["pool.out"] > 0
+
+
+@pytest.mark.parametrize(("data", "message"), [
+    ([], "expected at least one sample, found none"),
+    ([{"imgae": np.zeros((1, 3, 12, 12), np.float32)}], "calibration sample 1: input 'image' is missing"),
+    ([np.zeros((1, 3, 9, 9), np.float32)], "calibration sample 1: "),
+    ([np.zeros((1, 3, 12, 12))], "calibration sample 1: "),
+])
+def test_samples_that_do_not_fit(data: list[object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        quantize(residual_cnn(), data)  # type: ignore[arg-type]
+
+
+def test_a_quantized_network_is_not_quantized_again() -> None:
+    with pytest.raises(ModelError, match="found one that is already quantized"):
+        quantize(quantized(residual_cnn()), samples(residual_cnn()))

@@ -1,0 +1,49 @@
+"""A registry that forgets what a test registers, and modules of one convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from archloom.tvm_backend.targets import registry
+
+Shape = tuple[int, ...]
+
+
+@pytest.fixture(autouse=True)
+def clean_registry() -> Iterator[None]:
+    before = dict(registry._loaded)
+    yield
+    registry._loaded.clear()
+    registry._loaded.update(before)
+
+
+@pytest.fixture(scope="session")
+def conv2d_module() -> Any:
+    """A Relax module with one convolution of ``data`` and ``weight``, both parameters of ``main``."""
+    from archloom.tvm_backend.ir import compat
+
+    def make(data: Shape, weight: Shape, *, padding: Shape = (1, 1, 1, 1), strides: Shape = (1, 1), groups: int = 1
+             ) -> Any:
+        x, w = compat.parameter("data", data, "float32"), compat.parameter("weight", weight, "float32")
+        call = compat.normalized(compat.relax_op("nn.conv2d")(
+            x, w, strides=list(strides), padding=list(padding), groups=groups))
+        y = compat.new_var("y", call)
+        return compat.module_of(compat.make_function([x, w], [compat.bind(y, call)], [y]))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def conv2d_reference() -> Any:
+    """PyTorch's convolution on NumPy arrays."""
+    import torch
+
+    def run(x: np.ndarray, w: np.ndarray, **options: Any) -> np.ndarray:
+        result: np.ndarray = torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(w), **options).numpy()
+        return result
+
+    return run

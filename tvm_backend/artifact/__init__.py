@@ -1,0 +1,1 @@
+"""Compiled networks on disk: a compiled network in, a checksummed set of files out, and back."""

@@ -1,0 +1,119 @@
+"""The host part and the compiled programs of an artifact as files, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.compiled import HostPart
+from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.programs import Stored
+
+HOST, HOST_CONSTANTS, RELAX, PROGRAMS = "host.json", "host.safetensors", "relax.json", "programs.json"
+CODE = "programs"
+"""Folder of the machine code."""
+_STORABLE = frozenset("biuf")
+"""Kinds of NumPy's types that safetensors takes from it."""
+
+
+def host_files(host: HostPart) -> dict[str, bytes]:
+    """The plan with its programs as StableHLO and its constants; a Relax module where TVM runs a part of the host."""
+    from safetensors.numpy import save as tensors
+
+    plan = host.plan
+    if plan is None or any(c.dtype.kind not in _STORABLE for c in plan.constants):
+        return {HOST: _json({"relax": RELAX}), RELAX: host.module_json.encode()}
+    files = {f"host/{number:03}.stablehlo": program.export() for number, program in enumerate(plan.programs)}
+    table = {
+        "inputs": plan.inputs, "outputs": plan.outputs, "fixed": sorted(plan.fixed.items()),
+        "calls": [{"program": c.program, "region": c.region, "constants": c.constants, "inputs": c.inputs,
+                   "outputs": c.outputs} for c in plan.calls],
+        "programs": [{"key": program.key, "arguments": program.arguments, "file": name}
+                     for program, name in zip(plan.programs, files, strict=True)],
+        "constants": len(plan.constants),
+    }
+    constants = {str(i): np.ascontiguousarray(c).reshape(c.shape) for i, c in enumerate(plan.constants)}
+    return {HOST: _json(table), HOST_CONSTANTS: tensors(constants), **files}
+
+
+def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
+    """The text of a Relax module, or a plan; raises KeyError, ValueError or TypeError for files that hold neither."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as tensors
+
+    data = json.loads(files[HOST])
+    if "relax" in data:
+        return files[str(data["relax"])].decode(), None
+    try:
+        found = tensors(files[HOST_CONSTANTS])
+    except SafetensorError as error:
+        raise ArtifactError(f"{HOST_CONSTANTS} is not a safetensors file: {error}") from error
+    programs = tuple(
+        HostProgram(str(p["key"]), tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
+                    exported=files[str(p["file"])])
+        for p in data["programs"])
+    calls = tuple(
+        HostCall(c["program"], str(c["region"]), _whole(c["constants"]), _whole(c["inputs"]), _whole(c["outputs"]))
+        for c in data["calls"])
+    plan = HostPlan(
+        int(data["inputs"]), _whole(data["outputs"]), calls, programs,
+        tuple(found[str(i)] for i in range(int(data["constants"]))),
+        {int(slot): int(number) for slot, number in data["fixed"]})
+    _check(plan)
+    return None, plan
+
+
+def _check(plan: HostPlan) -> None:
+    """Every call reads what is there, and gives its program what that takes."""
+    known = {*range(plan.inputs), *plan.fixed}
+    numbers = range(len(plan.constants))
+    for call in plan.calls:
+        if not known.issuperset(call.inputs) or any(n not in numbers for n in call.constants):
+            raise ArtifactError("a call of the host part reads a tensor that is not there")
+        if call.program is not None:
+            taken = [(plan.constants[n].shape, str(plan.constants[n].dtype)) for n in call.constants]
+            if call.program not in range(len(plan.programs)):
+                raise ArtifactError(f"a call of the host part names program {call.program!r}, which is not there")
+            expected = plan.programs[call.program].arguments
+            if list(expected[:len(taken)]) != taken or len(expected) != len(taken) + len(call.inputs):
+                raise ArtifactError(f"program {call.program} of the host part is called with other constants than it "
+                                    "takes")
+        known.update(call.outputs)
+    if not known.issuperset(plan.outputs) or any(n not in numbers for n in plan.fixed.values()):
+        raise ArtifactError("a result of the host part is not there")
+
+
+def program_files(stored: "Stored") -> dict[str, bytes]:
+    """The machine code, with what it belongs to."""
+    table = {
+        "platform": stored.platform, "host": dict(stored.host),
+        "streams": {key: [found.name, found.bits] for key, found in stored.streams.items()},
+    }
+    return {PROGRAMS: _json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
+
+
+def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
+    """The machine code of an artifact, if it has any."""
+    from archloom.tvm_backend.programs import Stored, StreamProgram
+
+    if PROGRAMS not in files:
+        return None
+    data = json.loads(files[PROGRAMS])
+    streams = {str(key): StreamProgram(str(name), _whole(bits)) for key, (name, bits) in data["streams"].items()}
+    host = {str(key): str(name) for key, name in data["host"].items()}
+    names = {p.name for p in streams.values()} | set(host.values())
+    return Stored(str(data["platform"]), streams, host, {name: files[f"{CODE}/{name}.bin"] for name in names})
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    return tuple(int(v) for v in values)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, allow_nan=False).encode()

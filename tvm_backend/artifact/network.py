@@ -1,0 +1,221 @@
+"""Compiled networks on disk: :func:`save`, :func:`load` and :func:`load_report`. See docs/artifact.md for the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.tvm_backend.artifact import files as artifact_files
+from archloom.tvm_backend.artifact import host as artifact_host
+from archloom.tvm_backend.artifact import plan_json, workload_json
+from archloom.tvm_backend.compiled import (
+    CompiledModel,
+    HostOp,
+    HostPart,
+    Partition,
+    Refused,
+    Region,
+    Step,
+    TensorSpec,
+    Value,
+)
+from archloom.tvm_backend.host.finish import ARRAYS, Finish
+from archloom.tvm_backend.report.data import Report
+
+if TYPE_CHECKING:
+    from archloom.mapper.search import Plan
+    from archloom.tvm_backend.host.plan import HostPlan
+    from archloom.tvm_backend.programs import Stored
+
+NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
+FINISH = "finish."
+"""What the names of a step's constants begin with that its host part reads."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What an artifact holds."""
+
+    compiled: CompiledModel
+    report: Report
+    programs: "Stored | None"
+
+
+def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored | None" = None) -> None:
+    """Write a compiled network to ``path``: a zip if it ends in ``.zip``, else a directory; whole or not at all.
+
+    ``programs`` are those of XLA that run it, as machine code.
+    """
+    from safetensors.numpy import save as tensors
+
+    constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
+                 for step in compiled.partition.steps() for name, value in step.constants.items()}
+    for step in compiled.partition.steps():
+        if step.finish is not None:
+            constants |= {f"{step.name}/{FINISH}{name}": np.array(v) for name, v in step.finish.arrays.items()}
+    streams, plans = _plans(compiled.plans)
+    artifact_files.write(path, {
+        NETWORK: _json(_network(compiled.partition)), PLANS: _json(plans), REPORT: _json(report.to_json()),
+        CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
+        **(artifact_host.program_files(programs) if programs is not None else {}),
+    })
+
+
+def load(path: Path) -> Loaded:
+    """Read what :func:`save` wrote. :class:`ArtifactError` names the file that is missing, damaged or of another kind.
+
+    Nothing of the artifact is executed: its host part and programs are only run when the network is.
+    """
+    files = artifact_files.read(path)
+    with _located(path, CONSTANTS):
+        constants = _constants(files[CONSTANTS])
+    with _located(path, artifact_host.HOST):
+        host = artifact_host.read_host(files)
+    with _located(path, NETWORK):
+        partition = _partition(json.loads(files[NETWORK]), constants, *host)
+    with _located(path, artifact_host.PROGRAMS):
+        programs = artifact_host.read_programs(files)
+    with _located(path, PLANS):
+        plans = _read_plans(json.loads(files[PLANS]), partition, files)
+    with _located(path, REPORT):
+        report = Report.from_json(json.loads(files[REPORT]))
+    return Loaded(CompiledModel(partition, plans), report, programs)
+
+
+def load_report(path: Path) -> Report:
+    """The report of an artifact, without reading more into objects than that."""
+    files = artifact_files.read(path)
+    with _located(path, REPORT):
+        return Report.from_json(json.loads(files[REPORT]))
+
+
+@contextmanager
+def _located(path: Path, name: str) -> Iterator[None]:
+    """Say which file of the artifact a fault is in."""
+    try:
+        yield
+    except KeyError as error:
+        raise ArtifactError(f"{path}: {name}: {error} is missing") from error
+    except (ArchloomError, ValueError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{path}: {name}: {error}") from error
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, allow_nan=False).encode()
+
+
+# The network ------------------------------------------------------------------------------------------------------
+
+
+def _network(partition: Partition) -> dict[str, Any]:
+    return {
+        "name": partition.name, "source": partition.source, "target": partition.target,
+        "options": dict(partition.options), "inputs": [asdict(spec) for spec in partition.inputs],
+        "outputs": [asdict(spec) for spec in partition.outputs],
+        "regions": [_region(region) for region in partition.regions],
+        "host": [asdict(op) for op in partition.host.ops],
+    }
+
+
+def _region(region: Region) -> dict[str, Any]:
+    return {
+        "symbol": region.symbol, "target": region.target, "values": [asdict(value) for value in region.values],
+        "inputs": region.inputs, "outputs": region.outputs, "steps": [_step(step) for step in region.steps],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "name": step.name, "op": step.op, "workload": workload_json.to_json(step.workload), "inputs": step.inputs,
+        "output": step.output, "shape": step.shape, "constants": list(step.constants),
+        "refused": [asdict(answer) for answer in step.refused],
+        "views": {argument: asdict(view) for argument, view in step.views.items()},
+        "finish": None if step.finish is None else step.finish.to_json(), "choice": step.choice,
+    }
+
+
+def _partition(
+    data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
+) -> Partition:
+    host = HostPart(module, tuple(
+        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]), loaded=plan)
+    regions = tuple(_read_region(region, constants) for region in data["regions"])
+    return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
+                     _specs(data["outputs"]), regions, host)
+
+
+def _specs(items: list[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
+
+
+def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
+    values = tuple(_value(v) for v in data["values"])
+    return Region(data["symbol"], data["target"], values, tuple(data["inputs"]), tuple(data["outputs"]),
+                  tuple(_read_step(step, constants) for step in data["steps"]))
+
+
+def _value(data: Mapping[str, Any]) -> Value:
+    return Value(data["name"], tuple(data["shape"]), data["dtype"], data["layout"], tuple(data.get("form", ())),
+                 tuple(data.get("beyond", ())))
+
+
+def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Step:
+    name = data["name"]
+    own = {argument: constants[f"{name}/{argument}"] for argument in data["constants"]}
+    inputs = tuple((argument, value) for argument, value in data["inputs"])
+    finish = None
+    if data.get("finish") is not None:
+        arrays: dict[str, Any] = {array: constants[f"{name}/{FINISH}{array}"] for array in ARRAYS
+                  if f"{name}/{FINISH}{array}" in constants}
+        finish = Finish(**data["finish"], **arrays)
+    return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
+                tuple(data["shape"]), own, _refused(data), finish=finish, choice=data.get("choice", ""),
+                views={argument: _value(view) for argument, view in data.get("views", {}).items()})
+
+
+def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
+    return tuple(Refused(**answer) for answer in item.get("refused", ()))
+
+
+def _constants(data: bytes) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as tensors
+
+    try:
+        found: dict[str, np.ndarray] = tensors(data)
+        return found
+    except SafetensorError as error:
+        raise ArtifactError(f"not a safetensors file: {error}") from error
+
+
+# Plans ------------------------------------------------------------------------------------------------------------
+
+
+def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Files of the distinct streams, and for each step its plan with the name of its stream's file."""
+    from archloom.oracle.binary import encode
+
+    names: dict[Any, str] = {}
+    streams: dict[str, bytes] = {}
+    table = {}
+    for step, plan in plans.items():
+        if plan.stream not in names:
+            names[plan.stream] = f"streams/{len(names):04}.bin"
+            streams[names[plan.stream]] = encode(plan.stream)
+        table[step] = {**plan_json.to_json(plan), "stream": names[plan.stream]}
+    return streams, table
+
+
+def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[str, bytes]) -> "dict[str, Plan]":
+    from archloom.oracle.binary import decode
+
+    streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
+    return {step.name: plan_json.from_json(data[step.name], step.workload, streams[data[step.name]["stream"]])
+            for step in partition.steps()}

@@ -1,0 +1,103 @@
+"""Workloads as JSON: the arguments of the functions of :mod:`archloom.mapper.workload` that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from archloom.mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, sweep
+from archloom.oracle.errors import ArtifactError
+
+
+def to_json(workload: Workload) -> dict[str, Any]:
+    """A JSON object from which :func:`from_json` makes the equal workload."""
+    data = {"kind": workload.kind, "name": workload.name, "epilogue": asdict(workload.epilogue),
+            **_ARGUMENTS[workload.kind](workload)}
+    if from_json(data) != workload:
+        raise ArtifactError(f"workload {workload.name!r} is not of a form that artifacts can hold: {workload}")
+    return data
+
+
+def _gemm(w: Workload) -> dict[str, Any]:
+    sizes = {"m": w.extent("m"), "n": w.extent("n"), "k": w.extent("k"), "batch": w.extent("b")}
+    if w.tile:
+        shared = w.inputs[1].shape[0] == 1
+        return {**sizes, "shared_b": shared, "dtype": w.inputs[0].dtype, "tile": w.tile, "transposed": w.transposed}
+    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2, "dtype": w.inputs[0].dtype}
+
+
+def _conv2d(w: Workload) -> dict[str, Any]:
+    if w.tile:
+        kernel = {name: w.extent(name) for name in ("n", "c", "o", "kh", "kw")}
+        return {**kernel, "h": w.image[0], "w": w.image[1], "stride": w.stride, "padding": w.padding,
+                "dilation": w.dilation, "groups": w.groups, "tile": w.tile, "grid": w.grid}
+    n, height, width, _ = w.inputs[0].shape
+    kernel = {name: w.extent(name) for name in ("c", "o", "kh", "kw")}
+    more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks}
+    return {"n": n, "h": height, "w": width, **kernel, "stride": w.stride, "padding": w.padding, **more}
+
+
+def _add(w: Workload) -> dict[str, Any]:
+    return {"size": w.extent("i")}
+
+
+def _attention(w: Workload) -> dict[str, Any]:
+    names = {"batch": "b", "heads": "h", "queries": "q", "keys": "k", "depth": "d", "values": "e"}
+    found: dict[str, Any] = {name: w.extent(dim) for name, dim in names.items()}
+    return {**found, "tile": w.tile, "causal": w.causal} if w.tile else found
+
+
+def _sweep(w: Workload) -> dict[str, Any]:
+    return {"work": type(w.sweep).__name__, "fields": asdict(w.sweep)}  # type: ignore[call-overload]
+
+
+def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
+    from archloom.mapper.spatial.elementwise import Elementwise, Operation
+    from archloom.mapper.spatial.reduction import Columns, Rows
+
+    fields = dict(rest["fields"])
+    if rest["work"] == "Elementwise":
+        fields["operations"] = tuple(Operation(**op) for op in fields["operations"])
+    makers: dict[str, Any] = {"Elementwise": Elementwise, "Rows": Rows, "Columns": Columns}
+    return {"work": makers[rest["work"]](**fields), "name": rest["name"]}
+
+
+def _chain(w: Workload) -> dict[str, Any]:
+    return {"fields": asdict(w.chain)}  # type: ignore[arg-type]
+
+
+def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
+    from archloom.mapper.spatial.chain import Chain
+
+    fields = dict(rest["fields"])
+    return {"work": Chain(**{**fields, "biases": tuple(fields["biases"])}), "name": rest["name"]}
+
+
+_ARGUMENTS = {
+    "gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention, "sweep": _sweep, "chain": _chain}
+_MAKERS = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep, "chain": chain}
+
+
+def from_json(data: Mapping[str, Any]) -> Workload:
+    """The workload that ``data`` describes; :class:`ArtifactError` if it does not describe one."""
+    try:
+        rest = dict(data)
+        kind, epilogue = rest.pop("kind"), dict(rest.pop("epilogue"))
+        pool = epilogue.pop("pool")
+        if pool is not None:
+            pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
+        for name in ("stride", "padding", "dilation", "transposed", "grid"):
+            if rest.get(name) is not None:
+                rest[name] = tuple(rest[name])
+        make: Any = _MAKERS[kind]
+        if kind == "sweep":
+            rest = _read_sweep(rest)
+        if kind == "chain":
+            rest = _read_chain(rest)
+        if kind == "conv2d" and rest.pop("tile", 0):
+            from archloom.mapper.spatial.layers import convolution as make
+        made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)
+        return made
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"not a workload: {type(error).__name__}: {error}") from error

@@ -1,0 +1,130 @@
+"""Every layer as it ran in a network: against the interpreter, its operator in integers, and the references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from archloom.tvm_backend.check.tensors import Expected, expected_layers
+from archloom.tvm_backend.runtime import unstored
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.tvm_backend.compiled import Step, Value
+    from archloom.tvm_backend.executable import CompiledNetwork
+    from archloom.tvm_backend.model import Model
+
+Progress = Callable[[str, int, int], None]
+MOST_DECIBELS = 300.0
+"""What stands for no noise at all: beyond what float64 resolves."""
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """A layer as it ran.
+
+    On the same inputs: ``max_abs_error`` is the largest difference to the NumPy interpreter of the ISA, and
+    ``integer_error`` that to the operator itself, computed in integers (None for operators on floats); ``bit_exact``
+    says that the layer equals both, value and type. In the whole network: ``differing`` is the share of elements that
+    are not those of the quantized reference and ``most_steps`` the largest difference in quantization steps (None
+    without such a reference), ``snr_db`` the power of the float network's tensor over that of the difference to it, in
+    decibels (None where the float network has no such tensor).
+    """
+
+    name: str
+    op: str
+    max_abs_error: float
+    integer_error: float | None
+    as_interpreted: bool
+    bit_exact: bool
+    differing: float | None
+    most_steps: float | None
+    snr_db: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRun:
+    """A step as it ran: its input tensors by argument, and its output, in the workload's shapes."""
+
+    step: "Step"
+    arguments: Mapping[str, np.ndarray]
+    output: np.ndarray
+
+
+def check_layers(
+    exe: "CompiledNetwork", model: "Model", runs: Sequence[LayerRun], batch: Mapping[str, np.ndarray],
+    floats: "onnx.ModelProto | None", progress: Progress | None = None,
+) -> Iterable[LayerCheck]:
+    """The layers of one run of ``exe`` on ``batch``; ``floats`` is the network that ``model`` was quantized from."""
+    from archloom.tvm_backend.executors import InterpreterExecutor
+
+    interpreter = InterpreterExecutor(exe.compiled)
+    if progress:
+        progress("computing references of the layers", 0, len(runs))
+    expected = expected_layers(model, exe.compiled.partition.results, batch, floats)
+    values = {region_value.name: region_value for region in exe.compiled.regions for region_value in region.values}
+    for i, run in enumerate(runs):
+        if progress:
+            progress(f"interpreting {run.step.name}", i, len(runs))
+        interpreted = interpreter.run(run.step, run.arguments)
+        error, same = _difference(run.output, interpreted)
+        integers, exact = _integers(run)
+        yield LayerCheck(
+            run.step.name, run.step.op, error, integers, same, same and exact,
+            *_against(run, values[run.step.output], expected.get(run.step.name)))
+
+
+def first_difference(layers: Sequence[LayerCheck]) -> str | None:
+    """Name of the first layer whose result is not that of the quantized reference."""
+    return next((layer.name for layer in layers if layer.differing), None)
+
+
+def _integers(run: LayerRun) -> tuple[float | None, bool]:
+    """Largest difference to the operator in integers, and whether there is none."""
+    from archloom.tvm_backend.check.workload_reference import evaluate
+
+    if run.step.workload.inputs[0].dtype != "int8":
+        return None, True
+    return _difference(run.output, evaluate(run.step.workload, {**run.arguments, **run.step.constants}))
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> tuple[float, bool]:
+    difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return float(difference.max(initial=0)), a.dtype == b.dtype and np.array_equal(a, b)
+
+
+def _against(
+    run: LayerRun, value: "Value", expected: Expected | None
+) -> tuple[float | None, float | None, float | None]:
+    """``differing``, ``most_steps`` and ``snr_db`` of :class:`LayerCheck`."""
+    if expected is None:
+        return None, None, None
+    output = np.asarray(run.step.finished(run.output, run.arguments)).reshape(value.stored_shape)
+    output = unstored(output, value)
+    if output.shape != run.step.shape and value.layout == "tile-heads":  # kept with the heads behind the length
+        output = output.transpose(0, 2, 1, 3)
+    differing = steps = None
+    if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind != "f":
+        gap = np.abs(output.astype(np.int64) - expected.integers.reshape(output.shape).astype(np.int64))
+        differing, steps = float((gap != 0).mean()), float(gap.max(initial=0))
+    decibels = None
+    if expected.real is not None and expected.real.size == output.size:
+        real = expected.real.reshape(output.shape).astype(np.float64)
+        decibels = snr_db(real, (output.astype(np.float64) - expected.zero) * expected.scale)
+    return differing, steps, decibels
+
+
+def snr_db(signal: np.ndarray, approximation: np.ndarray) -> float:
+    """10 · log10(Σ signal² / Σ (signal - approximation)²), from -300 to 300."""
+    power = float(np.square(signal, dtype=np.float64).sum())
+    noise = float(np.square(signal - approximation, dtype=np.float64).sum())
+    if noise == 0:
+        return MOST_DECIBELS
+    if power == 0:
+        return -MOST_DECIBELS
+    return min(max(10 * math.log10(power / noise), -MOST_DECIBELS), MOST_DECIBELS)

@@ -1,0 +1,271 @@
+"""Is the accelerator right? Outputs against onnxruntime, every layer against its operator in integers, the interpreter
+of its ISA and the float network, and the accuracy on a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend import datasets, samples
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, first_difference
+from archloom.tvm_backend.check.tensors import is_quantized
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.tvm_backend.model import Model
+
+SCHEMA = "archloom.check/1"
+LEAST_COSINE = 0.999
+"""For outputs of floating-point host operators, which have no quantization step to be compared within."""
+FLOAT_TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
+"""For outputs of targets that compute in floats: part of the largest magnitude, since sums have another order, and
+operands and results of float16 are rounded to 11 bits."""
+DEFAULT_SAMPLES = 4
+
+Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """An output of the network against the reference, over all samples.
+
+    ``quantization_step`` is the scale of the output where it is dequantized with one, and ``max_error_in_steps`` the
+    largest difference in these steps. ``top1_agreement`` is the share of rows (all axes but the last) whose largest
+    element is at the same place; ``None`` for outputs without a class axis.
+    """
+
+    name: str
+    max_abs_error: float
+    cosine: float
+    top1_agreement: float | None
+    quantization_step: float | None
+    max_error_in_steps: float | None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of the samples that get their label from each of the three.
+
+    ``float_network`` is ``None`` where none was given, ``quantized`` where the network is not quantized.
+    """
+
+    float_network: float | None
+    quantized: float | None
+    accelerator: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """A JSON object; ``reference`` is the float network's share, or that of the quantized reference."""
+        reference = self.quantized if self.float_network is None else self.float_network
+        return {"float": self.float_network, "quantized": self.quantized, "accelerator": self.accelerator,
+                "reference": reference}
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What was compared with what, and everything that failed (empty: all is well).
+
+    ``first_difference`` is the first layer, in the order of execution, whose result in the whole network is not that of
+    the quantized reference; ``None`` if all are equal, or there is no such reference. It is no failure by itself: host
+    operators in floats (softmax, normalizations) may round the last bit otherwise than onnxruntime's.
+    """
+
+    model: str
+    target: str
+    options: Mapping[str, Any]
+    reference: Literal["onnxruntime", "host"]
+    samples: int
+    outputs: tuple[OutputCheck, ...]
+    layers: tuple[LayerCheck, ...]
+    first_difference: str | None
+    accuracy: Accuracy | None
+    failures: tuple[str, ...]
+    schema: str = SCHEMA
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; ``accuracy`` is left out where no labels were given."""
+        data = {**asdict(self), "passed": self.passed}
+        if self.accuracy is None:
+            del data["accuracy"]
+        else:
+            data["accuracy"] = self.accuracy.to_json()
+        return data
+
+
+def check(
+    model: "Model", target: str, options: Mapping[str, object], *, inputs: Any = None, labels: Any = None,
+    reference: Any = None, count: int = DEFAULT_SAMPLES, progress: Progress | None = None,
+) -> CheckResult:
+    """Compile ``model`` and compare.
+
+    ``inputs``: an array or a mapping of arrays of samples (``count`` random batches if ``None``), or the name of a data
+    set (``"digits"``), which has labels of its own; ``labels``: a class for each sample; ``reference``: the float ONNX
+    network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
+    Every layer is checked on the first batch.
+    """
+    from archloom.tvm_backend.executable import build
+
+    given, named_labels = _batches(model, inputs, count)
+    labels = named_labels if labels is None else labels
+    floats = _float_network(reference, model)
+    exe = build(model, target, options, progress=progress)
+    exe.prepare(progress)
+    found: list[list[np.ndarray]] = []
+    layers: tuple[LayerCheck, ...] = ()
+    for batch in given:
+        runs: list[LayerRun] = []
+        first = not found
+        outputs = exe.run(batch, capture=(lambda *run, into=runs: into.append(LayerRun(*run))) if first else None)
+        if first:
+            layers = tuple(check_layers(exe, model, runs, batch, floats, progress))
+        found.append(list(outputs.values()))
+    compare = _reference(model)
+    expected = [compare(batch) for batch in given]
+    checks = tuple(_outputs(model, found, expected))
+    accuracy = None if labels is None else _accuracies(model, floats, given, expected, found, labels)
+    return CheckResult(
+        model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
+        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers, first_difference(layers), accuracy,
+        tuple(_failures(checks, layers, _bounds(model, target, expected))),
+    )
+
+
+def _accuracies(
+    model: "Model", floats: "onnx.ModelProto | None", given: Sequence[samples.Batch],
+    expected: Sequence[Sequence[np.ndarray]], found: Sequence[Sequence[np.ndarray]], labels: Any,
+) -> Accuracy:
+    """Of the float network, of the quantized reference, and of the accelerator."""
+    exact = None
+    if floats is not None:
+        judge = _onnx_reference(floats)
+        exact = _accuracy([judge(batch) for batch in given], labels)
+    accuracy = _accuracy(expected, labels)
+    if not is_quantized(model):
+        return Accuracy(accuracy if exact is None else exact, None, _accuracy(found, labels))
+    return Accuracy(exact, accuracy, _accuracy(found, labels))
+
+
+def _batches(model: "Model", inputs: Any, count: int) -> tuple[list[samples.Batch], np.ndarray | None]:
+    """Batches, and the labels of a data set that has some."""
+    if inputs is None:
+        return samples.random(model.inputs, count), None
+    if isinstance(inputs, str):
+        found = datasets.testing(inputs, model.inputs)
+        return samples.batches(found.inputs, model.inputs, inputs), found.labels
+    return samples.batches(samples.named(inputs, model.inputs, "inputs"), model.inputs, "inputs"), None
+
+
+def _reference(model: "Model") -> Reference:
+    """onnxruntime where the network came from ONNX; else the imported network itself, all of it on the host."""
+    if model.onnx is not None:
+        return _onnx_reference(model.onnx)
+    from archloom.tvm_backend.host.network import whole
+
+    run = whole(model.module["main"])
+    return lambda batch: [np.asarray(y) for y in run(list(batch.values()))]
+
+
+def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Model") -> "onnx.ModelProto | None":
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+
+    if reference is None:
+        return model.floats
+    proto = read_onnx(Path(reference)) if isinstance(reference, str | Path) else reference
+    missing = {spec.name for spec in model.inputs} - {i.name for i in proto.graph.input}
+    if missing:
+        raise InputError(f"reference: it has no input {min(missing)!r}, which the network has")
+    return proto
+
+
+def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
+    from archloom.tvm_backend.check.reference import integer_session, run
+
+    session = integer_session(proto)
+    return lambda batch: list(run(session, batch).values())
+
+
+def _outputs(model: "Model", found: Sequence[Sequence[np.ndarray]], expected: Sequence[Sequence[np.ndarray]]
+             ) -> Iterable[OutputCheck]:
+    steps = {}
+    if model.onnx is not None:
+        from archloom.tvm_backend.check.output_scales import quantization_steps
+
+        steps = quantization_steps(model.onnx)
+    for i, spec in enumerate(model.outputs):
+        a = np.stack([batch[i] for batch in found]).astype(np.float64)
+        b = np.stack([batch[i].reshape(spec.shape) for batch in expected]).astype(np.float64)
+        error = float(np.abs(a - b).max(initial=0))
+        step = steps.get(spec.name)
+        yield OutputCheck(spec.name, error, _cosine(a, b), _top1(a, b, len(spec.shape)), step,
+                          error / step if step else None)
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return min(float(np.vdot(a, b)) / norms, 1.0) if norms else float(np.array_equal(a, b))
+
+
+def _top1(a: np.ndarray, b: np.ndarray, rank: int) -> float | None:
+    """Share of rows with the same largest element.
+
+    Equal largest elements, which int8 logits often have, count as the same if one of them is the other's choice.
+    """
+    if rank < 2 or a.shape[-1] < 2:
+        return None
+    a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+    chosen = a.argmax(1)
+    return float((b[np.arange(len(b)), chosen] == b.max(1)).mean())
+
+
+def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
+    scores = np.concatenate([batch[0] for batch in outputs])
+    classes = np.asarray(labels)
+    if classes.dtype.kind not in "iu" or classes.shape != (len(scores),) or scores.ndim != 2:
+        raise InputError(
+            f"labels: expected {len(scores)} class numbers, found {classes.dtype} of shape {classes.shape}")
+    return float((scores.argmax(1) == classes).mean())
+
+
+def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
+    """The largest error of each output that rounding explains, for a target that computes in floats."""
+    from archloom.tvm_backend.targets.choice import backends
+
+    numbers = [backend.numbers for backend in backends(target)]
+    if not set(FLOAT_TOLERANCE).issuperset(numbers):
+        return {}
+    tolerance = max(FLOAT_TOLERANCE[n] for n in numbers)
+    return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0)) for batch in expected)
+            for i, spec in enumerate(model.outputs)}
+
+
+def _failures(
+    outputs: Iterable[OutputCheck], layers: Iterable[LayerCheck], bounds: Mapping[str, float]
+) -> Iterable[str]:
+    for layer in layers:
+        if layer.max_abs_error or not layer.as_interpreted:
+            yield f"layer {layer.name}: differs from the interpreter by up to {layer.max_abs_error:g}"
+        elif not layer.bit_exact:
+            yield f"layer {layer.name}: differs from its operator in integers by up to {layer.integer_error:g}"
+    for output in outputs:
+        if output.name in bounds:
+            if not output.max_abs_error <= bounds[output.name]:
+                yield (f"output {output.name}: differs by {output.max_abs_error:.3g}, rounding explains "
+                       f"{bounds[output.name]:.3g}")
+            continue
+        # differences are whole steps, up to the rounding of float32
+        if output.max_error_in_steps is not None and output.max_error_in_steps > 1.5:
+            yield f"output {output.name}: differs by {output.max_error_in_steps:.2f} quantization steps"
+        if output.max_error_in_steps is None and not output.cosine >= LEAST_COSINE:
+            yield f"output {output.name}: cosine {output.cosine:.6f} is below {LEAST_COSINE}"
+        if output.top1_agreement is not None and output.top1_agreement < 1:
+            yield f"output {output.name}: {100 * (1 - output.top1_agreement):.1f} % of the largest elements differ"

@@ -1,0 +1,187 @@
+"""What each layer of a network should give: tensors of the quantized reference, and of the network in floats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.tvm_backend.model import Model
+
+Batch = Mapping[str, np.ndarray]
+QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
+PADDED = "_QuantizeLinear_Input"
+"""What onnxruntime's quantizer appends to the name of a tensor that is an output of the network."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """A layer's result.
+
+    ``integers`` as the quantized reference has them (None for a float network), of which each step is ``scale`` and
+    ``zero`` is ``zero``; ``real`` as the float network has it, None where that has no such tensor.
+    """
+
+    integers: np.ndarray | None
+    real: np.ndarray | None
+    scale: float = 1.0
+    zero: int = 0
+
+
+def is_quantized(model: "Model") -> bool:
+    """Whether the network quantizes anything."""
+    if model.onnx is not None:
+        return any(n.op_type in QUANTIZING or n.op_type.startswith(("QLinear", "QGemm")) for n in model.onnx.graph.node)
+    from archloom.tvm_backend.ir import compat
+
+    return any(compat.op_name(b.value) in ("quantize", "dequantize") for b in compat.bindings(model.module["main"]))
+
+
+def expected_layers(
+    model: "Model", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
+) -> dict[str, Expected]:
+    """For each step (by the variable of its result) what it should give on ``batch``.
+
+    ``reference`` is the float network that ``model`` was quantized from; without it, its own floats are taken, in
+    which weights have the values that they were quantized to.
+    """
+    if model.onnx is None:
+        return _of_relax(model, results, batch)
+    return _of_onnx(model.onnx, results, batch, reference)
+
+
+def _of_onnx(
+    proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
+) -> dict[str, Expected]:
+    import onnx
+
+    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
+    from archloom.tvm_backend.quantization.float_form import without_activation_quantization
+    from archloom.tvm_backend.quantization.quantize import prepare
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    qdq = to_qdq(copy)
+    known = {name for node in proto.graph.node for name in node.output}
+    tensors = {step: t for step, t in _tensors(qdq, results).items() if t in known}
+    integers = _values(proto, set(tensors.values()), batch)
+    makers = {node.output[0]: node for node in qdq.graph.node if node.output}
+    floats, source = without_activation_quantization(qdq), {t: t for t in tensors.values()}
+    if reference is not None:
+        floats = prepare(reference)
+        made = {name for node in floats.graph.node for name in node.output}
+        names = {t: _activated(_before(t, makers).removesuffix(PADDED), floats, qdq) for t in tensors.values()}
+        source = {t: name for t, name in names.items() if name in made}
+    real = _values(floats, set(source.values()), batch)
+    found = {}
+    for step, tensor in tensors.items():
+        value, scale, zero = integers[tensor], *_parameters(tensor, makers, qdq)
+        exact = real.get(source.get(tensor, ""))
+        found[step] = Expected(None if value.dtype.kind == "f" else value, exact, scale, zero)
+    return found
+
+
+def _tensors(proto: "onnx.ModelProto", results: Mapping[str, str]) -> dict[str, str]:
+    """The tensor of each step's result: variables are called after nodes."""
+    from archloom.tvm_backend.frontends.onnx.names import rename
+
+    named: dict[str, str] = {}
+    twice = set()
+    for node in proto.graph.node:
+        name = _plain(rename(node.name or node.op_type))
+        if name in named:
+            twice.add(name)
+        if node.output:
+            named[name] = node.output[0]
+    wanted = {step: _plain(variable) for step, variable in results.items()}
+    found = {step: named[name] for step, name in wanted.items() if name in named and name not in twice}
+    # max-pooling of integers may be written as that of floats, quantized again
+    again = {n.input[0]: n.output[0] for n in proto.graph.node if n.op_type == "QuantizeLinear"}
+    return {step: again.get(tensor, tensor) for step, tensor in found.items()}
+
+
+def _plain(name: str) -> str:
+    """A name with nothing but what TVM leaves of it."""
+    return re.sub(r"\W", "_", name)
+
+
+def _before(tensor: str, makers: Mapping[str, Any]) -> str:
+    """The float tensor that is quantized to ``tensor``, perhaps with operators on integers between them."""
+    node = makers.get(tensor)
+    if node is not None and node.op_type == "QuantizeLinear":
+        return str(node.input[0])
+    return tensor
+
+
+def _activated(tensor: str, floats: "onnx.ModelProto", quantized: "onnx.ModelProto") -> str:
+    """A tensor of the float network, or the result of the activation after it that the quantizer has dropped."""
+    readers = [node for node in floats.graph.node if tensor in node.input]
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+        (result,) = readers[0].output
+        if not any(result in (*node.output, *node.input) for node in quantized.graph.node):
+            return str(result)
+    return tensor
+
+
+def _parameters(tensor: str, makers: Mapping[str, Any], proto: "onnx.ModelProto") -> tuple[float, int]:
+    """Scale and zero point of a tensor of integers; 1 and 0 for others."""
+    from onnx import numpy_helper
+
+    node = makers.get(tensor)
+    while node is not None and node.op_type in ("MaxPool", "Relu", "Reshape", "Transpose"):
+        node = makers.get(node.input[0])
+    if node is None or node.op_type != "QuantizeLinear":
+        return 1.0, 0
+    constants = {t.name: t for t in proto.graph.initializer}
+    numbers = [numpy_helper.to_array(constants[name]) for name in node.input[1:] if name in constants]
+    scale = float(numbers[0].reshape(-1)[0]) if numbers else 1.0
+    return scale, int(numbers[1].reshape(-1)[0]) if len(numbers) > 1 else 0
+
+
+def _values(proto: "onnx.ModelProto", tensors: set[str], batch: Batch) -> dict[str, np.ndarray]:
+    """Tensors of a network by name, as onnxruntime computes them."""
+    import onnx
+    from onnx import helper
+
+    from archloom.tvm_backend.check.reference import integer_session, run
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    there = {o.name for o in copy.graph.output}
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(t) for t in sorted(tensors - there))
+    return run(integer_session(copy), batch)
+
+
+def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[str, Expected]:
+    """By the imported network itself, on the host."""
+    from archloom.tvm_backend.host.network import whole
+    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.quantization.float_form import plain_floats
+
+    main = model.module["main"]
+    bound = {b.var.name: b for b in compat.bindings(main)}
+    steps = {step: name for step, name in results.items() if name in bound}
+    names = sorted(set(steps.values()))
+    if not names:
+        return {}
+    variables = [bound[name].var for name in names]
+    plain = compat.rebuild(main, compat.bindings(main), variables)
+    inputs = list(batch.values())
+    values = dict(zip(names, (np.asarray(v) for v in whole(plain)(inputs)), strict=True))
+    real = dict(zip(names, (np.asarray(v) for v in whole(plain_floats(main, names))(inputs)), strict=True))
+    found = {}
+    for step, name in steps.items():
+        scale, zero, value = 1.0, 0, values[name]
+        call = bound[name].value
+        if compat.op_name(call) == "clip" and compat.is_var(call.args[0]):
+            call = bound[call.args[0].name].value
+        if compat.op_name(call) == "quantize" and all(compat.is_constant(a) for a in call.args[1:3]):
+            scale, zero = (compat.const_value(a).reshape(-1)[0] for a in call.args[1:3])
+        found[step] = Expected(None if value.dtype.kind == "f" else value, real[name], float(scale), int(zero))
+    return found

@@ -1,0 +1,73 @@
+"""A plain NumPy evaluation of integer workloads: what every stream of a workload must compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from archloom.mapper.workload import Epilogue, Pool, Workload
+
+EXACT_IN_FLOAT32 = 1 << 10
+"""Sums of fewer products of bytes stay below 2**24."""
+
+
+def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The output of a workload of integers for its input tensors by name."""
+    tensors = {k: np.asarray(v) for k, v in arguments.items()}
+    if workload.kind == "gemm":
+        sums = _product(tensors["A"], tensors["B"])
+    elif workload.kind == "conv2d":
+        kernels = np.split(tensors["W"], workload.groups) if workload.groups > 1 else [tensors["W"][None]]
+        images = np.split(tensors["X"], workload.groups, axis=-1)
+        sums = np.concatenate([convolution(x, w[0], workload.stride, workload.padding, workload.dilation)
+                               for x, w in zip(images, kernels, strict=True)], axis=-1)
+    else:
+        sums = tensors["A"].astype(np.int64) + tensors["B"]
+    if workload.epilogue.bias:
+        sums = sums + tensors["bias"]
+    return finish(sums.astype(np.int32), workload.epilogue)
+
+
+def convolution(
+    x: np.ndarray, kernel: np.ndarray, stride: tuple[int, int], padding: tuple[int, int, int, int],
+    dilation: tuple[int, int] = (1, 1),
+) -> np.ndarray:
+    """NHWC by [kh, kw, c, o]; padding is top, left, bottom, right."""
+    top, left, bottom, right = padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    kh, kw, _, o = kernel.shape
+    reach = [(k - 1) * d + 1 for k, d in zip((kh, kw), dilation, strict=True)]
+    oh, ow = (x.shape[1] - reach[0]) // stride[0] + 1, (x.shape[2] - reach[1]) // stride[1] + 1
+    sums = np.zeros((x.shape[0], oh, ow, o), np.float64)  # exact: sums stay far below 2**53
+    for i in range(kh):
+        for j in range(kw):
+            top, left = i * dilation[0], j * dilation[1]
+            rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
+            window = x[:, rows, left : left + (ow - 1) * stride[1] + 1 : stride[1]]
+            sums += _product(window, kernel[i, j])
+    return sums.astype(np.int64)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A product of matrices of bytes as int64, by BLAS in a type that holds all of its sums exactly."""
+    dtype = np.float32 if a.shape[-1] < EXACT_IN_FLOAT32 else np.float64
+    return np.matmul(a.astype(dtype), b.astype(dtype)).astype(np.int64)
+
+
+def finish(sums: np.ndarray, epilogue: Epilogue) -> np.ndarray:
+    """Scale, saturate, ReLU and pooling, as ``Epilogue`` states them."""
+    if epilogue.out_dtype == "int32":
+        return sums
+    scaled = np.rint(sums.astype(np.float32) * np.float32(epilogue.scale))
+    y = np.clip(scaled, -128, 127).astype(np.int8)
+    if epilogue.relu:
+        y = np.maximum(y, 0)
+    return y if epilogue.pool is None else max_pool(y, epilogue.pool)
+
+
+def max_pool(x: np.ndarray, pool: Pool) -> np.ndarray:
+    top, left, bottom, right = pool.padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (pool.size, pool.size), axis=(1, 2))
+    return windows[:, :: pool.stride, :: pool.stride].max(axis=(-2, -1))

@@ -1,0 +1,238 @@
+"""Estimates of many networks, by as many processes as there are cores.
+
+This process draws the networks and reads them without their weights. Where they are chains of segments
+(:mod:`archloom.tvm_backend.estimate.segments`) it puts their partitions together itself; each workload that is not
+known yet is given to one of the other processes, once, as it turns up, and reports are made when all plans of a network
+are there. Other networks go to those processes as a whole. What these find of kernels they share in the cache on disk,
+where each distinct workload is searched for once; where the user turned that cache off, in a folder that is removed at
+the end.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from archloom.mapper.cache import directory
+from archloom.oracle import errors as known_errors
+from archloom.oracle.errors import ArchloomError, InputError
+from archloom.tvm_backend.estimate import network as estimate
+from archloom.tvm_backend.estimate.network import Request
+from archloom.tvm_backend.estimate.pool import Json, Pool
+from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
+from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.report.data import Report
+
+if TYPE_CHECKING:
+    from archloom.mapper.accelerator import Configuration
+    from archloom.tvm_backend.estimate.segments import Chain
+
+Outcome = Report | ArchloomError
+
+RAISED = ("ModelError", "MappingError", "TargetError", "InputError", "StreamError")
+"""Errors that take nothing but a message."""
+AHEAD = 4
+"""Networks for each process that are with the processes as a whole at a time."""
+
+
+def estimate_many(
+    models: Iterable[Any], target: str, options: Mapping[str, object], *, as_int8: bool = False,
+    input_shapes: Mapping[str, Sequence[int]] | None = None, workers: int | None = None, details: bool = False,
+    on_error: Literal["raise", "return"] = "raise",
+) -> list[Outcome]:
+    """The reports of ``models`` (paths or networks of ONNX's, or loaded ones) in their order.
+
+    ``models`` may be a generator: networks are drawn when they are needed, and not kept. ``workers``: processes (by
+    default one for each core; 1 works in this process). Without ``details`` layers have their cycles, bytes and
+    mapping, but say nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a
+    network in the place of its report.
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers: expected at least 1, found {workers}")
+    if on_error not in ("raise", "return"):
+        raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
+    from archloom.tvm_backend.targets import registry
+    from archloom.tvm_backend.targets.choice import choose, named_options, names_of
+
+    resolved = named_options(choose(target, options))
+    request = Request(target, resolved, as_int8, details, on_disk=False)
+    shapes = {k: list(v) for k, v in (input_shapes or {}).items()}
+    count = workers or len(os.sched_getaffinity(0))
+    if count == 1 or not set(names_of(target)) <= set(registry.BUILT_IN):
+        return _Batch(request, shapes, on_error == "raise", None, 0).outcomes_of(models)
+    with _shared_cache() as folder, Pool(folder, count) as pool:
+        return _Batch(request, shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
+
+
+@contextmanager
+def _shared_cache() -> Iterator[str]:
+    """The folder in which processes share what they find."""
+    plans = directory()
+    if plans is not None:
+        yield str(plans.parent)
+        return
+    with tempfile.TemporaryDirectory(prefix="archloom-") as folder:
+        yield folder
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A network whose report waits for what the processes find: of some ``kernels`` of a chain, or as a ``whole``."""
+
+    model: Any
+    skeleton: bytes
+    title: str
+    kernels: "Mapping[str, Future[Json]]"
+    chain: "Chain | None" = None
+    whole: "Future[Json] | None" = None
+
+
+class _Batch:
+    """The networks of one call, whose reports are made in their order."""
+
+    def __init__(
+        self, request: Request, shapes: dict[str, list[int]], stop: bool, pool: Pool | None, ahead: int
+    ) -> None:
+        """``stop``: raise the first error; ``ahead``: how many networks may be with the processes at a time."""
+        self.request = request
+        self.shapes = shapes
+        self.stop = stop
+        self.pool = pool
+        self.ahead = ahead
+        self.asked: dict[str, Future[Json]] = {}
+
+    def outcomes_of(self, models: Iterable[Any]) -> list[Outcome]:
+        """The outcome of each network; the first error is raised where the user wants that."""
+        outcomes: list[Outcome] = []
+        waiting: deque[Outcome | _Waiting] = deque()
+        away = 0
+        for model in models:
+            begun = self.tried(self.begun, model)
+            waiting.append(begun)
+            away += isinstance(begun, _Waiting) and begun.whole is not None
+            while waiting and (away > self.ahead or _is_there(waiting[0])):
+                away -= self.finished(waiting.popleft(), outcomes)
+        for begun in waiting:
+            self.finished(begun, outcomes)
+        return outcomes
+
+    def finished(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
+        """Put a network's outcome to the others; whether the processes have had it as a whole."""
+        if not isinstance(begun, _Waiting):
+            outcomes.append(begun)
+            return False
+        outcomes.append(self.tried(self.report_of, begun))
+        return begun.whole is not None
+
+    def tried(self, function: Any, argument: Any) -> Any:
+        try:
+            return function(argument)
+        except ArchloomError as error:
+            if self.stop:
+                raise
+            return error
+
+    def begun(self, model: Any) -> "Outcome | _Waiting":
+        """A network's report, if it is at hand or this process has to make it, or what it waits for."""
+        if not estimate.is_onnx(model) or self.pool is None:
+            return self.in_this_process(model)
+        in_file = isinstance(model, str | Path)
+        label = str(model) if in_file else model.graph.name or "network"
+        try:
+            skeleton = onnx_skeleton.of_file(Path(label)) if in_file else onnx_skeleton.of_proto(model)
+        except NoSkeleton:
+            return self.in_this_process(model)
+        title = Path(label).stem if in_file else label
+        known = estimate.remembered(skeleton, self.request, title, self.shapes)
+        if known is not None:
+            return known
+        chain = estimate.chain_of(skeleton, self.request, title, self.shapes)
+        if chain is not None:
+            return _Waiting(model if in_file else None, skeleton, title, self.kernels_of(chain), chain)
+        question = {**header(self.request), "label": label, "title": title, "shapes": self.shapes}
+        return _Waiting(model, skeleton, title, {}, whole=self.pool.ask(question, skeleton))
+
+    def kernels_of(self, chain: "Chain") -> "dict[str, Future[Json]]":
+        """What the processes find of the chain's workloads that are not known yet."""
+        from archloom.mapper import search
+        from archloom.tvm_backend.artifact.workload_json import to_json
+
+        assert self.pool is not None
+        found: dict[str, Future[Json]] = {}
+        configuration = self.configuration
+        for workload in chain.unplanned():
+            key = search.key_of(workload, configuration)
+            if key not in self.asked and search.recall(key) is None:
+                self.asked[key] = self.pool.ask({**header(self.request), "workload": to_json(workload)})
+            if key in self.asked:
+                found[key] = self.asked[key]
+        return found
+
+    @property
+    def configuration(self) -> "Configuration":
+        from archloom.tvm_backend.targets.choice import choose
+
+        (target,) = choose(self.request.target, self.request.options)
+        return target.backend.accelerator.configure(target.accelerator_options)
+
+    def report_of(self, waiting: _Waiting) -> Report:
+        """The report of a network that waits, with what the processes have found."""
+        report = self.of_whole(waiting) if waiting.whole is not None else self.of_chain(waiting)
+        estimate.remember(waiting.skeleton, self.request, waiting.title, self.shapes, report)
+        return report
+
+    def of_chain(self, waiting: _Waiting) -> Report:
+        from archloom.mapper import cache, search
+
+        assert waiting.chain is not None
+        for key, future in waiting.kernels.items():
+            answer = future.result()
+            if "entry" in answer and not search.remembers(key):
+                search.remember(key, cache.from_json(answer["entry"]))
+        try:
+            return estimate.report_of(waiting.chain, self.request)
+        except ArchloomError:  # said of the network as a whole, whose operators have names
+            return estimate.estimate_whole(waiting.skeleton, self.request, waiting.title, waiting.title, self.shapes)
+
+    def of_whole(self, waiting: _Waiting) -> Report:
+        assert waiting.whole is not None
+        answer = waiting.whole.result()
+        if "report" in answer:
+            return Report.from_json(answer["report"])
+        if answer.get("error") == "Unreadable":  # needs TVM and the whole network
+            return self.in_this_process(waiting.model)
+        name = answer.get("error", "")
+        kind = getattr(known_errors, name) if name in RAISED else ArchloomError
+        raise kind(answer.get("message", "a worker process failed"))
+
+    def in_this_process(self, model: Any) -> Report:
+        r = self.request
+        if estimate.is_onnx(model):
+            return estimate.estimate_onnx(model, r, input_shapes=self.shapes)
+        return estimate.estimate_model(_loaded(model, r.target), r.target, r.options)
+
+
+def _is_there(begun: "Outcome | _Waiting") -> bool:
+    """Whether nothing has to be waited for."""
+    if not isinstance(begun, _Waiting):
+        return True
+    return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
+
+
+def _loaded(model: Any, target: str) -> Any:
+    from archloom.tvm_backend.frontends import load as frontends
+
+    return frontends.loaded(model, {}, target)
+
+
+def header(request: Request) -> Json:
+    """A request as JSON."""
+    return {"target": request.target, "options": dict(request.options), "as_int8": request.as_int8,
+            "details": request.details}

@@ -1,0 +1,414 @@
+"""Networks as chains of segments, each partitioned and planned once: for searches among networks of equal blocks.
+
+Where a single tensor is all that operators hand on to those after them, a network can be cut. Between convolutions that
+an int8 target takes, the cut changes nothing: the tensor is quantized there in any case, and no pattern matches across
+a quantized tensor that a convolution reads. So a float network that is estimated as if quantized is cut there, each
+segment is partitioned as a network of its own under names that say nothing, and what is found is kept by its structure.
+The partition of the network is put together from those of its segments: the conversions at the cuts go, and the regions
+on both sides of a cut are one.
+
+Whatever does not certainly give the same partition as the whole network is left to it: :func:`partitioned` says None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
+from archloom.tvm_backend.frontends.onnx.names import rename
+from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
+from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.mapper.search import Plan
+    from archloom.mapper.workload import Workload
+    from archloom.tvm_backend.targets.choice import Chosen
+
+MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
+"""Operators behind whose results a network may be cut."""
+READERS = frozenset({"Conv", "Add"})
+"""Operators that may read the tensor at a cut; one of them is a convolution."""
+WEIGHTS = frozenset(INT8_SYMMETRIC.operators) - ACTIVATIONS - KEEP_INPUT_SCALE
+"""Operators of whose constants the quantized form only has the shapes."""
+KEPT = 8192
+"""Segments that a process remembers."""
+
+_NAME = re.compile(r"(step|tensor)(\d+)x(.*)")
+_GRAPHS = (5, 10)
+"""Attributes of these types hold graphs (``onnx.AttributeProto``)."""
+
+Key = tuple[Any, ...]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A partitioned piece of a network: ``shape`` is that of its result.
+
+    ``parts``: names of parts of operators, which no other operator of the network may have. ``plans`` has those of its
+    steps as far as they were made.
+    """
+
+    regions: tuple[Region, ...]
+    host: tuple[HostOp, ...]
+    shape: Shape
+    parts: tuple[str, ...]
+    plans: "dict[str, Plan]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Nodes of a network between two cuts; ``structure`` says what they compute, whatever they are called."""
+
+    nodes: "Sequence[onnx.NodeProto]"
+    tensors: Mapping[str, int]
+    """The numbers of the tensors that are no constants, from the one that comes in"""
+    constants: "Mapping[str, onnx.TensorProto]"
+    structure: Key
+
+    def named(self, name: str) -> str:
+        """What is called ``name`` in the segment, in the network; dots join the names of who gives and who reads."""
+        return ".".join([self._part(part) for part in name.split(".")])
+
+    def _part(self, name: str) -> str:
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return name
+        number = int(found[2])
+        own = self.nodes[number].name if found[1] == "step" else list(self.tensors)[number]
+        return (rename(own) + found[3] if found[1] == "step" else rename(own + found[3])).replace(".", "_")
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A network of which each piece is an instance of a segment."""
+
+    partition: Partition
+    origins: Mapping[str, tuple[Segment, str]]
+    """For each step its segment and its name there"""
+
+    def unplanned(self) -> "list[Workload]":
+        """The workloads of the steps that no plan was made for yet."""
+        return [step.workload for step in self.partition.steps()
+                if (origin := self.origins[step.name])[1] not in origin[0].plans]
+
+    def plans(self, chosen: "Sequence[Chosen]", progress: Any) -> "dict[str, Plan]":
+        """A plan for each step; those of segments that were planned before are at hand."""
+        from archloom.tvm_backend.compile import plan_steps
+
+        missing = [name for name, (segment, own) in self.origins.items() if own not in segment.plans]
+        if missing:
+            wanted = set(missing)
+            regions = tuple(
+                replace(region, steps=tuple(step for step in region.steps if step.name in wanted))
+                for region in self.partition.regions)
+            for name, plan in plan_steps(replace(self.partition, regions=regions), chosen, progress).items():
+                segment, own = self.origins[name]
+                segment.plans[own] = plan
+        return {name: segment.plans[own] for name, (segment, own) in self.origins.items()}
+
+
+def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: str, title: str) -> Chain | None:
+    """The partition of a float network in its quantized form, None where it has to be looked at as a whole.
+
+    ``proto`` may lack weights; ``request`` names all that the partition depends on beside the network.
+    """
+    if len(chosen) != 1 or chosen[0].backend.numbers != "int8":
+        return None
+    pieces = _pieces(proto)
+    if pieces is None or len(pieces) < 2:
+        return None
+    shape = _input_shape(proto)
+    segments: list[Segment] = []
+    for position, piece in enumerate(pieces):
+        key = (request, _sets(proto), shape, position == 0, position == len(pieces) - 1, piece.structure)
+        if key not in _known:
+            if len(_known) >= KEPT:
+                _known.clear()
+            _known[key] = _segment(piece, proto, shape, chosen[0], position == len(pieces) - 1)
+        segment = _known[key]
+        if segment is None:
+            return None
+        segments.append(segment)
+        shape = segment.shape
+    return _joined(pieces, segments, proto, chosen[0], title)
+
+
+def forget() -> None:
+    """Drop the segments that this process remembers."""
+    _known.clear()
+
+
+_known: dict[Key, Segment | None] = {}
+
+
+# cutting ----------------------------------------------------------------------------------------------------------
+
+
+def _sets(proto: "onnx.ModelProto") -> Key:
+    return proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
+
+
+def _input_shape(proto: "onnx.ModelProto") -> Shape:
+    return tuple(d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim)
+
+
+def _pieces(proto: "onnx.ModelProto") -> list[Piece] | None:
+    """The network cut wherever it can be; None for one of a form that is not cut."""
+    graph = proto.graph
+    constants = {t.name: t for t in graph.initializer}
+    if len(graph.input) != 1 or len(graph.output) != 1 or graph.input[0].name in constants:
+        return None
+    kind = graph.input[0].type.tensor_type
+    if kind.elem_type != FLOAT or len(kind.shape.dim) != 4 or min(_input_shape(proto)) < 1:
+        return None
+    nodes = [_Read.of(node) for node in graph.node]
+    if not _is_regular(nodes, graph, constants):
+        return None
+    last = {name: i for i, node in enumerate(nodes) for name in node.inputs}
+    last[graph.output[0].name] = len(nodes)
+    readers: dict[str, list[_Read]] = {}
+    for node in nodes:
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    pieces: list[Piece] = []
+    live: set[str] = {graph.input[0].name}
+    source, first = graph.input[0].name, 0
+    for i, node in enumerate(nodes):
+        live.update(node.outputs)
+        live.difference_update([name for name in (*node.inputs, *node.outputs) if last.get(name, i) <= i])
+        name = node.outputs[0]
+        if live == {name} and node.op in MAKERS and _is_cut(name, readers.get(name, ())):
+            pieces.append(_piece(nodes[first:i + 1], source, constants))
+            source, first = name, i + 1
+    return [*pieces, _piece(nodes[first:], source, constants)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What a node says, read once: fields of protocol buffers are slow."""
+
+    proto: "onnx.NodeProto"
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[bytes, ...]
+
+    @staticmethod
+    def of(node: "onnx.NodeProto") -> "_Read":
+        return _Read(node, node.op_type, tuple(node.input), tuple(node.output),
+                     tuple([a.SerializeToString(deterministic=True) for a in node.attribute]))
+
+
+def _is_cut(name: str, readers: "Sequence[_Read]") -> bool:
+    ops = {node.op for node in readers}
+    return "Conv" in ops and ops <= READERS and all(
+        node.op != "Conv" or (node.inputs[0] == name and name not in node.inputs[1:]) for node in readers)
+
+
+def _is_regular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]) -> bool:
+    """Whether operators stand in order, under names that stay as they are, and share no weights."""
+    defined = {graph.input[0].name, *constants}
+    known = {info.name: info.type.tensor_type.shape for info in graph.value_info}
+    weights: set[str] = set()
+    names = set[str]()
+    tensors = {rename(name).replace(".", "_") for name in defined}
+    for node in nodes:
+        if node.proto.domain not in ("", "ai.onnx") or not node.proto.name or not node.outputs:
+            return False
+        if any(a.type in _GRAPHS for a in node.proto.attribute):
+            return False
+        given = [name for name in node.inputs if name]
+        if any(name not in defined for name in given) or any(not o or o in defined for o in node.outputs):
+            return False
+        defined.update(node.outputs)
+        if node.op in WEIGHTS:
+            own = [name for name in given if name in constants]
+            if len({*own}) < len(own) or not weights.isdisjoint(own):
+                return False
+            weights.update(own)
+            if node.op == "Add" and (own or len({_dims(known.get(name)) for name in given}) > 1):
+                return False
+        else:
+            weights.update(name for name in given if name in constants and constants[name].data_type == FLOAT
+                           and node.op not in ACTIVATIONS)
+        names.add(rename(node.proto.name).replace(".", "_"))
+        tensors.update(rename(name).replace(".", "_") for name in node.outputs)
+    return len(names) == len(nodes) and len(tensors) == len(defined) and not any(n.endswith("Linear") for n in names)
+
+
+def _dims(shape: Any) -> Shape | None:
+    return None if shape is None else tuple(d.dim_value for d in shape.dim)
+
+
+def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) -> Piece:
+    tensors = {source: 0}
+    own: dict[str, int] = {}
+    structure: list[Key] = []
+    for node in nodes:
+        operands: list[Any] = []
+        for position, name in enumerate(node.inputs):
+            tensor = constants.get(name)
+            if tensor is None:
+                operands.append(tensors[name] if name else None)
+                continue
+            kind = tensor.data_type
+            operands.append((
+                own.setdefault(name, len(own)), kind, tuple(tensor.dims),
+                b"" if node.op in WEIGHTS and kind == FLOAT else _content(tensor), position))
+        for name in node.outputs:
+            tensors[name] = len(tensors)
+        structure.append((node.op, tuple(operands), len(node.outputs), node.attributes))
+    return Piece(
+        [node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
+
+
+def _content(tensor: "onnx.TensorProto") -> bytes:
+    if tensor.raw_data:
+        return bytes(tensor.raw_data)
+    return b"\0" + tensor.SerializeToString(deterministic=True)  # with its name: shared only by the network's own
+
+
+# segments ---------------------------------------------------------------------------------------------------------
+
+
+def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen", is_last: bool) -> Segment | None:
+    """The piece partitioned as a network of its own; None where that may not be what the network's partition has."""
+    import onnx
+
+    from archloom.tvm_backend.compile import partition_model
+    from archloom.tvm_backend.frontends import load as frontends
+    from archloom.tvm_backend.model import finish
+    from archloom.tvm_backend.quantization.quantized_form import quantized_form
+
+    try:
+        network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
+        if not _adds_equal_shapes(network):
+            return None
+        module, _ = frontends.read_skeleton(quantized_form(network), "a segment", None)
+        model = finish(module, "segment", "onnx", None, [network.graph.input[0].name], [network.graph.output[0].name])
+        found = partition_model(model, target.name, target.options)
+    except (ArchloomError, NoSkeleton, Unsupported, onnx.shape_inference.InferenceError):  # said of the whole network
+        return None
+    output = f"tensor{len(piece.tensors) - 1}x"
+    first = proto.graph.input[0].name in piece.tensors
+    host = _without_borders(found.host.ops, output, first=first, last=is_last)
+    if host is None or not found.regions or not _is_linear(found.regions, is_last):
+        return None
+    if not is_last and len(host) != (1 if first else 0):
+        return None
+    if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
+        return None
+    if not all(_NAME.match(name) for name in _names(found.regions, host)):
+        return None
+    regions = tuple(
+        replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
+        for region in found.regions)
+    variables = [b.var.name for b in module["main"].body]
+    parts = tuple(name for name in variables if (part := _NAME.fullmatch(name)) and part[1] == "step" and part[3])
+    return Segment(regions, host, found.outputs[0].shape, parts)
+
+
+def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.ModelProto":
+    """A piece under names by number."""
+    import onnx
+    from onnx import helper
+
+    network = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
+    graph = network.graph
+    graph.name = "segment"
+    names = {name: f"tensor{number}x" for name, number in piece.tensors.items()}
+    for number, (name, tensor) in enumerate(piece.constants.items()):
+        names[name] = f"constant{number}x"
+        copy = graph.initializer.add()
+        copy.CopyFrom(tensor)
+        copy.name = names[name]
+    graph.input.append(helper.make_tensor_value_info("tensor0x", FLOAT, shape))
+    graph.output.append(helper.make_tensor_value_info(f"tensor{len(piece.tensors) - 1}x", FLOAT, None))
+    for number, node in enumerate(piece.nodes):
+        copy = graph.node.add()
+        copy.CopyFrom(node)
+        copy.name = f"step{number}x"
+        copy.input[:] = [names.get(name, "") for name in node.input]
+        copy.output[:] = [names[name] for name in node.output]
+    return network
+
+
+def _adds_equal_shapes(network: "onnx.ModelProto") -> bool:
+    """Whether all additions are of tensors of one known shape, which stay additions when quantized."""
+    from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+
+    shapes = known_shapes(network)
+    return all(
+        shapes.get(node.input[0]) is not None and shapes.get(node.input[0]) == shapes.get(node.input[1])
+        for node in network.graph.node if node.op_type == "Add")
+
+
+def _without_borders(ops: Sequence[HostOp], output: str, *, first: bool, last: bool) -> tuple[HostOp, ...] | None:
+    """The host's operators without the conversions at the cuts; None where these are not as expected."""
+    kept = list(ops)
+    if not first:
+        if not kept or kept[0].op != "quantize" or kept[0].name != "tensor0x_QuantizeLinear":
+            return None
+        kept = kept[1:]
+    if not last:
+        if not kept or kept[-1].op != "dequantize" or kept[-1].name != output:
+            return None
+        kept = kept[:-1]
+    return tuple(kept)
+
+
+def _is_linear(regions: Sequence[Region], is_last: bool) -> bool:
+    """Whether the first region takes what comes in, alone, and the only one makes what goes out."""
+    if len(regions[0].inputs) != 1 or (not is_last and (len(regions) > 1 or len(regions[0].outputs) != 1)):
+        return False
+    border = [regions[0].value(name) for name in (regions[0].inputs[0], *(() if is_last else regions[0].outputs))]
+    return all(value.layout == "nhwc" for value in border)
+
+
+def _names(regions: Sequence[Region], host: Sequence[HostOp]) -> list[str]:
+    return [*(step.name for region in regions for step in region.steps), *(op.name for op in host)]
+
+
+# joining ----------------------------------------------------------------------------------------------------------
+
+
+def _joined(
+    pieces: Sequence[Piece], segments: Sequence[Segment], proto: "onnx.ModelProto", target: "Chosen", title: str
+) -> Chain | None:
+    """The network's partition: all segments but the last have one region, which goes on in the next one's first.
+
+    None where parts of operators would have to be numbered, since others have their names.
+    """
+    named = [piece.named(name) for piece, segment in zip(pieces, segments, strict=True) for name in segment.parts]
+    named += [rename(node.name).replace(".", "_") for node in proto.graph.node]
+    if len(set(named)) < len(named):
+        return None
+    origins: dict[str, tuple[Segment, str]] = {}
+    steps: list[Step] = []
+    host: list[HostOp] = []
+    regions: list[Region] = []
+    for piece, segment in zip(pieces, segments, strict=True):
+        for region in segment.regions:
+            for step in region.steps:
+                name = piece.named(step.name)
+                origins[name] = segment, step.name
+                steps.append(replace(step, name=name))
+            if segment is segments[-1] and piece is pieces[-1]:
+                regions.append(replace(region, steps=tuple(steps)))
+                steps = []
+        output = f"tensor{len(piece.tensors) - 1}x"
+        host += [
+            replace(op, name=proto.graph.output[0].name if op.name == output else piece.named(op.name))
+            for op in segment.host]
+    partition = Partition(
+        title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
+    return Chain(partition, origins)

@@ -1,0 +1,127 @@
+"""Networks by name, in the form that a target computes: as they are, or quantized.
+
+They are those of :mod:`archloom.models.catalogue`, the light test networks of the package ``onnx``
+(:mod:`archloom.models.zoo`) as ``light_squeezenet`` and the like, and those of :mod:`archloom.models.trained`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from archloom.models import catalogue, trained
+from archloom.oracle.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from archloom.models.catalogue import Built
+    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.model import Model
+
+LIGHT = "light_"
+"""What the names of the light test networks begin with."""
+CALIBRATION = 4
+"""Random inputs by which a network of the catalogue is quantized."""
+
+
+def is_named(source: object) -> bool:
+    """Whether ``source`` is the name of a network, with or without sizes."""
+    return catalogue.is_spelled(source) or _is_light(source) or _is_trained(source)
+
+
+def _is_trained(source: object) -> bool:
+    return isinstance(source, str) and source in trained.NAMES
+
+
+def _is_light(source: object) -> bool:
+    if not isinstance(source, str) or not source.startswith(LIGHT):
+        return False
+    from archloom.models import zoo
+
+    return source.removeprefix(LIGHT) in zoo.names()
+
+
+def light_names() -> list[str]:
+    """The light test networks of the package ``onnx``."""
+    from archloom.models import zoo
+
+    return [f"{LIGHT}{name}" for name in zoo.names()]
+
+
+def light_onnx(name: str) -> "onnx.ModelProto":
+    """A light test network in floats, with seeded random weights."""
+    from archloom.models import zoo
+
+    return zoo.load(name.removeprefix(LIGHT))
+
+
+def light_samples(proto: "onnx.ModelProto", count: int, seed: int = 1) -> "list[dict[str, np.ndarray]]":
+    """Random inputs of a light test network, which takes one image."""
+    from archloom.models.data import random_images
+
+    (image,) = proto.graph.input
+    batch, channels, size, _ = (d.dim_value for d in image.type.tensor_type.shape.dim)
+    return [{image.name: random_images(batch, size, channels, seed + i)} for i in range(count)]
+
+
+def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model":
+    """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
+    from archloom.tvm_backend.frontends.load import load
+
+    if _is_light(text):
+        from archloom.tvm_backend.quantization.quantize import quantize
+
+        proto = light_onnx(text)
+        if numbers != "int8":
+            return load(proto, name=name or text)
+        return replace(load(quantize(proto, light_samples(proto, CALIBRATION)), name=name or text), floats=proto)
+    if _is_trained(text):
+        return _load_trained(text, numbers, name or text)
+    built = catalogue.build(text)
+    if numbers != "int8":
+        from archloom.tvm_backend.frontends.torch.export import load_module
+
+        return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
+    floats = float_onnx(built)
+    return replace(load(_quantized(built, floats), name=name or built.name), floats=floats)
+
+
+def _load_trained(text: str, numbers: "Numbers", name: str) -> "Model":
+    from archloom.tvm_backend.frontends.load import load
+    from archloom.tvm_backend.frontends.torch.export import load_module, to_onnx
+    from archloom.tvm_backend.quantization.quantize import quantize
+
+    found = trained.build(text)
+    example = found.calibration[0]["image"]
+    if numbers != "int8":
+        return load_module(found.module, example, name, ["image"])
+    floats = to_onnx(found.module, example, name, ["image"])
+    return replace(load(quantize(floats, found.calibration), name=name), floats=floats)
+
+
+def float_onnx(built: "Built") -> "onnx.ModelProto":
+    """A network of the catalogue as float ONNX, its inputs named as the catalogue names them."""
+    from archloom.tvm_backend.frontends.torch.export import to_onnx
+
+    return to_onnx(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+
+
+def quantized(built: "Built") -> "onnx.ModelProto":
+    """A network of the catalogue in QDQ form, calibrated on random inputs."""
+    return _quantized(built, float_onnx(built))
+
+
+def _quantized(built: "Built", floats: "onnx.ModelProto") -> "onnx.ModelProto":
+    from archloom.tvm_backend.quantization.quantize import quantize
+
+    return quantize(floats, built.samples(CALIBRATION))
+
+
+def refuse_options(text: str, **given: object) -> None:
+    """A network by name takes its sizes in parentheses, not options of files."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{text}: {option} is for files; give sizes in parentheses, such as {text.split('(')[0]}"
+                             "(batch=1)")

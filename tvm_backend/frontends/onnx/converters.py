@@ -1,0 +1,251 @@
+"""Converters of ONNX operators: for each the calls of Relax operators that TVM's importer makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from archloom.tvm_backend.frontends.onnx import shaping
+from archloom.tvm_backend.ir.conversion import Converter, Node, call, computed, constants, integers, scalar, typed
+from archloom.tvm_backend.ir.nodes import Constant, Expr, Shape, Tuple, TupleGet, Unsupported
+
+__all__ = ["CONVERTERS", "Node"]
+
+
+def _quantization(op: str) -> Converter:
+    def convert(node: Node) -> Any:
+        x, scale, zero, attrs = node.inputs[0], node.inputs[1], node.at(2), node.attrs
+        if any(attrs.get(name) for name in ("block_size", "output_dtype", "precision")) or zero is None:
+            raise Unsupported(f"{op} with further attributes or without zero point")
+        axis = attrs.get("axis", 1)
+        axis = 0 if len(typed(x).shape) <= 1 and axis == 1 else axis
+        out = typed(zero).dtype if op == "quantize" else "float32"
+        return call(op, x, scale, zero, axis=axis, out_dtype=out)
+
+    return convert
+
+
+def _conv(node: Node) -> Any:
+    data, kernel, bias, attrs = node.inputs[0], node.inputs[1], node.at(2), node.attrs
+    n = len(typed(data).shape) - 2
+    if n not in (1, 2) or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise Unsupported("a convolution of this rank or padding")
+    layout = "NCW" if n == 1 else "NCHW"
+    result = call(
+        f"nn.conv{n}d", data, kernel, strides=attrs.get("strides", (1,) * n), padding=attrs.get("pads", (0,) * (2 * n)),
+        dilation=attrs.get("dilations", (1,) * n), groups=attrs.get("group", 1), data_layout=layout,
+        kernel_layout="OIW" if n == 1 else "OIHW", out_layout=layout, out_dtype=None,
+    )
+    if bias is None:
+        return result
+    channels = typed(bias).shape[0]
+    return call("add", result, call("reshape", bias, Shape((1, channels, *(1,) * n))))
+
+
+def _pool(op: str) -> Converter:
+    def convert(node: Node) -> Any:
+        attrs = node.attrs
+        kernel = attrs.get("kernel_shape", ())
+        if len(kernel) != 2 or node.text("auto_pad", "NOTSET") != "NOTSET" or attrs.get("storage_order"):
+            raise Unsupported("a pooling of this rank or padding")
+        return call(
+            op, node.inputs[0], pool_size=kernel, strides=attrs.get("strides", (1, 1)),
+            padding=attrs.get("pads", (0,) * 4), dilation=attrs.get("dilations", (1, 1)),
+            ceil_mode=bool(attrs.get("ceil_mode", 0)), count_include_pad=bool(attrs.get("count_include_pad", 0)),
+            layout="NCHW", out_layout="NCHW",
+        )
+
+    return convert
+
+
+def _gemm(node: Node) -> Any:
+    a, b, c = node.inputs[0], node.inputs[1], node.at(2)
+    if node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0:
+        raise Unsupported("Gemm with alpha or beta")
+    if node.attrs.get("transA", 0):
+        a = call("permute_dims", a, axes=(1, 0))
+    if node.attrs.get("transB", 0):
+        b = call("permute_dims", b, axes=(1, 0))
+    result = call("matmul", a, b, out_dtype=None)
+    return result if c is None else call("add", result, c)
+
+
+def _binary(op: str, function: Callable[..., Any]) -> Converter:
+    def convert(node: Node) -> Any:
+        known = constants(node.inputs)
+        if known is None:
+            return call(op, *node.inputs)
+        kept = known[0].dtype == known[1].dtype
+        if op == "divide" and all(a.dtype.kind in "iu" for a in known):
+            raise Unsupported("a division of integer constants")
+        return computed(lambda a, b: _of_type(function(a, b), a.dtype if kept else None), *known)
+
+    return convert
+
+
+def _of_type(result: Any, dtype: Any) -> Any:
+    """A result in the type of its operands, but a truth value as it is."""
+    result = np.asarray(result)
+    return result if dtype is None or result.dtype == bool else result.astype(dtype)
+
+
+def _logical(op: str, function: Callable[..., Any]) -> Converter:
+    def convert(node: Node) -> Any:
+        known = constants(node.inputs)
+        return call(op, *node.inputs) if known is None else computed(function, *known)
+
+    return convert
+
+
+def _unary(op: str) -> Converter:
+    return lambda node: call(op, node.inputs[0])
+
+
+def _folded(op: str, function: Callable[..., Any]) -> Converter:
+    """A function of one tensor that is worked out at once where that is constant."""
+
+    def convert(node: Node) -> Any:
+        x = node.inputs[0]
+        return computed(function, x.value) if isinstance(x, Constant) else call(op, x)
+
+    return convert
+
+
+def _clip(node: Node) -> Any:
+    limits = np.finfo("float32")
+    if typed(node.inputs[0]).dtype != "float32":
+        raise Unsupported("Clip of other numbers than float32")
+    bounds = []
+    for position, default in ((1, limits.min), (2, limits.max)):
+        given = node.at(position)
+        if given is None:
+            bounds.append(float(default))
+        elif isinstance(given, Constant) and given.value.size == 1 and np.isfinite(given.value).all():
+            bounds.append(float(given.value.reshape(())))
+        else:
+            raise Unsupported("Clip to bounds that are not constant")
+    return call("clip", node.inputs[0], *bounds)
+
+
+def _global_average(node: Node) -> Any:
+    rank = len(typed(node.inputs[0]).shape)
+    return call("mean", node.inputs[0], axis=tuple(range(2, rank)), keepdims=True)
+
+
+def _reduction(op: str, as_input: int) -> Converter:
+    """``as_input``: the operator set since which axes are an argument."""
+
+    def convert(node: Node) -> Any:
+        keep = bool(node.attrs.get("keepdims", 1))
+        if node.opset < as_input:
+            axes = node.attrs.get("axes")
+        else:
+            axes = tuple(integers(node.inputs[1], "axes")) if node.at(1) is not None else ()
+        if not axes:
+            raise Unsupported(f"{op} over all axes")
+        return call(op, node.inputs[0], axis=axes, keepdims=keep)
+
+    return convert
+
+
+def _softmax(node: Node) -> Any:
+    return call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1))
+
+
+def _hard_swish(node: Node) -> Any:
+    x = node.inputs[0]
+    if typed(x).dtype != "float32":
+        raise Unsupported("HardSwish of other numbers than float32")
+    return call("multiply", x, call("divide", call("clip", call("add", x, scalar(3, x)), 0.0, 6.0), scalar(6, x)))
+
+
+def _hard_sigmoid(node: Node) -> Any:
+    x = node.inputs[0]
+    alpha, beta = scalar(node.attrs.get("alpha", 0.2), x), scalar(node.attrs.get("beta", 0.5), x)
+    return call("clip", call("add", call("multiply", alpha, x), beta), 0.0, 1.0)
+
+
+def _gelu(node: Node) -> Any:
+    approximate = node.text("approximate", "none")
+    if approximate not in ("none", "tanh"):
+        raise Unsupported(f"Gelu by {approximate}")
+    return call("nn.gelu_tanh" if approximate == "tanh" else "nn.gelu", node.inputs[0])
+
+
+def _layer_norm(node: Node) -> Any:
+    data, scale, bias = node.inputs[0], node.inputs[1], node.at(2)
+    shape, axis = typed(scale).shape, node.attrs.get("axis", -1)
+    axes = [axis, *range(axis + 1, axis + 1 + len(shape) - 1)]
+    if bias is None:
+        bias = Constant(np.zeros(shape, typed(scale).dtype))
+    result = call("nn.layer_norm", data, scale, bias, axes=tuple(axes), epsilon=node.attrs.get("epsilon", 1e-5),
+                  center=True, scale=True)
+    return Tuple((node.unnamed(result), *(Constant(np.zeros((), np.float32)) for _ in range(2))))
+
+
+def _instance_norm(node: Node) -> Any:
+    x, scale, shift = node.inputs
+    rank = len(typed(x).shape)
+    axes, across = tuple(range(2, rank)), Shape((typed(scale).shape[0], *(1,) * (rank - 2)))
+    mean = call("mean", x, axis=axes, keepdims=True)
+    deviation = call("sqrt", call("add", call("variance", x, axis=axes, keepdims=True),
+                                  scalar(node.attrs.get("epsilon", 1e-5), x)))
+    out = call("divide", call("subtract", x, mean), deviation)
+    return call("add", call("multiply", out, call("reshape", scale, across)), call("reshape", shift, across))
+
+
+def _batch_norm(node: Node) -> Any:
+    if node.attrs.get("training_mode", 0) or len({typed(i).dtype for i in node.inputs}) > 1:
+        raise Unsupported("batch normalization in training or of several types")
+    result = node.unnamed(call(
+        "nn.batch_norm", *node.inputs, axis=1, epsilon=node.attrs.get("epsilon", 1e-5), center=True, scale=True,
+        momentum=node.attrs.get("momentum", 0.9), training=False))
+    return Tuple(tuple(node.unnamed(TupleGet(result, i)) for i in range(3)))
+
+
+def _where(node: Node) -> Any:
+    known = constants(node.inputs)
+    return call("where", *node.inputs) if known is None else computed(np.where, *known)
+
+
+def _reciprocal(node: Node) -> Any:
+    return call("divide", scalar(1, node.inputs[0]), node.inputs[0])
+
+
+def _leaky(node: Node) -> Any:
+    return call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01))
+
+
+def _cumsum(node: Node) -> Any:
+    axis = integers(node.inputs[1], "axes")
+    if len(axis) != 1 or node.attrs.get("reverse") or node.attrs.get("exclusive"):
+        raise Unsupported("CumSum with further attributes")
+    return call("cumsum", node.inputs[0], axis=axis[0], exclusive=False, dtype=None)
+
+
+def _identity(node: Node) -> Expr:
+    kept: Expr = node.inputs[0]
+    return kept
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    **shaping.CONVERTERS,
+    "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
+    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"), "GlobalAveragePool": _global_average,
+    "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
+    "Add": _binary("add", np.add), "Sub": _binary("subtract", np.subtract), "Mul": _binary("multiply", np.multiply),
+    "Div": _binary("divide", np.divide), "Pow": _binary("power", np.power),
+    "Less": _binary("less", np.less), "LessOrEqual": _binary("less_equal", np.less_equal),
+    "Greater": _binary("greater", np.greater), "GreaterOrEqual": _binary("greater_equal", np.greater_equal),
+    "Equal": _logical("equal", np.equal), "And": _logical("logical_and", np.logical_and),
+    "Or": _logical("logical_or", np.logical_or), "Not": _unary("logical_not"), "IsNaN": _unary("isnan"),
+    "Relu": _unary("nn.relu"), "Sigmoid": _unary("sigmoid"), "Tanh": _unary("tanh"), "Erf": _unary("erf"),
+    "Sqrt": _unary("sqrt"), "Exp": _unary("exp"), "Log": _unary("log"), "Sin": _unary("sin"), "Cos": _unary("cos"),
+    "Neg": _folded("negative", np.negative), "Abs": _folded("abs", np.abs), "Clip": _clip, "Softmax": _softmax,
+    "HardSwish": _hard_swish, "HardSigmoid": _hard_sigmoid, "Gelu": _gelu, "LayerNormalization": _layer_norm,
+    "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "Where": _where,
+    "Reciprocal": _reciprocal, "LeakyRelu": _leaky, "CumSum": _cumsum, "ReduceMean": _reduction("mean", 18),
+    "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18), "Identity": _identity,
+}

@@ -1,0 +1,108 @@
+"""ONNX files in: read, checked, with every fault of the file reported as a :class:`~oracle.errors.ModelError`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from archloom.oracle.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def _meant(path: Path) -> str:
+    """Which networks there are by name, for a word that could be one."""
+    if len(path.parts) != 1 or path.suffix:
+        return ""
+    import difflib
+
+    from archloom.models import catalogue
+
+    near = difflib.get_close_matches(path.name, catalogue.names(), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f", and no network by that name{hint} (archloom networks lists them)"
+
+
+def read_onnx(path: Path) -> "onnx.ModelProto":
+    """Read and check an ONNX file with its external data."""
+    import onnx
+
+    if not path.exists():
+        raise ModelError(f"{path}: no such file{_meant(path)}")
+    if path.is_dir():
+        raise ModelError(f"{path}: expected an ONNX file, found a directory")
+    try:
+        proto = onnx.load(path, load_external_data=False)
+        outside = [tensor for tensor in _tensors(proto.graph) if tensor.external_data]
+        if outside:  # first looked at, then read
+            _refuse_external(proto, path, outside)
+            onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    except _parse_errors() as error:
+        size = path.stat().st_size
+        what = " ".join(str(error).split())
+        raise ModelError(f"{path}: not an ONNX file, or cut short: {what} ({size} bytes read)") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, RuntimeError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: its tensor data cannot be read: {error}") from error
+    if not outside:
+        check_onnx(proto, str(path))
+    return proto
+
+
+def _tensors(graph: "onnx.GraphProto") -> "Iterator[onnx.TensorProto]":
+    """All constants of a graph, those of nodes and of graphs within included."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
+
+
+def _refuse_external(proto: "onnx.ModelProto", path: Path, tensors: "Sequence[onnx.TensorProto]") -> None:
+    """Check a network by its file, and demand memory for its tensors; nothing of them has been read yet."""
+    import os
+
+    import onnx
+
+    refuse_empty(proto, str(path))
+    size = sum(math.prod(t.dims) for t in tensors)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        raise ModelError(f"{path}: its constants have at least {size} bytes; this machine has {memory} of memory")
+    try:
+        onnx.checker.check_model(str(path))
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{path}: not a valid ONNX network: {' '.join(str(error).split())}") from error
+
+
+def refuse_empty(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for what parses as a network but has none."""
+    if not proto.graph.node:
+        raise ModelError(f"{label}: expected an ONNX network, found no graph with operators in it")
+
+
+def _parse_errors() -> tuple[type[Exception], ...]:
+    """What onnx raises for a file that does not parse: it takes several forms, chosen by the file's suffix."""
+    import onnx.parser
+    from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped,unused-ignore]
+
+    return message.DecodeError, json_format.Error, text_format.Error, onnx.parser.ParseError, UnicodeDecodeError
+
+
+def check_onnx(proto: "onnx.ModelProto", label: str) -> None:
+    """Refuse what onnx's checker refuses, in one sentence."""
+    import onnx
+
+    refuse_empty(proto, label)
+    try:
+        onnx.checker.check_model(proto)
+    except ValueError as error:
+        if "2GB" not in str(error) and "2GiB" not in str(error):
+            raise ModelError(f"{label}: not a valid ONNX network: {error}") from error
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{label}: not a valid ONNX network: {' '.join(str(error).split())}") from error

@@ -1,0 +1,154 @@
+"""Operators of ONNX networks that stand for several: their own functions, and those that TVM 0.27 does not know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.guard import GROWING
+from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+MOST_FOLDED = 1 << 16
+"""Elements of the largest constant that is computed."""
+HIDING_PRODUCTS = frozenset({"Attention"})
+"""Operators that hide matrix products from onnxruntime's quantizer; TVM 0.27 takes them for those of another domain."""
+
+
+def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "onnx.ModelProto":
+    """The network with its own functions written out, and operators that TVM lacks or that are in ``also``, where ONNX
+    defines them by others (``Swish``, ``Celu``, ``RotaryEmbedding``); itself, if there are none."""
+    import onnx.inliner
+
+    from archloom.tvm_backend.ir import compat
+
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
+    unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
+    defined = sorted(key for key in unknown if key[0] in ("", "ai.onnx") and _is_function(key[1], version))
+    if not defined:
+        return model
+    try:
+        whole = onnx.inliner.inline_selected_functions(_stated(model), defined, inline_schema_functions=True)
+    except RuntimeError as error:
+        names = ", ".join(name for _, name in defined)
+        raise ModelError(f"{names}: ONNX's definition by other operators cannot be written out: {error}") from error
+    left = {(node.domain, node.op_type) for node in whole.graph.node}
+    if not left.isdisjoint(defined):  # not written out, and never will be: it is refused by name where it is not known
+        return with_known_shapes(whole)
+    return without_functions(with_known_shapes(whole), also)
+
+
+def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A copy that states what definitions of functions depend on: types of constants, attributes' defaults."""
+    import onnx
+    from onnx import defs, helper
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    stated = {info.name for info in [*copy.graph.input, *copy.graph.value_info]}
+    copy.graph.value_info.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+                                 for t in copy.graph.initializer if t.name not in stated)
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    for node in copy.graph.node:
+        if node.domain in ("", "ai.onnx") and _is_function(node.op_type, version):
+            given = {a.name for a in node.attribute}
+            schema = defs.get_schema(node.op_type, version)
+            node.attribute.extend(a.default_value for name, a in schema.attributes.items()
+                                  if name not in given and a.default_value.type)
+    _state_masks(copy)
+    return copy
+
+
+def _state_masks(model: "onnx.ModelProto") -> None:
+    """Give ``Attention`` that leaves out its mask before keys and values of the past, which definitions cannot be
+    written out with, one that masks nothing; in place."""
+    import onnx
+    from onnx import numpy_helper
+
+    without = [node for node in model.graph.node if node.op_type == "Attention" and not node.domain
+               and len(node.input) > 4 and node.input[4] and not node.input[3]]
+    shapes = known_shapes(onnx.shape_inference.infer_shapes(model)) if without else {}
+    for node in without:
+        query, key, past = (shapes.get(node.input[i], ()) for i in (0, 1, 4))
+        if not (query and key and past):
+            continue
+        seen = np.ones((query[-2], past[-2] + key[-2]), np.bool_)
+        node.input[3] = f"{node.output[0]}.mask"
+        model.graph.initializer.append(numpy_helper.from_array(seen, node.input[3]))
+        model.graph.value_info.append(
+            onnx.helper.make_tensor_value_info(node.input[3], onnx.TensorProto.BOOL, seen.shape))
+
+
+def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Compute what depends on shapes and constants alone: bodies of functions are written for any shape."""
+    import onnx
+    from onnx import numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    while True:
+        model = onnx.shape_inference.infer_shapes(model)
+        shapes = known_shapes(model)
+        values = {t.name: t for t in model.graph.initializer if math.prod(t.dims) <= MOST_FOLDED}
+        kept: list[onnx.NodeProto] = []
+        for node in model.graph.node:
+            found: list[np.ndarray] | None = None
+            if node.op_type == "Shape" and node.input[0] in shapes:
+                asked = {a.name: a.i for a in node.attribute}
+                found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
+            elif len(node.output) and all(name in values for name in node.input if name) and not any(
+                    a.HasField("g") for a in node.attribute) and not _may_be_large(node, shapes):
+                given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
+                found = ReferenceEvaluator(_alone(node, model)).run(None, given)
+            if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
+                kept.append(node)
+                continue
+            for name, x in zip(node.output, found, strict=True):
+                values[name] = numpy_helper.from_array(np.asarray(x), name)
+                model.graph.initializer.append(values[name])
+        if len(kept) == len(model.graph.node):
+            return _without_unread(model)
+        del model.graph.node[:]
+        model.graph.node.extend(kept)
+
+
+def _may_be_large(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a node makes of small tensors one that is larger than what is computed."""
+    return node.op_type in GROWING and any(
+        name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)
+
+
+def _without_unread(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    read = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
+    tensors = [t for t in model.graph.initializer if t.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(tensors)
+    return model
+
+
+def _alone(node: "onnx.NodeProto", model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A network of one node on tensors of any type."""
+    from onnx import helper
+
+    names = list(dict.fromkeys(name for name in node.input if name))
+    graph = helper.make_graph([node], "node", [helper.make_empty_tensor_value_info(n) for n in names],
+                              [helper.make_empty_tensor_value_info(n) for n in node.output])
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+def _is_function(name: str, version: int) -> bool:
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(name, version)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)

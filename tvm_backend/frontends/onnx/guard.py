@@ -1,0 +1,186 @@
+"""What is refused of an ONNX network before anything is computed from it: faults that would cost memory, or a crash.
+
+ONNX's own checker sees most faults of a file. It does not see sizes that no machine holds, and networks without their
+weights cannot be given to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from archloom.oracle.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_TENSOR_BYTES = 1 << 36
+"""A network with a larger tensor is refused (64 GiB)."""
+MAX_EXTENT = (1 << 31) - 1
+"""Largest extent of a tensor along an axis: XLA and TVM count with 32 bits here and there."""
+MAX_NODES = 1 << 20
+"""A network of more operators is refused."""
+MAX_FRAMES = 1 << 14
+"""A recurrent layer is written out frame by frame: longer sequences are refused."""
+RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
+"""Operators of small tensors that make large ones: inference of shapes would make them to look at their values."""
+
+WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
+PADDINGS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
+
+
+@contextmanager
+def malformed(label: str) -> Iterator[None]:
+    """What rewrites of a network stumble over, if an operator is not as ONNX wants it, as a ModelError."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        what = " ".join(str(error).split())[:300]
+        raise ModelError(f"{label}: not a valid ONNX network: {type(error).__name__}: {what}") from error
+
+
+def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for a network that names tensors twice, has no outputs, is too new, or has inputs of no numbers."""
+    import onnx
+
+    graph = proto.graph
+    newest = onnx.defs.onnx_opset_version()
+    for opset in proto.opset_import:
+        if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
+            raise ModelError(f"{label}: expected an operator set from 1 to {newest}, found {opset.version}")
+    if proto.ir_version > onnx.IR_VERSION:
+        raise ModelError(f"{label}: expected a file of IR version {onnx.IR_VERSION} at most, found {proto.ir_version}")
+    if not graph.output:
+        raise ModelError(f"{label}: expected a network with outputs, found none")
+    _refuse_twice((i.name for i in graph.input), "inputs are", label)
+    _refuse_twice((t.name for t in graph.initializer), "constants are", label)
+    _refuse_twice((o.name for o in graph.output), "outputs are", label)
+    _refuse_twice((name for node in graph.node for name in node.output if name), "results are", label)
+    for info in graph.input:
+        kind = info.type.tensor_type.elem_type
+        if info.type.WhichOneof("value") == "tensor_type" and kind not in _numbers():
+            raise ModelError(f"{label}: input {info.name!r}: expected numbers, found {_type_name(kind)}")
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for name, shape in shapes.items():
+        _refuse_size(shape, f"{label}: constant {name!r}")
+    for node in graph.node:
+        _refuse_window(node, shapes, label)
+    _refuse_expansion(proto, label)
+    refuse_sizes(proto, label)
+    _refuse_frames(proto, label)
+
+
+def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for sequences of recurrent layers that are too many operators when they are written out."""
+    import onnx
+
+    layers = [node for node in proto.graph.node if node.op_type in RECURRENT and node.input]
+    if not layers:
+        return
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # said where shapes have to be known
+        return
+    infos = {info.name: info for info in (*inferred.graph.input, *inferred.graph.value_info)}
+    for node in layers:
+        dims = infos[node.input[0]].type.tensor_type.shape.dim if node.input[0] in infos else ()
+        frames = max((d.dim_value for d in dims[:2]), default=0)  # or of batches, by the layout
+        if frames > MAX_FRAMES:
+            raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): expected at most {MAX_FRAMES} frames, "
+                             f"found {frames}")
+
+
+def _refuse_expansion(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for functions of the network's own that are too many operators when they are written out."""
+    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    waiting = list(bodies)
+    for _ in range(len(bodies)):  # callees before callers: each round settles one at least, as none calls itself
+        left = []
+        for key in waiting:
+            inner = [(n.domain, n.op_type) for n in bodies[key]]
+            if all(k in sizes or k not in bodies for k in inner):
+                sizes[key] = sum(sizes.get(k, 1) for k in inner)
+            else:
+                left.append(key)
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    if waiting:
+        raise ModelError(f"{label}: function {waiting[0][1]!r} of domain {waiting[0][0]!r} calls itself")
+    count = sum(sizes.get((n.domain, n.op_type), 1) for n in proto.graph.node)
+    if count > MAX_NODES:
+        raise ModelError(f"{label}: expected at most {MAX_NODES} operators, found {count} when its functions are "
+                         "written out")
+
+
+def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:
+    """ModelError for a tensor of known shape that no machine holds."""
+    graph = proto.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        shape = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+        if info.type.WhichOneof("value") == "tensor_type":
+            maker = makers.get(info.name)
+            whose = f"input {info.name!r}" if maker is None else f"node {maker.name or maker.output[0]!r}: its result"
+            _refuse_size(shape, f"{label}: {whose}")
+
+
+def _refuse_window(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
+    """ModelError for a window whose attributes say what its weights do not, or what ONNX does not know."""
+    from onnx import helper
+
+    if node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
+        return
+    for attribute in node.attribute:
+        if attribute.name == "auto_pad" and attribute.s not in PADDINGS:
+            raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): auto_pad: expected one of "
+                             f"{', '.join(p.decode() for p in PADDINGS)}, found {attribute.s!r}")
+        if attribute.name == "kernel_shape" and node.op_type.startswith("Conv") and len(node.input) > 1:
+            stated, given = tuple(helper.get_attribute_value(attribute)), shapes.get(node.input[1])
+            if given is not None and stated != given[2:]:
+                raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): expected weights of kernel "
+                                 f"{'x'.join(map(str, stated))}, found {'x'.join(map(str, given))}")
+        if attribute.name in ("strides", "dilations") and any(i > MAX_EXTENT for i in attribute.ints):
+            raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): {attribute.name}: expected at most "
+                             f"{MAX_EXTENT}, found {max(attribute.ints)}")
+
+
+def grows(proto: "onnx.ModelProto") -> bool:
+    """Whether the network has operators that may make large tensors of small ones."""
+    return any(node.op_type in GROWING for node in proto.graph.node)
+
+
+def _refuse_size(shape: tuple[int, ...], what: str) -> None:
+    """Extents that are not known count as 1; elements as 1 byte."""
+    size = math.prod(max(1, extent) for extent in shape)
+    if size > MAX_TENSOR_BYTES or any(extent > MAX_EXTENT for extent in shape):
+        raise ModelError(f"{what}: expected a tensor of at most {MAX_TENSOR_BYTES} elements, {MAX_EXTENT} along an "
+                         f"axis, found shape {'x'.join(map(str, shape))}")
+
+
+def _refuse_twice(names: Iterable[str], what: str, label: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ModelError(f"{label}: not a valid ONNX network: two {what} named {name!r}")
+        seen.add(name)
+
+
+def _numbers() -> frozenset[int]:
+    from onnx import TensorProto as T
+
+    return frozenset((T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8,
+                      T.UINT16, T.UINT32, T.UINT64))
+
+
+def _type_name(kind: int) -> str:
+    from onnx import TensorProto
+
+    names = {number: name.lower() for name, number in TensorProto.DataType.items()}
+    return names.get(kind, f"the unknown type {kind}")
+
+

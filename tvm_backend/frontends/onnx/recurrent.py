@@ -1,0 +1,291 @@
+"""Recurrent layers of ONNX networks (``LSTM``, ``GRU``, ``RNN``), written out frame by frame: TVM 0.27 imports none.
+
+The product of the input's weights is taken for all frames at once, as ``Gemm``; that of the state's once a frame. A
+state that begins with zeros is left out of the first frame. Where sequences have lengths of their own, states are kept
+after their ends. Layers with clipping, coupled gates, unusual activations, or weights that are no constants stay as
+they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+"""The recurrent operators, with their activations."""
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+WRITABLE = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
+REFUSED = ("clip", "input_forget", "activation_alpha", "activation_beta")
+"""Attributes of which only the value 0 is taken."""
+LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
+"""Positions among the inputs."""
+
+
+def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with the frames first (``layout=0``) in its recurrent layers; a copy, if it has others.
+
+    onnxruntime does not run layers with the batch first either.
+    """
+    import onnx
+    from onnx import helper
+
+    def has_batch_first(node: "onnx.NodeProto") -> bool:
+        return node.op_type in ACTIVATIONS and any(a.name == "layout" and a.i for a in node.attribute)
+
+    if not any(has_batch_first(node) for node in model.graph.node):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    nodes: list[Any] = []
+    for node in copy.graph.node:
+        after: list[Any] = []
+        if has_batch_first(node):
+            kept = [a for a in node.attribute if a.name != "layout"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+            for position in (0, STATE, CELL):
+                if len(node.input) > position and (name := node.input[position]):
+                    node.input[position] = f"{node.output[0] or node.name}.in{position}"
+                    nodes.append(helper.make_node(
+                        "Transpose", [name], [node.input[position]], node.input[position], perm=(1, 0, 2)))
+            for position, name in enumerate(node.output):
+                if name:
+                    node.output[position] = f"{name}.frames_first"
+                    order = (2, 0, 1, 3) if position == 0 else (1, 0, 2)
+                    after.append(helper.make_node("Transpose", [node.output[position]], [name], name, perm=order))
+        nodes += [node, *after]
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
+
+
+def frame_by_frame(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with its recurrent layers written out; a copy, if it has any."""
+    import onnx
+
+    if not any(node.op_type in ACTIVATIONS for node in model.graph.node):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(onnx.shape_inference.infer_shapes(model))
+    constants = {t.name: t for t in copy.graph.initializer}
+    version = next((o.version for o in copy.opset_import if o.domain in ("", "ai.onnx")), 1)
+    nodes: list[Any] = []
+    for node in list(copy.graph.node):
+        layer = _Layer.of(node, copy, constants, version) if node.op_type in ACTIVATIONS else None
+        nodes += [node] if layer is None else layer.written_out()
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
+
+
+@dataclass
+class _Layer:
+    """A recurrent operator: its arrays [directions, ...], and the nodes that replace it."""
+
+    node: "onnx.NodeProto"
+    graph: "onnx.GraphProto"
+    version: int
+    shape: tuple[int, ...]
+    arrays: tuple[np.ndarray, ...]
+    activations: tuple[str, ...]
+    direction: str
+    after_product: bool
+    lengths: str = ""
+    peepholes: np.ndarray | None = None
+    nodes: list[Any] = field(default_factory=list)
+    masks: set[str] = field(default_factory=set)
+
+    @property
+    def nodes_name(self) -> str:
+        """What the names of its nodes begin with."""
+        return str(self.node.name or self.node.output[0])
+
+    @staticmethod
+    def of(
+        node: "onnx.NodeProto", model: "onnx.ModelProto", constants: "dict[str, onnx.TensorProto]", version: int
+    ) -> "_Layer | None":
+        """The layer, or None for one that stays as it is."""
+        from onnx import helper, numpy_helper
+
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        inputs = [*node.input, *[""] * (8 - len(node.input))]
+        shape = known_shapes(model).get(inputs[0], ())
+        if len(shape) != 3 or any(attributes.get(key) for key in (*REFUSED, "layout")):
+            return None
+        if any(name not in constants for name in (*inputs[1:3], *(n for n in (inputs[3], inputs[PEEPHOLES]) if n))):
+            return None
+        direction = attributes.get("direction", b"forward").decode()
+        default = ACTIVATIONS[node.op_type] * (2 if direction == "bidirectional" else 1)
+        activations = tuple(a.decode() for a in attributes.get("activations", [])) or default
+        if not set(activations) <= WRITABLE:
+            return None
+        w, r = (numpy_helper.to_array(constants[name]) for name in inputs[1:3])
+        b = numpy_helper.to_array(constants[inputs[3]]) if inputs[3] else np.zeros(
+            (len(w), 2 * w.shape[1]), w.dtype)
+        return _Layer(node, model.graph, version, shape, (w, r, b), activations, direction,
+                      bool(attributes.get("linear_before_reset")), inputs[LENGTHS],
+                      numpy_helper.to_array(constants[inputs[PEEPHOLES]]) if inputs[PEEPHOLES] else None)
+
+    def written_out(self) -> list[Any]:
+        """The nodes that compute the layer's outputs."""
+        name = self.nodes_name
+        frames, batch, _ = self.shape
+        hidden = self.arrays[1].shape[2]
+        ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.direction]
+        ends: list[tuple[str, ...]] = []
+        every: list[list[str]] = []
+        for way, backwards in enumerate(ways):
+            states = self._direction(f"{name}.{way}", way, backwards)
+            ends.append(states[0 if backwards else -1])
+            every.append([self._within(frame, h, "", f"{h}.shown") for frame, (h, *_) in enumerate(states)])
+        outputs = [*self.node.output, *[""] * (3 - len(self.node.output))]
+        if outputs[0]:
+            rows = [self._shaped(every[way][frame], (1, 1, batch, hidden), f"{name}.{way}.{frame}.row")
+                    for frame in range(frames) for way in range(len(ways))]
+            flat = self._add("Concat", rows, f"{name}.rows", axis=0)
+            self._shaped(flat, (frames, len(ways), batch, hidden), outputs[0])
+        for position, output in enumerate(outputs[1:]):
+            if output:
+                parts = [self._shaped(end[position], (1, batch, hidden), f"{output}.{way}")
+                         for way, end in enumerate(ends)]
+                self._add("Concat", parts, output, axis=0)
+        return self.nodes
+
+    def _direction(self, name: str, way: int, backwards: bool) -> list[tuple[str, ...]]:
+        """The states (hidden, or hidden and cell) after each frame, in the frames' order."""
+        frames, batch, width = self.shape
+        w, r, b = (array[way] for array in self.arrays)
+        kind, gates = self.node.op_type, GATES[self.node.op_type]
+        entering_bias, state_bias = np.split(b, 2)
+        if kind != "GRU":
+            entering_bias, state_bias = entering_bias + state_bias, np.zeros_like(state_bias)
+        rows = self._shaped(self.node.input[0], (frames * batch, width), f"{name}.frames")
+        entering = self._add("Gemm", [rows, self._constant(f"{name}.w", w.T), self._constant(
+            f"{name}.b", entering_bias)], f"{name}.entering")
+        entering = self._shaped(entering, (frames, batch, gates * r.shape[1]), f"{name}.entering.frames")
+        weights = {"r": r.T} if kind != "GRU" else {"gates": r[:2 * r.shape[1]].T, "new": r[2 * r.shape[1]:].T}
+        self.state_weights = {key: self._constant(f"{name}.{key}", value) for key, value in weights.items()}
+        self.state_bias = np.split(state_bias, gates)
+        count = len(self.activations) // (2 if self.direction == "bidirectional" else 1)
+        self.acts = self.activations[way * count:(way + 1) * count]
+        step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[kind]
+        self.peeping = () if self.peepholes is None else np.split(self.peepholes[way], 3)
+        state = self._first(name, way)
+        states: list[tuple[str, ...]] = []
+        for frame in reversed(range(frames)) if backwards else range(frames):
+            label = f"{name}.{frame}"
+            place = self._constant(f"{label}.place", np.int64(frame))
+            new = step(label, self._add("Gather", [entering, place], f"{label}.entering", axis=0), state)
+            state = tuple(self._within(frame, made, old, f"{made}.kept") for made, old in zip(new, state, strict=True))
+            states.append(state)
+        return states[::-1] if backwards else states
+
+    def _first(self, name: str, way: int) -> tuple[str, ...]:
+        """The initial state; "" for zeros."""
+        inputs = [*self.node.input, *[""] * 8]
+        positions = (STATE, CELL) if self.node.op_type == "LSTM" else (STATE,)
+        found = []
+        for p in positions:
+            label = f"{name}.first.{p}"
+            place = [self._constant(f"{label}.place", np.int64(way))] if inputs[p] else []
+            found.append(self._add("Gather", [inputs[p], *place], label, axis=0) if place else "")
+        return tuple(found)
+
+    # one frame of each kind: what enters, and the state before → the state after
+
+    def _lstm(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        h, c = state
+        sums = self._sum(f"{label}.sums", entering, self._product(f"{label}.state", h, "r"))
+        i, o, f, g = self._split(sums, f"{label}.gate", 4)
+        i, f = (self._add(self.acts[0], [self._peeped(gate, place, c, f"{label}.{key}")], f"{label}.{key}")
+                for key, gate, place in (("i", i, 0), ("f", f, 2)))
+        new = self._add("Mul", [i, self._add(self.acts[1], [g], f"{label}.g")], f"{label}.new")
+        cell = self._sum(f"{label}.c", new, self._add("Mul", [f, c], f"{label}.kept") if c else "")
+        o = self._add(self.acts[0], [self._peeped(o, 1, cell, f"{label}.o")], f"{label}.o")
+        return self._add("Mul", [o, self._add(self.acts[2], [cell], f"{label}.shown")], f"{label}.h"), cell
+
+    def _peeped(self, gate: str, place: int, cell: str, label: str) -> str:
+        """A gate with what it sees of the cell, where the layer has peepholes (input, output, forget)."""
+        if not self.peeping or not cell:
+            return gate
+        weights = self._constant(f"{label}.p", self.peeping[place])
+        return self._sum(f"{label}.peeped", gate, self._add("Mul", [cell, weights], f"{label}.seen"))
+
+    def _within(self, frame: int, new: str, old: str, label: str) -> str:
+        """``new`` where the frame belongs to the sequence, else ``old`` ("" for zeros)."""
+        if not self.lengths:
+            return new
+        inside = f"{self.nodes_name}.{frame}.inside"
+        if inside not in self.masks:
+            self.masks.add(inside)
+            place = self._constant(f"{inside}.place", np.int32(frame))
+            flat = self._add("Less", [place, self.lengths], f"{inside}.flat")
+            self._shaped(flat, (self.shape[1], 1), inside)
+        if not old:
+            old = self._constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
+        return self._add("Where", [inside, new, old], label)
+
+    def _gru(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        (h,) = state
+        ez, er, eh = self._split(entering, f"{label}.in", 3)
+        sz, sr = self._split(product, f"{label}.state", 2) if (
+            product := self._product(f"{label}.gates", h, "gates")) else ("", "")
+        bz, br, bh = (self._constant(f"{label}.bias{i}", b) for i, b in enumerate(self.state_bias))
+        z, r = (self._add(self.acts[0], [self._sum(f"{label}.{key}.sum", self._sum(f"{label}.{key}.all", e, s), b)],
+                          f"{label}.{key}") for key, e, s, b in (("z", ez, sz, bz), ("r", er, sr, br)))
+        if self.after_product:
+            inner = self._sum(f"{label}.inner", bh, self._product(f"{label}.new", h, "new"))
+            reset = self._add("Mul", [r, inner], f"{label}.reset")
+        else:
+            shown = self._add("Mul", [r, h], f"{label}.reset") if h else ""
+            reset = self._sum(f"{label}.inner", bh, self._product(f"{label}.new", shown, "new"))
+        new = self._add(self.acts[1], [self._sum(f"{label}.n.sum", eh, reset)], f"{label}.n")
+        fresh = self._add("Sub", [new, self._add("Mul", [z, new], f"{label}.held")], f"{label}.fresh")
+        return (self._sum(f"{label}.h", fresh, self._add("Mul", [z, h], f"{label}.kept") if h else ""),)
+
+    def _rnn(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        sums = self._sum(f"{label}.sums", entering, self._product(f"{label}.state", state[0], "r"))
+        return (self._add(self.acts[0], [sums], f"{label}.h"),)
+
+    # nodes; "" stands for zeros
+
+    def _add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(op, inputs, [output], output, **attributes))
+        return output
+
+    def _product(self, label: str, state: str, weights: str) -> str:
+        return self._add("MatMul", [state, self.state_weights[weights]], label) if state else ""
+
+    def _sum(self, label: str, a: str, b: str) -> str:
+        return self._add("Add", [a, b], label) if a and b else a or b
+
+    def _shaped(self, x: str, shape: tuple[int, ...], output: str) -> str:
+        return self._add("Reshape", [x, self._constant(f"{output}.shape", np.array(shape, np.int64))], output)
+
+    def _split(self, x: str, label: str, parts: int) -> list[str]:
+        from onnx import helper
+
+        size = self.arrays[1].shape[2]
+        outputs = [f"{label}{i}" for i in range(parts)]
+        if self.version < 13:
+            node = helper.make_node("Split", [x], outputs, label, axis=1, split=[size] * parts)
+        else:
+            node = helper.make_node("Split", [x, self._constant(f"{label}.sizes", np.full(parts, size, np.int64))],
+                                    outputs, label, axis=1)
+        self.nodes.append(node)
+        return outputs
+
+    def _constant(self, name: str, value: Any) -> str:
+        from onnx import numpy_helper
+
+        self.graph.initializer.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
+        return name

@@ -1,0 +1,107 @@
+"""ONNX networks of one operator: in QDQ form, or in float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from archloom.tvm_backend.frontends.operators import DEVIATION, Operator, scales
+from archloom.tvm_backend.ir.match import Numbers
+
+OPSET = 17
+IR_VERSION = 9
+
+
+class _Network:
+    """Nodes and initializers under way; with float ``numbers``, nothing is quantized."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.floats = numbers != "int8"
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def node(self, op: str, inputs: list[str], name: str, **attributes: object) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def scale(self, name: str, scale: float, dtype: type) -> list[str]:
+        return [self.constant(f"{name}.scale", np.array(scale, np.float32)),
+                self.constant(f"{name}.zero_point", np.array(0, dtype))]
+
+    def quantized(self, x: str, scale: float) -> str:
+        """``x`` through QuantizeLinear and DequantizeLinear."""
+        if self.floats:
+            return x
+        parameters = self.scale(x, scale, np.int8)
+        q = self.node("QuantizeLinear", [x, *parameters], f"{x}.q")
+        return self.node("DequantizeLinear", [q, *parameters], f"{x}.dq")
+
+    def dequantized(self, name: str, value: np.ndarray, scale: float) -> str:
+        if self.floats:
+            return self.constant(name, value.astype(np.float32) * np.float32(scale))
+        constant = self.constant(f"{name}.int", value)
+        return self.node("DequantizeLinear", [constant, *self.scale(name, scale, value.dtype.type)], name)
+
+
+def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.ModelProto:
+    """A network of this one operator, in QDQ form or in float32: float inputs ``A`` (and ``B`` for ``add``), float
+    output ``Y``."""
+    scale = scales(op)
+    rng = np.random.default_rng(seed)
+    net = _Network(numbers)
+    inputs, weight_shape = _shapes(op)
+    quantized = [net.quantized(name, scale.x) for name in inputs]
+    if weight_shape:
+        weight = np.clip(np.rint(rng.standard_normal(weight_shape) * DEVIATION), -127, 127).astype(np.int8)
+        quantized.append(net.dequantized("W", weight, scale.w))
+    if op.kind != "add" and op["bias"]:
+        channels = op["n"] if op.kind == "gemm" else op["o"]
+        bias = rng.integers(-2000, 2000, channels).astype(np.int32)
+        quantized.append(net.dequantized("bias", bias, scale.x * scale.w))
+    y = _operator(net, op, quantized)
+    if op["relu"]:
+        y = net.node("Relu", [y], "relu")
+    if op.kind == "conv2d" and op["pool"]:
+        y = net.quantized(y, scale.y)
+        y = net.node("MaxPool", [y], "pool", kernel_shape=[op["pool"]] * 2, strides=[op["pool_stride"]] * 2,
+                     pads=[op["pool_pad"]] * 4)
+    return _finish(net, op, inputs, net.quantized(y, scale.y))
+
+
+def _shapes(op: Operator) -> tuple[dict[str, list[int]], tuple[int, ...]]:
+    """Inputs with their shapes, and the shape of the weight (empty if there is none)."""
+    if op.kind == "add":
+        return {"A": [op["size"]], "B": [op["size"]]}, ()
+    if op.kind == "gemm":
+        shape = [op["m"], op["k"]]
+        return {"A": shape if op["batch"] == 1 else [op["batch"], *shape]}, (op["k"], op["n"])
+    return {"A": [op["n"], op["c"], op["h"], op["w"]]}, (op["o"], op["c"], op["k"], op["k"])
+
+
+def _operator(net: _Network, op: Operator, inputs: list[str]) -> str:
+    if op.kind == "add":
+        return net.node("Add", inputs, "add")
+    if op.kind == "conv2d":
+        return net.node("Conv", inputs, "conv", kernel_shape=[op["k"]] * 2, strides=[op["stride"]] * 2,
+                        pads=[op["pad"]] * 4)
+    if op["batch"] == 1:
+        return net.node("Gemm", inputs, "gemm")
+    product = net.node("MatMul", inputs[:2], "matmul")
+    return net.node("Add", [product, inputs[2]], "matmul.bias") if len(inputs) > 2 else product
+
+
+def _finish(net: _Network, op: Operator, inputs: dict[str, list[int]], output: str) -> onnx.ModelProto:
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+    net.node("Identity", [output], "Y")
+    graph = helper.make_graph(
+        net.nodes, op.kind, values, [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)], net.weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="archloom")
+    model.ir_version = IR_VERSION
+    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,1 @@
+"""PyTorch networks in: modules and exported programs in, Relax modules (or ONNX, to be quantized) out."""

@@ -1,0 +1,156 @@
+"""torch networks in: by ``torch.export`` to Relax, or to ONNX where they are to be quantized.
+
+Attention, linear, normalizations and activations stay whole: TVM's default decompositions would scatter them into
+dozens of element-wise operators.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.torch import decompositions as torch_decompositions
+from archloom.tvm_backend.frontends.torch import experts as torch_experts
+from archloom.tvm_backend.frontends.torch import quantized as torch_quantized
+from archloom.tvm_backend.frontends.torch.converters import CONVERTERS
+from archloom.tvm_backend.frontends.torch.pt2_tensors import quiet
+from archloom.tvm_backend.model import Model, finish
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+KEEP = frozenset({
+    "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
+    "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
+})
+PROMOTING = frozenset({
+    "add", "atan", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "pow", "reciprocal", "rsqrt", "rsub",
+    "sigmoid", "sin", "sqrt", "sub", "tanh",
+})
+"""Element-wise operators of ATen whose operands may have different types, or give floats of integers."""
+
+
+def load_module(
+    module: "torch.nn.Module", example_inputs: Any, name: str, input_names: Sequence[str] | None = None
+) -> Model:
+    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
+    return load_program(export(module, example_inputs, name), name, input_names)
+
+
+def evaluated(module: "torch.nn.Module") -> "torch.nn.Module":
+    """A module in evaluation mode. The graphs that pt2e quantized are in the mode in which they were exported for good,
+    and refuse to be asked."""
+    import torch
+
+    try:
+        return module.eval()
+    except NotImplementedError:
+        if not isinstance(module, torch.fx.GraphModule):
+            raise
+        return module
+
+
+def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
+    """``torch.export`` of a module in evaluation mode, with its static shapes."""
+    import torch
+
+    inputs = example_tensors(example_inputs, name)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(evaluated(module), inputs)
+    except Exception as error:  # dynamo, functorch and the module's own code raise as they like
+        raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
+
+
+def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
+    """Example inputs as a tuple of tensors; NumPy arrays are taken too."""
+    import torch
+
+    if example_inputs is None:
+        raise InputError(
+            f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
+            "compile for"
+        )
+    if isinstance(example_inputs, torch.Tensor | np.ndarray):
+        example_inputs = (example_inputs,)
+    tensors = []
+    for position, value in enumerate(example_inputs):
+        if not isinstance(value, torch.Tensor | np.ndarray):
+            raise InputError(f"{name}: example_inputs[{position}]: expected a tensor, found {type(value).__name__}")
+        tensors.append(torch.from_numpy(value) if isinstance(value, np.ndarray) else value)
+    return tuple(tensors)
+
+
+def load_program(
+    program: "torch.export.ExportedProgram", name: str, input_names: Sequence[str] | None = None
+) -> Model:
+    """Import an exported program; ``input_names`` are used in place of its own."""
+    import torch
+
+    from archloom.tvm_backend.ir import compat
+
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            decompositions = compat.torch_decompositions(KEEP)
+            for table in (torch_decompositions.table(), torch_experts.table(), torch_quantized.decompositions()):
+                decompositions.update(table)
+            decomposed = _promoted(program.run_decompositions(decompositions))
+            module = compat.from_exported_program(torch_quantized.with_values(decomposed), CONVERTERS)
+    except compat.IMPORT_ERRORS as error:
+        raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
+    outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
+    results = len(compat.outputs_of(module["main"]))
+    labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
+    return finish(module, name, "torch", None, input_names, labels)
+
+
+def _promoted(program: Any) -> Any:
+    """Cast operands to the type in which torch computes: TVM 0.27 computes in that of the first."""
+    import torch
+
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        result = node.meta.get("val")
+        name = str(node.target).removeprefix("aten.").partition(".")[0]
+        if name not in PROMOTING or not isinstance(result, torch.Tensor):
+            continue
+        for operand in node.all_input_nodes:
+            value = operand.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.dtype != result.dtype:
+                with graph.inserting_before(node):
+                    cast = graph.call_function(
+                        torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
+                cast.meta["val"] = value.to(result.dtype)
+                node.replace_input_with(operand, cast)
+    return program
+
+
+def to_onnx(
+    module: "torch.nn.Module", example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
+) -> "onnx.ModelProto":
+    """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
+    import torch
+
+    inputs = example_tensors(example_inputs, name)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
+        proto: onnx.ModelProto = program.model_proto
+    except Exception as error:  # any converter, the module's own code, or a missing onnxscript
+        raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
+    return proto
+
+
+def _summary(error: BaseException) -> str:
+    """The lines of an exception of torch that say something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:400]}"

@@ -1,0 +1,150 @@
+"""``.pt2`` files in: exported programs, read without running anything that the file brings along.
+
+``torch.export.load`` unpickles sample inputs and custom objects, evaluates symbolic sizes and looks functions up by
+name. So a file is first rewritten: only its graph of torch operators with plain tensors and static sizes is left.
+Weights that torchao has quantized are read apart, by :mod:`archloom.tvm_backend.frontends.torch.pt2_tensors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from archloom.oracle.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
+KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
+BYTE = 1
+"""uint8 among the types of an archive."""
+OPERATORS = ("torch.ops.", "_operator.getitem")
+LARGEST_GRAPH = 1 << 28
+"""Bytes of a graph in JSON; networks have a few hundred kilobytes."""
+
+
+def read_program(path: Path) -> "torch.export.ExportedProgram":
+    """The program in a ``.pt2`` file.
+
+    Raises :class:`~archloom.oracle.errors.ModelError` for anything else, and for programs with pickled or custom
+    objects, or with sizes that are not static.
+    """
+    if not path.exists():
+        raise ModelError(f"{path}: no such file")
+    if path.is_dir():
+        raise ModelError(f"{path}: expected a .pt2 file, found a directory")
+    quantized: dict[str, bytes] = {}
+    try:
+        plain = _plain(path, quantized)
+    except (zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, KeyError, RecursionError, EOFError) as error:
+        raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    import torch
+
+    from archloom.tvm_backend.frontends.torch.pt2_tensors import read_tensor
+
+    _register_operators(b"torch.ops.transformers." in plain)
+    tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
+    try:
+        program = torch.export.load(io.BytesIO(plain))
+        program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
+        return program
+    except Exception as error:  # torch raises whatever its parts raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ModelError(f"{path}: torch cannot load it: {type(error).__name__}: {' '.join(lines)[:300]}") from error
+
+
+def _register_operators(of_transformers: bool) -> None:
+    """Operators of quantized programs and of transformers are known to torch once their modules are imported."""
+    import importlib
+
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    if of_transformers:
+        with contextlib.suppress(ImportError):  # torch then says which operator it does not know
+            importlib.import_module("transformers.integrations.moe")
+
+
+def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
+    """The archive with nothing in it but graph and plain tensors; ``quantized`` gets the records of other weights."""
+    into = io.BytesIO()
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(into, "w", zipfile.ZIP_STORED) as target:
+        names = source.namelist()
+        if len(set(names)) != len(names):
+            raise ModelError(f"{path}: two parts of the archive have the same name")
+        if not any(GRAPH in name for name in names):
+            raise ModelError(f"{path}: no exported program in it; expected a file that torch.export.save has written")
+        for info in source.infolist():
+            _, _, inner = info.filename.partition("/")
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise ModelError(f"{path}: {info.filename} is compressed, which torch.export.save does not do")
+            if inner.startswith("data/sample_inputs/"):
+                target.writestr(info.filename, b"")
+            elif inner.startswith(KEPT):
+                where, data = f"{path}: {info.filename}", source.read(info)
+                if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
+                    data = _checked_weights(where, inner, data, source, quantized)
+                target.writestr(info.filename, _checked(where, inner, data))
+    return into.getvalue()
+
+
+def _checked_weights(
+    where: str, inner: str, data: bytes, archive: zipfile.ZipFile, quantized: dict[str, bytes]
+) -> bytes:
+    """The list of weights or constants, of plain tensors: the first byte of its record stands for any other weight."""
+    found = json.loads(data)
+    folder = where.rpartition(": ")[2].rpartition("/")[0]
+    for name, entry in found["config"].items():
+        record, meta = entry["path_name"], entry["tensor_meta"]
+        if not record.startswith(("weight_", "tensor_")) or (entry["use_pickle"] and not inner.startswith(WEIGHTS)):
+            raise ModelError(f"{where}: {name!r} is an object of Python's, expected plain tensors only")
+        if entry["use_pickle"]:
+            quantized[name] = archive.read(f"{folder}/{record}")
+            entry["use_pickle"] = False
+            meta.update(dtype=BYTE, sizes=[], strides=[], storage_offset={"as_int": 0}, requires_grad=False)
+        elif not archive.getinfo(f"{folder}/{record}").file_size and 0 not in [d["as_int"] for d in meta["sizes"]]:
+            raise ModelError(f"{where}: {name!r} has no data")
+    return json.dumps(found).encode()
+
+
+def _checked(where: str, inner: str, data: bytes) -> bytes:
+    """A part of the archive; a graph without what is not needed to compute it."""
+    if inner.startswith(GRAPH) and inner.endswith(".json"):
+        if len(data) > LARGEST_GRAPH:
+            raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
+        return _checked_graph(where, json.loads(data))
+    return data
+
+
+def _checked_graph(where: str, graph: dict[str, Any]) -> bytes:
+    if graph.get("range_constraints"):
+        raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); expected a "
+                         "program that was exported with static shapes")
+    graph["guards_code"] = []
+    for entry in _dictionaries(graph):
+        if "expr_str" in entry:
+            raise ModelError(f"{where}: a size is {str(entry['expr_str'])[:60]!r}; expected a program that was "
+                             "exported with static shapes")
+        if isinstance(entry.get("target"), str) and "inputs" in entry:
+            if not entry["target"].startswith(OPERATORS):
+                raise ModelError(f"{where}: operator {entry['target']!r} is none of torch's")
+            entry["metadata"] = {}
+    return json.dumps(graph).encode()
+
+
+def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
+    """All JSON objects inside of ``value``."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)

@@ -1,0 +1,202 @@
+"""Quantized programs of torch (pt2e's, torchao's) with TVM's operators, for TVM 0.27.
+
+Static quantization is dequantize, operator, quantize as in ONNX. Where scales are computed from the numbers, products
+are taken of the integers, and scaled afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from archloom.tvm_backend.frontends.torch.indexing import argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VALUE = "archloom.value"
+"""Key of a weight's tensor in the notes of its node."""
+
+
+def _quantize(node: Any, importer: Any) -> Any:
+    """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
+    from archloom.tvm_backend.ir import compat
+
+    x, scale, zero, low, high, dtype = (argument(node, importer, i, "") for i in range(6))
+    name = _name(dtype)
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
+    result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
+    limits = np.iinfo(name)
+    if (low, high) != (limits.min, limits.max):
+        result = importer.block_builder.emit(compat.relax_op("clip")(result, low, high))
+    return result
+
+
+def _dequantize(node: Any, importer: Any) -> Any:
+    from archloom.tvm_backend.ir import compat
+
+    x, scale, zero, _, _, dtype = (argument(node, importer, i, "") for i in range(6))
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, _name(dtype))
+    return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
+
+
+def _dequantize_channels(node: Any, importer: Any) -> Any:
+    from archloom.tvm_backend.ir import compat
+
+    x, scale, zero, axis, _, _, dtype = (argument(node, importer, i, "") for i in range(7))
+    name = _name(dtype)
+    if hasattr(zero, "ty"):
+        zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
+    return importer.block_builder.emit(
+        compat.relax_op("dequantize")(x, scale, _parameter(zero, name), axis=int(axis), out_dtype="float32")
+    )
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _parameter(value: Any, dtype: str) -> Any:
+    from archloom.tvm_backend.ir import compat
+
+    return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
+
+
+def _integer_product(node: Any, importer: Any) -> Any:
+    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes."""
+    from archloom.tvm_backend.ir import compat
+
+    emit = importer.block_builder.emit
+    product = emit(compat.relax_op("matmul")(*(_real(argument(node, importer, i, ""), emit) for i in range(2))))
+    return emit(compat.relax_op("astype")(product, "int32"))
+
+
+def _real(x: Any, emit: Callable[[Any], Any]) -> Any:
+    """Bytes as floats of the same values."""
+    from archloom.tvm_backend.ir import compat
+
+    one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
+    return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
+
+
+# scales that are computed -------------------------------------------------------------------------------------------
+
+
+def _dequantize_computed(node: Any, importer: Any) -> Any:
+    """``(x - zero point) * scale`` in float32, for those who do not take the integers."""
+    from archloom.tvm_backend.ir import compat
+
+    emit, op = importer.block_builder.emit, compat.relax_op
+    x, scale, zero = (argument(node, importer, i, "") for i in range(3))
+    real, offset = (emit(op("astype")(value, "float32")) for value in (x, zero))
+    return emit(op("multiply")(emit(op("subtract")(real, offset)), scale))
+
+
+def linear_of_rows(node: Any, importer: Any) -> Any:
+    """``linear`` of numbers whose scale is computed and constant weights: the int32 product of the bytes, less what the
+    zero point adds, scaled. None for any other."""
+    from archloom.tvm_backend.ir import compat
+
+    data, weights, bias = (argument_node(node, i) for i in range(3))
+    if _target(data) != "dequantize_per_tensor.tensor" or _target(weights) not in (
+            "dequantize_per_tensor.default", "dequantize_per_channel.default"):
+        return None
+    channels = _target(weights) == "dequantize_per_channel.default"
+    w, w_scale, w_zero = (_value(argument_node(weights, i)) for i in range(3))
+    if channels and argument(weights, importer, 3, "axis") != 0:
+        return None
+    x, scale, zero = (argument(data, importer, i, "") for i in range(3))
+    if w is None or w_scale is None or w_zero is None or np.any(w_zero) or w.dtype != np.int8:
+        return None
+    emit, op = importer.block_builder.emit, compat.relax_op
+    second = compat.constant(np.ascontiguousarray(w.T))
+    sums = emit(op("astype")(emit(op("matmul")(_real(x, emit), _real(second, emit))), "int32"))
+    of_weights = compat.constant(w.sum(1, dtype=np.int32))
+    moved = emit(op("multiply")(emit(op("astype")(zero, "int32")), of_weights))
+    real = emit(op("astype")(emit(op("subtract")(sums, moved)), "float32"))
+    unit = emit(op("multiply")(scale, compat.constant(w_scale.astype(np.float32))))
+    result = emit(op("multiply")(real, unit))
+    return result if bias is None else emit(op("add")(result, importer.env[bias]))
+
+
+def argument_node(node: Any, position: int) -> Any:
+    """The fx node that is an argument, None for one that is left out."""
+    return node.args[position] if len(node.args) > position else None
+
+
+def _value(argument: Any) -> np.ndarray | None:
+    """A number, or the numbers of a weight; None for what is computed."""
+    if isinstance(argument, int | float):
+        return np.asarray(argument)
+    tensor = argument.meta.get(VALUE) if argument is not None else None
+    return None if tensor is None else tensor.detach().numpy()
+
+
+def with_values(program: Any) -> Any:
+    """The program, whose nodes that are weights know their numbers: TVM's importer binds them after conversion."""
+    signature = program.graph_signature
+    tensors = {**program.constants, **program.state_dict}
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
+             **signature.inputs_to_lifted_tensor_constants}
+    for node in program.graph_module.graph.nodes:
+        if node.op == "placeholder" and names.get(node.name) in tensors:
+            node.meta[VALUE] = tensors[names[node.name]]
+    return program
+
+
+def _target(node: Any) -> str:
+    """The operator of a node without its package."""
+    return str(getattr(node, "target", "")).partition(".")[2]
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What computes scales, and what uses computed ones, as operators on tensors, in float32."""
+    import importlib
+
+    import torch
+
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    known = torch.ops.quantized_decomposed
+    return {
+        known.choose_qparams.tensor: _choose,
+        known.choose_qparams_symmetric.tensor: _choose_symmetric,
+        known.quantize_per_tensor.tensor: _quantize_computed,
+        known.quantize_per_tensor.tensor2: _quantize_computed,
+    }
+
+
+def _choose(x: "Tensor", low: int, high: int, eps: float, dtype: Any) -> "tuple[Tensor, Tensor]":
+    """The least scale and the zero point with which ``low`` to ``high`` cover the numbers and 0."""
+    import torch
+
+    least, most = x.amin().clamp(max=0.0), x.amax().clamp(min=0.0)
+    scale = ((most - least) / float(high - low)).clamp(min=eps)
+    zero = (low - torch.round(least / scale)).clamp(low, high)
+    return scale, zero.to(torch.int32)
+
+
+def _choose_symmetric(x: "Tensor", low: int, high: int, eps: float, dtype: Any) -> "tuple[Tensor, Tensor]":
+    """As :func:`_choose`, about 0."""
+    import torch
+
+    reach = torch.maximum(x.amin().neg(), x.amax()).clamp(min=0.0)
+    scale = (reach / (float(high - low) / 2)).clamp(min=eps)
+    middle = 128 if dtype == torch.uint8 else 0
+    return scale, torch.full((), middle, dtype=torch.int32)
+
+
+def _quantize_computed(x: "Tensor", scale: "Tensor", zero: "Tensor", low: Any, high: Any, dtype: Any) -> "Tensor":
+    import torch
+
+    return torch.clamp(torch.round(x * (1.0 / scale)) + zero.to(torch.float32), low, high).to(dtype)
+
+
+CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "_int_mm.default": _integer_product,
+    "quantize_per_tensor.default": _quantize,
+    "dequantize_per_tensor.default": _dequantize,
+    "dequantize_per_channel.default": _dequantize_channels,
+    "dequantize_per_tensor.tensor": _dequantize_computed,
+}

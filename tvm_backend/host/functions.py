@@ -1,0 +1,170 @@
+"""Relax functions as JAX functions, in a form that functions alike share.
+
+The layers of a network have their host operators alike, but for weights and scales: :class:`HostFunction` takes those
+as arguments, and its ``key`` says whatever else it depends on, so that one program of XLA serves all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from archloom.tvm_backend.host.integer import integer_operator
+from archloom.tvm_backend.host.operators import OPS, byte_table, looked_up
+from archloom.tvm_backend.ir import compat
+
+Environment: TypeAlias = list[Any]
+"""The values of a function's variables, in the order of their definition."""
+Reference: TypeAlias = Callable[[Environment, Sequence[Any]], Any]
+"""Reads an argument out of the environment and the constants."""
+
+LITERAL = 16
+"""Up to how many elements a constant is written into the program; larger ones XLA folds slowly."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostFunction:
+    """``run(constants, *inputs)`` gives the tuple of results, as JAX arrays; equal keys mean equal functions."""
+
+    run: Callable[..., tuple[Any, ...]]
+    constants: tuple[np.ndarray, ...]
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    """Shape and type of each."""
+    key: str
+
+
+def translate(function: compat.Function) -> HostFunction:
+    """The JAX function of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
+    return _Translator(function).function()
+
+
+@dataclass(eq=False)
+class _Translator:
+    source: compat.Function
+
+    def __post_init__(self) -> None:
+        self.constants: list[np.ndarray] = []
+        self.slots: dict[Any, int] = {p: i for i, p in enumerate(self.source.params)}
+        self.bound = {b.var: b.value for b in compat.bindings(self.source)}
+        self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
+        self.digest = hashlib.sha256()
+
+    def function(self) -> HostFunction:
+        given = [compat.tensor_types(p) for p in self.source.params]
+        inputs = tuple(tensor for tensors in given for tensor in tensors)
+        fields = [0 if compat.tuple_arity(p) == 0 else len(tensors)
+                  for p, tensors in zip(self.source.params, given, strict=True)]
+        self.note(inputs, fields)
+        for binding in compat.bindings(self.source):
+            self.step(binding.value)
+            self.slots[binding.var] = len(self.slots)
+        self.note("results")
+        results = [self.reference(r) for r in compat.outputs_of(self.source)]
+        steps = self.steps
+
+        def run(constants: Sequence[Any], *values: Any) -> tuple[Any, ...]:
+            environment = _grouped(values, fields)
+            for rule, arguments in steps:
+                environment.append(rule(*[a(environment, constants) for a in arguments]))
+            found = [r(environment, constants) for r in results]
+            return tuple(x for y in found for x in (y if isinstance(y, tuple | list) else (y,)))
+
+        return HostFunction(run, tuple(self.constants), inputs, self.digest.hexdigest())
+
+    def note(self, *what: object) -> None:
+        """Make the key depend on ``what``."""
+        for item in what:
+            if isinstance(item, np.ndarray):
+                self.digest.update(f"{item.dtype}{item.shape}".encode() + np.ascontiguousarray(item).tobytes())
+            elif dataclasses.is_dataclass(item):
+                self.note(type(item).__name__, *(getattr(item, f.name) for f in dataclasses.fields(item)))
+            elif isinstance(item, Mapping):
+                self.note(*(part for pair in sorted(item.items()) for part in pair))
+            elif isinstance(item, tuple | list):
+                self.note(f"({len(item)}", *item)
+            elif item is None or isinstance(item, str | int | float):
+                self.digest.update(f"{item!r};".encode())
+
+    def step(self, value: Any) -> None:
+        name = compat.op_name(value)
+        if name is None:  # another name of a value, or a field of a tuple
+            self.note("as it is")
+            self.add(lambda x: x, [self.reference(value)])
+            return
+        integer = integer_operator(value, self.bound.get) if name == "quantize" else None
+        if integer is not None:
+            self.note("integer", *integer.content)
+            rule = partial(_typed, compat.dtype_of(value), integer.run)
+            self.add(rule, [self.constant(o) if isinstance(o, np.ndarray) else self.reference(o)
+                            for o in integer.operands])
+            return
+        self.note(name, str(value.attrs), compat.type_text(value))
+        if name == "dequantize" and self._by_bytes(value):
+            data, scale, zero = value.args
+            table = byte_table(compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero))
+            self.add(partial(_typed, compat.dtype_of(value), looked_up), [self.reference(data), self.constant(table)])
+            return
+        scale = 1 if name == "quantize" else None  # where it is, to be shared by those that differ in it alone
+        arguments = [self.constant(compat.const_value(a)) if i == scale and compat.is_constant(a)
+                     else self.reference(a) for i, a in enumerate(value.args)]
+        rule = partial(OPS[name], value)
+        single = compat.is_single(value)
+        self.add(partial(_typed, compat.dtype_of(value), rule) if single else rule, arguments)
+
+    def add(self, rule: Callable[..., Any], arguments: list[Reference]) -> None:
+        self.steps.append((rule, arguments))
+
+    @staticmethod
+    def _by_bytes(call: Any) -> bool:
+        data, scale, zero = call.args
+        return (compat.dtype_of(data) in ("int8", "uint8") and compat.is_constant(scale) and compat.is_constant(zero)
+                and compat.const_value(scale).size == 1)
+
+    def constant(self, array: np.ndarray) -> Reference:
+        """A constant as an argument of the program."""
+        self.note("constant", str(array.dtype), array.shape)
+        self.constants.append(array)
+        position = len(self.constants) - 1
+        return lambda environment, constants: constants[position]
+
+    def reference(self, expr: Any) -> Reference:
+        if compat.is_constant(expr):
+            array = compat.const_value(expr)
+            if array.size > LITERAL:
+                return self.constant(array)
+            self.note("literal", array)
+            return lambda environment, constants: array
+        if compat.is_var(expr):
+            slot = self.slots[expr]
+            self.note("value", slot)
+            return lambda environment, constants: environment[slot]
+        fields = compat.tuple_fields(expr)
+        if fields is not None:
+            self.note("tuple", len(fields))
+            parts = [self.reference(f) for f in fields]
+            return lambda environment, constants: tuple(p(environment, constants) for p in parts)
+        access = compat.is_tuple_get(expr)
+        if access is not None:
+            self.note("field", access[1])
+            source, index = self.reference(access[0]), access[1]
+            return lambda environment, constants: source(environment, constants)[index]
+        shape = compat.shape_values(expr)
+        value = shape if shape is not None else compat.scalar_of(expr)
+        self.note("number", value, compat.type_text(expr))
+        return lambda environment, constants: value
+
+
+def _grouped(values: Sequence[Any], fields: Sequence[int]) -> list[Any]:
+    """Parameters of tensors that come one by one: those of a tuple (of so many fields) taken together."""
+    rest = iter(values)
+    return [tuple(next(rest) for _ in range(count)) if count else next(rest) for count in fields]
+
+
+def _typed(dtype: str, rule: Callable[..., Any], *arguments: Any) -> Any:
+    return rule(*arguments).astype(dtype)

@@ -1,0 +1,201 @@
+"""The host side of a network. XLA runs the whole of it where all its operators have a translation; else TVM's virtual
+machine runs ``main``, XLA its heavy pieces, and a callback each region."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.compiled import HostPart
+from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
+from archloom.tvm_backend.host.plan import HostPlan, HostProgram
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.ir.compat import IRModule
+    from archloom.tvm_backend.programs import Programs
+
+Piece: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
+"""Runs a region or a piece of the host: arrays in, arrays out (JAX or NumPy)."""
+
+
+class PlannedHost:
+    """A host part that XLA runs as a whole, call by call, with all constants on the device.
+
+    ``regions`` runs each region by its symbol. Calls from several threads need nothing of each other.
+    """
+
+    def __init__(self, plan: HostPlan, regions: Mapping[str, Piece], programs: "Programs") -> None:
+        import jax
+
+        self._plan = plan
+        self._regions = regions
+        made = compiled(plan.programs, programs)
+        with jax.enable_x64(True):
+            constants = [jax.numpy.asarray(c) for c in plan.constants]
+        self._fixed = {slot: constants[number] for slot, number in plan.fixed.items()}
+        self._calls = [
+            (made[call.program] if call.program is not None else None, call,
+             [constants[number] for number in call.constants]) for call in plan.calls]
+        self._dead = _last_uses(plan)
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The network's results."""
+        import jax
+
+        with jax.enable_x64(True):
+            slots: dict[int, Any] = {i: jax.numpy.asarray(x) for i, x in enumerate(inputs)}
+        slots.update(self._fixed)
+        for (program, call, constants), dead in zip(self._calls, self._dead, strict=True):
+            arguments = [slots[i] for i in call.inputs]
+            if program is not None:
+                results: Sequence[Any] = program(*constants, *arguments)
+            else:
+                results = [on_device(x) for x in self._regions[call.region](arguments)]
+            slots.update(zip(call.outputs, results, strict=True))
+            for slot in dead:
+                del slots[slot]
+        return [np.array(slots[i]) for i in self._plan.outputs]
+
+
+def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
+    """The programs ``wanted``; those that nobody has compiled yet are compiled, several at a time."""
+    from archloom.tvm_backend.programs import host_key
+
+    keys = [host_key(program.key) for program in wanted]
+    found = [programs.of_host(key) for key in keys]
+    with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
+        made = [pool.submit(_compile, program) if known is None else None
+                for program, known in zip(wanted, found, strict=True)]
+    for number, future in enumerate(made):
+        if future is not None:
+            found[number] = program = future.result()
+            programs.keep_host(keys[number], program)
+    return found
+
+
+def _compile(program: HostProgram) -> Any:
+    import jax
+
+    from archloom.oracle.xla.executables import of
+
+    with jax.enable_x64(True):
+        return of(program.jitted().lower(*program.shapes()).compile(), len(program.arguments))
+
+
+def _last_uses(plan: HostPlan) -> list[list[int]]:
+    """The slots that nobody reads after each call."""
+    kept = {*plan.outputs, *plan.fixed}
+    last: dict[int, int] = {}
+    for number, call in enumerate(plan.calls):
+        for slot in (*call.inputs, *call.outputs):
+            last[slot] = number
+    dead: list[list[int]] = [[] for _ in plan.calls]
+    for slot, number in last.items():
+        if slot not in kept:
+            dead[number].append(slot)
+    return dead
+
+
+class Host:
+    """A host part, built: TVM's code for ``main``, jitted JAX functions for the pieces of XLA.
+
+    ``regions`` runs each region by its symbol. A network is not re-entrant: calls from several threads take turns.
+    """
+
+    def __init__(self, part: HostPart, regions: Mapping[str, Piece]) -> None:
+        from archloom.tvm_backend.ir import compat
+
+        try:
+            module = part.module if part.module is not None else compat.from_json(part.module_json)
+        except ValueError as error:
+            raise ArtifactError(f"host part: {error}") from error
+        main, pieces = split(module)
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+        functions = {symbol: self._guarded(piece) for symbol, piece in {**pieces, **regions}.items()}
+        self._main = compat.compile_vm(compat.build(main), functions)
+        self._to_tvm = compat.to_tvm
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run ``main``. Exceptions of regions arrive as they were raised."""
+        with self._lock:
+            self._failure = None
+            try:
+                result = self._main(*[self._to_tvm(x) for x in inputs])
+            except Exception:
+                if self._failure is not None:  # TVM has turned it into a RuntimeError
+                    raise self._failure from None
+                raise
+            finally:
+                failure, self._failure = self._failure, None
+                del failure
+            outputs = [result] if hasattr(result, "dtype") else list(result)
+            return [np.array(y.numpy()) for y in outputs]
+
+    def _guarded(self, piece: Piece) -> Callable[..., Any]:
+        """A packed function that hands tensors over without copying and remembers the exception it ends with."""
+        import jax
+
+        def call(*tensors: Any) -> Any:
+            try:
+                results = piece([jax.dlpack.from_dlpack(t) for t in tensors])
+                jax.block_until_ready([r for r in results if isinstance(r, jax.Array)])
+                handed = [self._to_tvm(r) for r in results]
+                return handed[0] if len(handed) == 1 else handed
+            except BaseException as error:
+                self._failure = error
+                raise
+
+        return call
+
+
+def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
+    """``main`` alone, and the pieces that XLA runs by their symbols."""
+    from archloom.tvm_backend.ir import compat
+
+    pieces = {
+        gv.name_hint: jitted(function) for gv, function in module.functions.items()
+        if compat.codegen_of(function) == "xla"
+    }
+    return compat.keep_functions(module, lambda f: compat.codegen_of(f) is None), pieces
+
+
+def whole(function: Any) -> Piece:
+    """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
+    from archloom.tvm_backend.host.operators import OPS
+    from archloom.tvm_backend.ir import compat
+
+    names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
+    if names <= OPS.keys():
+        return jitted(function)
+    run = compat.compile_vm(compat.build(compat.normalize(compat.module_of(function))), {})
+
+    def piece(inputs: Sequence[Any]) -> Sequence[Any]:
+        result = run(*[compat.to_tvm(np.asarray(x)) for x in inputs])
+        return [np.array(y.numpy()) for y in ([result] if hasattr(result, "dtype") else list(result))]
+
+    return piece
+
+
+def jitted(function: Any) -> Piece:
+    """A Relax function as a compiled JAX function, with 64-bit integers and floats as they are in the network."""
+    import jax
+
+    from archloom.tvm_backend.host.functions import translate
+
+    made = translate(function)
+    with jax.enable_x64(True):
+        placed = [jax.numpy.asarray(c) for c in made.constants]
+    run = jax.jit(made.run)
+
+    def piece(inputs: Sequence[Any]) -> Sequence[Any]:
+        with jax.enable_x64(True):
+            results: Sequence[Any] = run(placed, *inputs)
+        return results
+
+    return piece

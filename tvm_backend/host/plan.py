@@ -1,0 +1,184 @@
+"""The host part as data: which piece of the host and which region runs when, on what.
+
+A plan takes the place of TVM's ``main`` where XLA computes the whole host. Pieces that are alike share a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.ir.compat import IRModule
+
+Signature: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
+"""Shape and type of each argument."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostProgram:
+    """A JAX function for pieces of the host, of constants first, then of inputs, to a tuple of results.
+
+    ``function`` is it where the network was compiled, ``exported`` its StableHLO as :mod:`jax.export` writes it, where
+    it was loaded. ``key`` names its content.
+    """
+
+    key: str
+    arguments: Signature
+    function: Callable[..., tuple[Any, ...]] | None = None
+    exported: bytes | None = None
+
+    def jitted(self) -> Any:
+        """The function under ``jax.jit``; it is to be lowered and called with 64-bit types on."""
+        import jax
+
+        if self.function is not None:
+            return jax.jit(self.function, keep_unused=True)
+        assert self.exported is not None
+        return jax.jit(jax.export.deserialize(bytearray(self.exported)).call, keep_unused=True)
+
+    def shapes(self) -> list[Any]:
+        import jax
+
+        return [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in self.arguments]
+
+    def export(self) -> bytes:
+        """The function as StableHLO, for every processor."""
+        import jax
+
+        if self.exported is not None:
+            return self.exported
+        with jax.enable_x64(True):
+            return bytes(jax.export.export(self.jitted())(*self.shapes()).serialize())
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """One piece of the host, or one region: ``program`` is a number in the plan, ``region`` a region's symbol.
+
+    ``constants`` are numbers of the plan's constants; ``inputs`` and ``outputs`` are slots.
+    """
+
+    program: int | None
+    region: str
+    constants: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HostPlan:
+    """Calls in order. Slots hold tensors: the first ones the network's inputs, ``fixed`` ones constants (by slot)."""
+
+    inputs: int
+    outputs: tuple[int, ...]
+    calls: tuple[HostCall, ...]
+    programs: tuple[HostProgram, ...]
+    constants: tuple[np.ndarray, ...]
+    fixed: Mapping[int, int] = field(default_factory=dict)
+
+
+def plan_of(module: "IRModule") -> HostPlan | None:
+    """The plan of a partitioned host module; None where something of it is left to TVM."""
+    from archloom.tvm_backend.ir import compat
+
+    pieces = {gv.name_hint: f for gv, f in module.functions.items() if compat.codegen_of(f) == "xla"}
+    return _Planner(module["main"], pieces).plan()
+
+
+class _LeftToTvm(Exception):
+    """``main`` has an operator of its own."""
+
+
+@dataclass(eq=False)
+class _Planner:
+    main: Any
+    pieces: Mapping[str, Any]
+    slots: dict[Any, list[Any]] = field(default_factory=dict)
+    calls: list[HostCall] = field(default_factory=list)
+    programs: list[HostProgram] = field(default_factory=list)
+    constants: list[np.ndarray] = field(default_factory=list)
+    fixed: dict[int, int] = field(default_factory=dict)
+    count: int = 0
+
+    def plan(self) -> HostPlan | None:
+        from archloom.tvm_backend.ir import compat
+
+        for parameter in self.main.params:
+            self.slots[parameter] = self.fresh(1)
+        try:
+            for binding in compat.bindings(self.main):
+                self.slots[binding.var] = self.value(binding.value)
+            outputs = tuple(self.single(r) for r in compat.outputs_of(self.main))
+        except _LeftToTvm:
+            return None
+        return HostPlan(len(self.main.params), outputs, tuple(self.calls), tuple(self.programs),
+                        tuple(self.constants), self.fixed)
+
+    def fresh(self, number: int) -> list[int]:
+        self.count += number
+        return list(range(self.count - number, self.count))
+
+    def constant(self, array: np.ndarray) -> int:
+        self.constants.append(np.ascontiguousarray(array) if array.ndim else array)
+        return len(self.constants) - 1
+
+    def single(self, expr: Any) -> int:
+        slots = self.value(expr)
+        if len(slots) != 1 or not isinstance(slots[0], int):
+            raise _LeftToTvm
+        return slots[0]
+
+    def value(self, expr: Any) -> list[Any]:
+        """The slots of an expression's value: several for a tuple, a list of them for a tuple within one."""
+        from archloom.tvm_backend.ir import compat
+
+        if compat.is_var(expr):
+            return self.slots[expr]
+        if compat.is_constant(expr):
+            (slot,) = self.fresh(1)
+            self.fixed[slot] = self.constant(compat.const_value(expr))
+            return [slot]
+        fields = compat.tuple_fields(expr)
+        if fields is not None:
+            return [self.single(f) for f in fields]
+        access = compat.is_tuple_get(expr)
+        if access is not None:
+            found = self.value(access[0])[access[1]]
+            return found if isinstance(found, list) else [found]
+        called = compat.external_call(expr)
+        if called is None:
+            raise _LeftToTvm
+        return self.call(*called, compat.tuple_arities(expr))
+
+    def call(self, symbol: str, arguments: Sequence[Any], arities: Sequence[int]) -> list[Any]:
+        """``arities``: for each result the fields of a tuple, or 0 for a tensor; tensors of tuples go one by one."""
+        inputs = tuple(slot for a in arguments for slot in _flat(self.value(a)))
+        program: int | None = None
+        constants: list[int] = []
+        if symbol in self.pieces:
+            program, constants = self.piece(self.pieces[symbol])
+        outputs = [self.fresh(fields) if fields else self.fresh(1)[0] for fields in arities]
+        self.calls.append(HostCall(program, "" if program is not None else symbol, tuple(constants), inputs,
+                                   tuple(_flat(outputs))))
+        return outputs
+
+    def piece(self, function: Any) -> tuple[int, list[int]]:
+        """The number of a piece's program, which it may share, and of its constants."""
+        from archloom.tvm_backend.host.functions import translate
+
+        made = translate(function)
+        number = next((i for i, p in enumerate(self.programs) if p.key == made.key), len(self.programs))
+        if number == len(self.programs):
+            count, run = len(made.constants), made.run
+            taken = tuple((c.shape, str(c.dtype)) for c in made.constants)
+            self.programs.append(HostProgram(
+                made.key, (*taken, *made.inputs), lambda *flat: run(flat[:count], *flat[count:])))
+        return number, [self.constant(c) for c in made.constants]
+
+
+def _flat(slots: Sequence[Any]) -> list[int]:
+    return [slot for group in slots for slot in (group if isinstance(group, list) else [group])]

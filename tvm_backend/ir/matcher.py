@@ -1,0 +1,174 @@
+"""Matches of patterns in a plain function, moved into composite functions as TVM's FuseOpsByPattern does it.
+
+Patterns are tried one after another over the whole function, each at every binding from the last to the first, so that
+a match takes as much as it can; what one has taken is a call of a composite function for those after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from archloom.tvm_backend.ir.access import substitute
+from archloom.tvm_backend.ir.nodes import (
+    Binding,
+    Call,
+    Constant,
+    Function,
+    Module,
+    Target,
+    Unsupported,
+    Var,
+    attributes,
+    variables_in,
+)
+from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard
+
+RELAX = "relax."
+"""What operators' names begin with in patterns."""
+
+Check = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a check sees of a match, by the names of TVM's PatternCheckContext."""
+
+    matched_expr: Call
+    matched_bindings: Mapping[Var, Call]
+    var_usages: Mapping[Var, Sequence[Var]]
+
+
+def fuse_by_pattern(module: Module, patterns: Sequence[tuple[str, Any, Check]]) -> Module:
+    """Every match as a call of a composite function; Unsupported for a pattern of TVM's own."""
+    if not all(isinstance(p, DFPattern) for _, p, _ in patterns):
+        raise Unsupported("a pattern written for TVM alone")
+    functions = dict(module.named)
+    main = functions["main"]
+    for name, pattern, check in patterns:
+        main = _fused(main, name, pattern, check, functions)
+    return Module({**functions, "main": main})
+
+
+def _fused(main: Function, name: str, pattern: DFPattern, check: Check, functions: dict[str, Function]) -> Function:
+    root_op = _root_operators(pattern)
+    bound = {b.var: b.value for b in main.body}
+    users: dict[Var, list[Var]] = {}
+    owner: dict[int, Var] = {}
+    taken: dict[Var, Var] = {}
+    groups: dict[Var, list[Var]] = {}
+    for binding in reversed(main.body):
+        value = binding.value
+        if not isinstance(value, Call) or value.op not in root_op or binding.var in taken:
+            continue
+        found = _Match(bound).match(pattern, value)
+        if found is None:
+            continue
+        if not users:
+            owner = {id(b.value): b.var for b in main.body if isinstance(b.value, Call)}
+            users = _users(main)
+        inside = [owner[id(c)] for c in found]
+        if any(v in taken for v in inside):
+            continue
+        context = Context(value, {v: bound[v] for v in inside}, {v: users[v] for v in inside})
+        if check(context):
+            members = set(inside)
+            groups[binding.var] = [b.var for b in main.body if b.var in members]
+            taken.update(dict.fromkeys(inside, binding.var))
+    if not groups:
+        return main
+    body = []
+    results: dict[Var, Any] = {}  # results of matches have no name of their own, as with TVM
+    for binding in main.body:
+        root = taken.get(binding.var)
+        if root is None:
+            value = substitute(binding.value, results)
+            body.append(binding if value is binding.value else Binding(binding.var, value))
+        elif root is binding.var:
+            symbol = f"fused_{len(functions)}"
+            functions[symbol], outside = _composite(groups[root], bound, name)
+            arguments = tuple(results.get(v, v) for v in outside)
+            results[root] = Var("lv", root.ty)
+            body.append(Binding(results[root], Call(Target(symbol), arguments, attributes(), root.ty)))
+    return Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
+
+
+def _users(main: Function) -> dict[Var, list[Var]]:
+    """For each variable that is bound in ``main`` those whose values read it."""
+    users: dict[Var, list[Var]] = {b.var: [] for b in main.body}
+    for binding in main.body:
+        for var in dict.fromkeys(variables_in(binding.value)):
+            if var in users:
+                users[var].append(binding.var)
+    return users
+
+
+def _composite(group: list[Var], bound: Mapping[Var, Any], name: str) -> tuple[Function, tuple[Var, ...]]:
+    """A function of the group's bindings, and the variables to call it with."""
+    members = set(group)
+    outside = dict.fromkeys(v for var in group for v in variables_in(bound[var]) if v not in members)
+    params = {v: Var(v.name, v.ty) for v in outside}
+    body = tuple(Binding(var, substitute(bound[var], params)) for var in group)
+    return Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
+
+
+def _root_operators(pattern: DFPattern) -> set[Any]:
+    """Operators of the calls that a pattern can match."""
+    if isinstance(pattern, CallOf):
+        return {pattern.op.removeprefix(RELAX)}
+    if isinstance(pattern, Or):
+        return _root_operators(pattern.first) | _root_operators(pattern.second)
+    raise Unsupported("a pattern that is no operator at its root")
+
+
+class _Match:
+    """One attempt: which expression each pattern has matched so far, and the calls among them in order."""
+
+    def __init__(self, bound: Mapping[Var, Any]) -> None:
+        self.bound = bound
+        self.memo: dict[DFPattern, Any] = {}
+        self.order: list[DFPattern] = []
+
+    def match(self, pattern: DFPattern, root: Call) -> list[Call] | None:
+        """The calls of a match whose root is ``root``, None if there is none."""
+        if not self.fits(pattern, root):
+            return None
+        calls = [self.memo[p] for p in self.order if isinstance(p, CallOf)]
+        return list(dict.fromkeys(calls))
+
+    def fits(self, pattern: DFPattern, expr: Any) -> bool:
+        value = self.bound.get(expr, expr) if type(expr) is Var else expr
+        if pattern in self.memo:
+            return self.memo[pattern] is value
+        if type(pattern) is CallOf and not _is_call(value, pattern):
+            return False
+        mark = len(self.order)
+        if self._fits(pattern, value):
+            self.memo[pattern] = value
+            self.order.append(pattern)
+            return True
+        for p in self.order[mark:]:
+            del self.memo[p]
+        del self.order[mark:]
+        return False
+
+    def _fits(self, pattern: DFPattern, value: Any) -> bool:
+        match pattern:
+            case CallOf(_, args):
+                return all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
+            case Wildcard():
+                return True
+            case Const():
+                return isinstance(value, Constant)
+            case Or(first, second):
+                return self.fits(first, value) or self.fits(second, value)
+            case Not(inner):
+                return not _Match(self.bound).fits(inner, value)
+        raise Unsupported(f"a pattern {type(pattern).__name__}")
+
+
+def _is_call(value: Any, pattern: CallOf) -> bool:
+    """Whether ``value`` is a call of the pattern's operator on as many arguments."""
+    return type(value) is Call and value.op == pattern.op[len(RELAX):] and len(value.args) == len(pattern.args)
+

@@ -1,0 +1,105 @@
+"""Patterns of operators, written once for Relax's matcher and for that of plain expressions.
+
+They have the names and the meaning of ``tvm.relax.dpl``: ``is_op("relax.add")(wildcard(), is_const())``, ``a | b`` for
+either (the first that fits), ``~a`` for anything else. :func:`to_relax` gives TVM's form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class DFPattern:
+    """A pattern; equal only to itself: one that stands in two places must match the same expression in both."""
+
+    def __or__(self, other: "DFPattern") -> "Or":
+        return Or(self, other)
+
+    def __invert__(self) -> "Not":
+        return Not(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Wildcard(DFPattern):
+    """Anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Const(DFPattern):
+    """A tensor constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Or(DFPattern):
+    """The first of both that fits."""
+
+    first: DFPattern
+    second: DFPattern
+
+
+@dataclass(frozen=True, eq=False)
+class Not(DFPattern):
+    """What the pattern does not match."""
+
+    pattern: DFPattern
+
+
+@dataclass(frozen=True, eq=False)
+class CallOf(DFPattern):
+    """A call of ``op`` on exactly these arguments."""
+
+    op: str
+    args: tuple[DFPattern, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator by its Relax name; calling it with patterns of the arguments gives the pattern of the call."""
+
+    name: str
+
+    def __call__(self, *args: DFPattern) -> CallOf:
+        return CallOf(self.name, args)
+
+
+def is_op(name: str) -> Operator:
+    """The operator ``name``, such as ``relax.nn.conv2d``."""
+    return Operator(name)
+
+
+def wildcard() -> Wildcard:
+    """Anything."""
+    return Wildcard()
+
+
+def is_const() -> Const:
+    """A tensor constant."""
+    return Const()
+
+
+def to_relax(pattern: Any) -> Any:
+    """The pattern as TVM's; one of TVM's own stays as it is."""
+    if not isinstance(pattern, DFPattern):
+        return pattern
+    return _convert(pattern, {})
+
+
+def _convert(pattern: DFPattern, done: dict[DFPattern, Any]) -> Any:
+    from archloom.tvm_backend.ir import compat
+
+    if pattern not in done:
+        match pattern:
+            case Wildcard():
+                done[pattern] = compat.wildcard()
+            case Const():
+                done[pattern] = compat.is_const()
+            case Or(first, second):
+                done[pattern] = _convert(first, done) | _convert(second, done)
+            case Not(inner):
+                done[pattern] = ~_convert(inner, done)
+            case CallOf(op, args):
+                done[pattern] = compat.is_op(op)(*[_convert(a, done) for a in args])
+            case _:
+                raise TypeError(f"no form of {type(pattern).__name__} is known to TVM")
+    return done[pattern]

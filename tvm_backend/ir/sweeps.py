@@ -1,0 +1,188 @@
+"""Matches without a product: element-wise operators one after the other, and what is done with rows or columns.
+
+They are read as plain data, as products are (:mod:`archloom.tvm_backend.ir.match`). A chain of element-wise operators
+has the anchor ``elementwise``: its first operand goes through ``attrs["operations"]``, each an :class:`Applied`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from archloom.tvm_backend.ir import expressions as compat
+
+ELEMENTWISE = "elementwise"
+UNARY: Mapping[str, tuple[str, ...]] = {
+    "nn.relu": ("relu",), "nn.gelu": ("gelu",), "nn.gelu_tanh": ("gelu",), "nn.silu": ("silu",),
+    "sigmoid": ("sigmoid",), "tanh": ("tanh",), "exp": ("exp",), "sqrt": ("sqrt",), "rsqrt": ("sqrt", "reciprocal"),
+    "negative": ("negate",), "abs": ("abs",), "square": ("square",),
+}
+"""What each operator of one tensor is made of."""
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+POWERS: Mapping[float, tuple[str, ...]] = {
+    2.0: ("square",), 0.5: ("sqrt",), -0.5: ("sqrt", "reciprocal"), -1.0: ("reciprocal",)}
+ROWS = frozenset({"nn.layer_norm", "nn.rms_norm", "nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"})
+"""Operators of rows or columns."""
+SWEPT = frozenset({*UNARY, *BINARY, "power", "clip", *ROWS})
+"""All operators that a target with vector instructions might take."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An operation on the numbers so far: by itself, with ``factor`` and ``shift`` (``linear``), or with an operand."""
+
+    kind: str
+    operand: int | None = None
+    factor: float = 1.0
+    shift: float = 0.0
+
+
+class Unread(Exception):
+    """The match is not what a vector unit does; the message says what was seen."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A match: its anchor, what is done, and the expressions of its operands."""
+
+    anchor: str
+    attrs: Mapping[str, Any]
+    operands: tuple[Any, ...]
+    variables: tuple[Any, ...]
+    """those of the results on the way"""
+
+
+def read_sweep(root: Any, inside: Mapping[Any, Any]) -> Swept:
+    """What ``root`` computes, of the bindings ``inside`` of the match; Unread for anything else."""
+    name = compat.op_name(root)
+    if name in ROWS:
+        return _rows(str(name), root)
+    calls, variables, expr = [root], [], root
+    while (below := _below(expr, inside)) is not None:
+        variables.append(below)
+        expr = inside[below]
+        calls.append(expr)
+    reading = _Reading(compat.shape_of(root), inside)
+    through: Any = None
+    for call in reversed(calls):
+        reading.apply(call, through)
+        through = next((v for v in variables if compat.same(inside[v], call)), None)
+    return Swept(ELEMENTWISE, {"operations": tuple(reading.operations)}, tuple(reading.operands), tuple(variables))
+
+
+def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
+    """The variable through which the chain comes to a call, None at its beginning."""
+    found = [a for a in call.args if compat.is_var(a) and a in inside]
+    if len(found) > 1:
+        raise Unread("two of its results on the way meet")
+    return found[0] if found else None
+
+
+class _Reading:
+    """The operations so far; operand 0 is what goes through them."""
+
+    def __init__(self, shape: tuple[int, ...], inside: Mapping[Any, Any]) -> None:
+        self.shape, self.inside = shape, inside
+        self.operands: list[Any] = []
+        self.operations: list[Applied] = []
+
+    def apply(self, call: Any, through: Any) -> None:
+        """Take over one call, of the variable ``through`` (None: the first)."""
+        name = str(compat.op_name(call))
+        if compat.shape_of(call) != self.shape:
+            raise Unread(f"{name} gives {compat.shape_of(call)}, the result has {self.shape}")
+        if name in BINARY:
+            self._binary(name, call, through)
+            return
+        if through is None:
+            self._begin(call.args[0])
+        if name == "clip":
+            low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
+            self._bound("maximum", low)
+            self._bound("minimum", high)
+        elif name == "power":
+            self._power(call)
+        elif name in UNARY:
+            self.operations += [Applied(kind) for kind in UNARY[name]]
+        else:
+            raise Unread(f"{name} is none of the vector unit's functions")
+
+    def _begin(self, expr: Any) -> None:
+        if compat.is_constant(expr) or compat.shape_of(expr) != self.shape:
+            raise Unread(f"its first operand has {compat.shape_of(expr)}, the result {self.shape}")
+        self.operands.append(expr)
+
+    def _power(self, call: Any) -> None:
+        exponent = compat.number_of(call.args[1])
+        if exponent == 3.0 and not self.operations:
+            self.operations += [Applied("square"), Applied("multiply", self._operand(call.args[0]))]
+        elif exponent is not None and exponent in POWERS:
+            self.operations += [Applied(kind) for kind in POWERS[exponent]]
+        else:
+            raise Unread("a power other than a square, a cube, a root or a reciprocal")
+
+    def _binary(self, name: str, call: Any, through: Any) -> None:
+        first, second = call.args
+        if through is None:
+            swapped = compat.is_constant(first) or compat.shape_of(first) != self.shape
+            self._begin(second if swapped else first)
+        else:
+            swapped = not (compat.is_var(first) and compat.same(first, through))
+        other = first if swapped else second
+        if swapped and name == "subtract":
+            self.operations.append(Applied("linear", None, -1.0))
+            name = "add"
+        elif swapped and name == "divide":
+            self.operations.append(Applied("reciprocal"))
+            name = "multiply"
+        number = compat.number_of(other)
+        if number is None:
+            self.operations.append(Applied(name, self._operand(other)))
+        elif name in ("maximum", "minimum"):
+            self._bound(name, number)
+        else:
+            self.operations.append({
+                "add": lambda: Applied("linear", None, 1.0, number), "subtract": lambda: Applied(
+                    "linear", None, 1.0, -number),
+                "multiply": lambda: Applied("linear", None, number), "divide": lambda: Applied(
+                    "linear", None, 1.0 / number if number else float("inf"))}[name]())
+
+    def _bound(self, kind: str, number: float) -> None:
+        if abs(number) < float(np.finfo(np.float16).max):  # max(x, c) = c + relu(x - c), min(x, c) = c - relu(c - x)
+            sign = 1.0 if kind == "maximum" else -1.0
+            self.operations += [Applied("linear", None, sign, -sign * number), Applied("relu"),
+                                Applied("linear", None, sign, number)]
+        elif (number > 0) == (kind == "maximum"):
+            raise Unread(f"it clips to {number:g}")
+
+    def _operand(self, expr: Any) -> int:
+        if not compat.is_tensor(expr) or (compat.is_var(expr) and expr in self.inside):
+            raise Unread("a result on the way is an operand, too")
+        self.operands.append(expr)
+        return len(self.operands) - 1
+
+
+def _rows(name: str, call: Any) -> Swept:
+    """An operator of rows or columns."""
+    shape = compat.shape_of(call.args[0])
+    attrs: dict[str, Any] = {"keepdims": True}
+    if name == "nn.softmax":
+        attrs["axes"] = (int(compat.attr(call, "axis")) % len(shape),)
+    elif name == "nn.adaptive_avg_pool2d":
+        if str(compat.attr(call, "layout")) != "NCHW" or compat.shape_of(call)[2:] != (1, 1):
+            raise Unread("it pools to more than one place")
+        name, attrs["axes"] = "mean", (2, 3)
+    else:
+        given = getattr(call.attrs, "axis" if name in ("mean", "sum", "max") else "axes")
+        axes = range(len(shape)) if given is None else given
+        attrs["axes"] = tuple(sorted(int(a) % len(shape) for a in axes))
+        if name.startswith("nn."):
+            attrs["epsilon"] = float(compat.attr(call, "epsilon"))
+            if not all(getattr(call.attrs, flag, True) for flag in ("center", "scale")):
+                raise Unread("it does not scale or shift")
+        else:
+            attrs["keepdims"] = bool(compat.attr(call, "keepdims"))
+    return Swept(name, attrs, tuple(call.args), ())

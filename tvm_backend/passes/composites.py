@@ -1,0 +1,143 @@
+"""Normalizations and GELU that a network writes out in arithmetic, as the one operator that each of them is.
+
+Recognized are ``x / sqrt(mean(x^2) + e) * gamma`` (RMS norm), ``(x - mean) / sqrt(mean((x - mean)^2) + e) * gamma +
+beta`` (layer norm), both of the last axis, and ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``. Numbers are those
+of the original up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from archloom.tvm_backend.ir import expressions as compat
+
+
+def gathered(module: "compat.IRModule") -> "compat.IRModule":
+    """``main`` with each of them as one operator."""
+    main = module["main"]
+    reading = _Reading({b.var: b.value for b in compat.bindings(main)})
+    body, found = [], False
+    for binding in compat.bindings(main):
+        made = reading.whole(binding.value)
+        found = found or made is not None
+        body.append(binding if made is None else compat.bind(binding.var, compat.normalized(compat.call_of(*made))))
+    if not found:
+        return module
+    return compat.replace_main(module, compat.rebuild(main, body, compat.outputs_of(main)))
+
+
+_Made = tuple[str, list[Any], dict[str, Any]]
+"""An operator, its arguments and attributes."""
+
+
+@dataclass
+class _Reading:
+    bound: dict[Any, Any]
+
+    def whole(self, call: Any) -> _Made | None:
+        """The operator that ``call`` is the end of."""
+        name = compat.op_name(call)
+        if name == "multiply":
+            return self._rms_norm(call) or self._gelu(call)
+        return self._layer_norm(call) if name == "add" else None
+
+    # what is recognized
+
+    def _rms_norm(self, call: Any) -> _Made | None:
+        for inner, gamma in self._with_vector(call, "multiply"):
+            scaled = self._over_root(inner)
+            if scaled is not None and compat.same(*scaled[:2]):
+                return "nn.rms_norm", [scaled[0], gamma], {"axes": [-1], "epsilon": scaled[2]}
+        return None
+
+    def _layer_norm(self, call: Any) -> _Made | None:
+        for product, beta in self._with_vector(call, "add"):
+            for inner, gamma in self._with_vector(product, "multiply"):
+                scaled = self._over_root(inner)
+                if scaled is None or not compat.same(*scaled[:2]):
+                    continue
+                apart = self._call(scaled[0], "subtract")
+                mean = None if apart is None else self._call(apart.args[1], "mean")
+                if mean is not None and compat.same(mean.args[0], apart.args[0]) and _is_of_rows(mean):
+                    return "nn.layer_norm", [mean.args[0], gamma, beta], {"axes": [-1], "epsilon": scaled[2]}
+        return None
+
+    def _over_root(self, call: Any) -> tuple[Any, Any, float] | None:
+        """Of ``x / sqrt(mean(y^2) + e)``: x, y and e."""
+        name = compat.op_name(call)
+        if name not in ("multiply", "divide"):
+            return None
+        for x, root in self._sides(call) if name == "multiply" else [tuple(call.args)]:
+            below = self._call(root, "rsqrt" if name == "multiply" else "sqrt")
+            added = None if below is None else self._call(below.args[0], "add")
+            for mean, shift in [] if added is None else self._sides(added):
+                epsilon, rows = compat.number_of(shift), self._call(mean, "mean")
+                square = None if rows is None or not _is_of_rows(rows) else self._squared(rows.args[0])
+                if epsilon is not None and square is not None:
+                    return x, square, epsilon
+        return None
+
+    def _gelu(self, call: Any) -> _Made | None:
+        for half, rest in self._sides(call):
+            x = self._times(half, 0.5)
+            wave = self._plus(rest, 1.0)
+            inner = None if x is None or wave is None else self._call(wave, "tanh")
+            sums = None if inner is None else self._times(inner.args[0], math.sqrt(2 / math.pi))
+            added = None if sums is None else self._call(sums, "add")
+            for one, cubic in [] if added is None else self._sides(added):
+                third = self._times(cubic, 0.044715)
+                power = None if third is None else self._call(third, "power")
+                if power is None or compat.number_of(power.args[1]) != 3.0:
+                    continue
+                if compat.same(one, x) and compat.same(power.args[0], x):
+                    return "nn.gelu_tanh", [x], {}
+        return None
+
+    # parts of expressions
+
+    def _call(self, expr: Any, name: str) -> Any:
+        value = self.bound.get(expr) if compat.is_var(expr) else None
+        return value if compat.op_name(value) == name else None
+
+    def _sides(self, call: Any) -> Iterator[tuple[Any, Any]]:
+        first, second = call.args
+        yield first, second
+        yield second, first
+
+    def _with_vector(self, call: Any, name: str) -> Iterator[tuple[Any, Any]]:
+        """What a call of ``name`` does with a constant that has a number for each column, and that constant."""
+        if compat.op_name(call) != name:
+            return
+        columns = compat.shape_of(call)[-1:]
+        for expr, constant in self._sides(call):
+            if compat.is_constant(constant) and columns == compat.shape_of(constant) and compat.is_var(expr):
+                yield self.bound.get(expr), constant
+
+    def _squared(self, expr: Any) -> Any:
+        power, product = self._call(expr, "power"), self._call(expr, "multiply")
+        if power is not None and compat.number_of(power.args[1]) == 2.0:
+            return power.args[0]
+        return product.args[0] if product is not None and compat.same(*product.args) else None
+
+    def _times(self, expr: Any, factor: float) -> Any:
+        return self._with_number(expr, "multiply", factor)
+
+    def _plus(self, expr: Any, shift: float) -> Any:
+        return self._with_number(expr, "add", shift)
+
+    def _with_number(self, expr: Any, name: str, number: float) -> Any:
+        call = self._call(expr, name)
+        for inner, constant in [] if call is None else self._sides(call):
+            given = compat.number_of(constant)
+            if given is not None and math.isclose(given, number, rel_tol=1e-5):
+                return inner
+        return None
+
+
+def _is_of_rows(call: Any) -> bool:
+    """Whether a mean is one of the last axis, which stays."""
+    axes, rank = call.attrs.axis, len(compat.shape_of(call.args[0]))
+    return bool(call.attrs.keepdims) and axes is not None and [int(a) % rank for a in axes] == [rank - 1]

@@ -1,0 +1,184 @@
+"""Reshapes between operators: moved out of the way, so that operators meet and can be fused.
+
+A dense layer on [batch, length, features] arrives as reshape → matmul → reshape, each between ``dequantize`` and
+``quantize``. Reshaping commutes with everything that works element by element, so::
+
+    quantize(reshape(dequantize(q)))   →  reshape(q)          same scale and zero point; also permute_dims, max_pool2d
+    relu(reshape(x))                   →  reshape(relu(x))    also clip, and quantize, dequantize with one scale
+    reshape(reshape(x))                →  reshape(x)          nothing at all, if x has that shape already
+
+A target that adds tensors to the sums of a product finds them beside it, where rows stay rows::
+
+    add(reshape(x · w), y)             →  reshape(add(x · w, reshape(y)))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from archloom.tvm_backend.ir import expressions as compat
+
+ELEMENTWISE = frozenset({
+    "nn.relu", "clip", "quantize", "dequantize", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh"})
+
+OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
+"""What gives the same on integers as on the real numbers that they stand for."""
+
+
+def sink_reshapes(module: compat.IRModule, sums: bool = False) -> compat.IRModule:
+    """Apply the rules above to ``main``, the last one where the target adds to ``sums``."""
+    main = module["main"]
+    state = _Sinking(sums)
+    for binding in compat.bindings(main):
+        state.visit(binding.var, binding.value)
+    results = [state.materialized(r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
+    return compat.replace_main(module, compat.rebuild(main, state.body, results))
+
+
+@dataclass
+class _Sinking:
+    """The rewritten body so far.
+
+    ``aliases`` maps a variable of the old body to the one that has its value; ``views`` to (variable, new shape) where
+    it is a reshape that has not been written yet; ``bound`` holds the values of the new body's variables.
+    """
+
+    sums: bool = False
+    body: list[Any] = field(default_factory=list)
+    aliases: dict[Any, Any] = field(default_factory=dict)
+    views: dict[Any, Any] = field(default_factory=dict)
+    bound: dict[Any, Any] = field(default_factory=dict)
+    written: dict[Any, Any] = field(default_factory=dict)
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding."""
+        name = compat.op_name(value)
+        source = self.aliases.get(value.args[0], value.args[0]) if name is not None and value.args else None
+        if name == "reshape" and compat.is_var(source) and compat.is_tensor(var) and not self._is_parameter(source):
+            base = self.views.get(source, source)
+            if compat.shape_of(base) == compat.shape_of(var):
+                self.aliases[var] = base
+            else:
+                self.views[var] = base
+            return
+        if name in ELEMENTWISE and _uniform(value) and compat.is_var(source):
+            view = self.views.get(source)
+            if view is not None and not _has_axis(value, view):
+                self._emit(var, self._substituted(value))
+                return
+            result = self._elementwise(var, value, view if view is not None else source)
+            if view is not None:
+                self.views[var] = result
+            elif result is not var:
+                self.aliases[var] = result
+            return
+        if self.sums and name == "add" and self._added(var, value):
+            return
+        self._emit(var, self._substituted(value))
+
+    def _added(self, var: Any, value: Any) -> bool:
+        """An addition to a reshaped product, before the reshape; whether it is one."""
+        for side in (0, 1):
+            view, other = (self.aliases.get(a, a) if compat.is_var(a) else a
+                           for a in (value.args[side], value.args[1 - side]))
+            base = self.views.get(view) if compat.is_var(view) else None
+            if base is None or not self._is_product(base):
+                continue
+            shape, whole = compat.shape_of(base), compat.shape_of(var)
+            if shape[-1] != whole[-1] or compat.shape_of(other) not in (whole, whole[-1:]):
+                continue
+            if compat.shape_of(other) == whole:
+                own = self.views.get(other) if compat.is_var(other) else None
+                same = own is not None and compat.shape_of(own) == shape
+                other = own if same else self._reshape(self._value_of(other), shape, f"{var.name}.added")
+            arguments = (base, other) if side == 0 else (other, base)
+            self.views[var] = self._bound_call(var.name, compat.make_like(value, list(arguments)))
+            return True
+        return False
+
+    def _value_of(self, expr: Any) -> Any:
+        return self.materialized(expr) if compat.is_var(expr) else expr
+
+    def _is_product(self, var: Any) -> bool:
+        """Whether a variable is a product of matrices, or one with something added."""
+        value: Any = self.bound.get(var)
+        if compat.op_name(value) == "add":
+            value = next((self.bound[a] for a in value.args if compat.is_var(a) and a in self.bound), None)
+        return compat.op_name(value) == "matmul"
+
+    def _is_parameter(self, var: Any) -> bool:
+        """Whether a variable is a dequantized constant: patterns know biases with their reshape."""
+        inner = self.bound.get(var)
+        return inner is not None and compat.op_name(inner) == "dequantize" and compat.is_constant(inner.args[0])
+
+    def materialized(self, var: Any) -> Any:
+        """A variable of the new body that has the value of ``var``; writes a pending reshape."""
+        var = self.aliases.get(var, var)
+        if var not in self.views:
+            return var
+        if var not in self.written:
+            base = self.views[var]
+            inner = self.bound.get(base)
+            if inner is not None and compat.op_name(inner) == "dequantize":  # reshape the bytes, not the floats
+                moved = self._reshape(inner.args[0], compat.shape_of(var), f"{var.name}.bytes")
+                self._emit(var, compat.typed_call(inner, [moved, *inner.args[1:]], var))
+                self.written[var] = var
+            else:
+                self.written[var] = self._reshape(base, compat.shape_of(var), var.name)
+        return self.written[var]
+
+    def _elementwise(self, var: Any, value: Any, source: Any) -> Any:
+        """Apply an element-wise operator to ``source``; gives the variable of the result, of ``source``'s shape."""
+        name = compat.op_name(value)
+        inner = self.bound.get(source)
+        if name == "quantize" and inner is not None:
+            if compat.op_name(inner) == "dequantize" and _inverse(value, inner):
+                return inner.args[0]
+            below = self.bound.get(inner.args[0]) if compat.op_name(inner) in OF_INTEGERS else None
+            if below is not None and compat.op_name(below) == "dequantize" and _inverse(value, below):
+                return self._bound_call(source.name, compat.make_like(inner, [below.args[0]]))
+        if compat.shape_of(source) == compat.shape_of(var):
+            self._emit(var, compat.make_call(value, [source, *value.args[1:]]))
+            return var
+        return self._bound_call(var.name, compat.make_like(value, [source, *value.args[1:]]))
+
+    def _reshape(self, source: Any, shape: tuple[int, ...], name: str) -> Any:
+        return self._bound_call(name, compat.reshape(source, shape))
+
+    def _bound_call(self, name: str, call: Any) -> Any:
+        """A new variable for a call."""
+        typed = compat.normalized(call)
+        result = compat.new_var(name, typed)
+        self._emit(result, typed)
+        return result
+
+    def _substituted(self, value: Any) -> Any:
+        used = {v: self.materialized(v) for v in compat.variables(value)}
+        return compat.substitute(value, {v: new for v, new in used.items() if new is not v})
+
+    def _emit(self, var: Any, value: Any) -> None:
+        self.body.append(compat.bind(var, value))
+        self.bound[var] = value
+
+
+def _uniform(call: Any) -> bool:
+    """Whether an element-wise operator treats all elements alike: one scale, or none."""
+    if compat.op_name(call) in ("quantize", "dequantize"):
+        return all(compat.is_constant(a) and compat.const_value(a).size == 1 for a in call.args[1:])
+    return True
+
+
+def _has_axis(call: Any, tensor: Any) -> bool:
+    """Whether a tensor has the axis that ``quantize`` and ``dequantize`` name, even of one scale."""
+    if compat.op_name(call) not in ("quantize", "dequantize"):
+        return True
+    return int(compat.attr(call, "axis")) < len(compat.shape_of(tensor))
+
+
+def _inverse(quantize: Any, dequantize: Any) -> bool:
+    """Whether quantizing gives back what was dequantized: q → fl(q · s) / s is within half a step of q."""
+    if not _uniform(dequantize) or compat.dtype_of(quantize) != compat.dtype_of(dequantize.args[0]):
+        return False
+    ours, theirs = ([float(compat.const_value(a).reshape(())) for a in c.args[1:]] for c in (quantize, dequantize))
+    return ours == theirs

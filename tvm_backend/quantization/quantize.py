@@ -1,0 +1,413 @@
+"""Post-training static quantization of a float ONNX network to QDQ, in the form that an accelerator computes exactly.
+
+Calibration and rewriting are onnxruntime's; what is added is the choice of scales. An int8 accelerator requantizes a
+sum once, by one float32 factor, so tensors that meet or pass through it must agree on their scales:
+
+- both inputs of a residual ``Add`` share one scale, so that it is an integer addition;
+- the result of an operator that only feeds a ``Relu`` or a ``Clip(0, ...)`` takes that activation's scale: then
+  quantize → dequantize → relu → quantize is ``max(0, saturate(...))`` of the same integer;
+- ``MaxPool`` keeps the scale of its input, so that it compares integers.
+
+Zero points are 0, unless a scheme asks for others; biases are int32 in units of (input scale × weight scale).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
+from archloom.tvm_backend.frontends.onnx.products import (
+    batches_alike,
+    constants_second,
+    plain_gemms,
+    products_of_matrices,
+)
+from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
+from archloom.tvm_backend.frontends.onnx.rewrites import biased_products, known_shapes, sums_to_additions
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
+METHODS = ("minmax", "entropy", "percentile")
+BINS = {"minmax": 0, "entropy": 1024, "percentile": 2048}
+"""Bins of a histogram. By default onnxruntime takes 128 for entropy, as many as there are quantized: then no range is
+narrower than the whole."""
+Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
+
+RESHAPES = frozenset({
+    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
+KEEP_SCALE = RESHAPES | {"MaxPool"}
+ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
+AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
+PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
+"""Operators from whose result the quantized path goes on."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a network is quantized.
+
+    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``), of which the last keeps
+    ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
+    Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
+    weights have zero point 0 either way. With ``float_results`` matrix products take int8 and give floats: the
+    accelerator stores int32 sums, which the host scales. ``operators`` are the ONNX operators whose tensors become
+    int8.
+    """
+
+    calibration: Calibration = "minmax"
+    per_channel: bool = False
+    symmetric: bool = True
+    percentile: float = 99.999
+    float_results: bool = False
+    operators: tuple[str, ...] = (
+        "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
+        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
+    )
+
+    def __post_init__(self) -> None:
+        if self.calibration not in METHODS:
+            raise InputError(f"calibration {self.calibration!r}: expected {', '.join(METHODS)}")
+        if not 50 < self.percentile <= 100:
+            raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
+
+
+INT8_SYMMETRIC = Scheme()
+
+
+def quantize(
+    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample],
+    scheme: Scheme = INT8_SYMMETRIC,
+) -> "onnx.ModelProto":
+    """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
+
+    ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
+    has one input; for a torch module the first one is also what it is exported on. Raises
+    :class:`~archloom.oracle.errors.ModelError` for a network that cannot be read or is already quantized, and
+    :class:`~archloom.oracle.errors.InputError` for samples that do not fit.
+    """
+    from onnxruntime.quantization import QuantType
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+    if hasattr(model, "state_dict"):
+        model, calibration = _exported(model, calibration)
+    prepared = prepare(model)
+    ranges = _calibrate(prepared, calibration, scheme)
+    _share_scales(prepared, ranges, scheme.symmetric)
+    quantizer = QDQQuantizer(
+        prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
+        float_additions(prepared), list(scheme.operators),
+        # a ReLU may only be dropped where the range begins with 0, and ranges are shared
+        {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
+         "QDQDisableWeightAdjustForInt32Bias": False,
+         "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
+    )
+    with _quiet():
+        quantizer.quantize_model()
+        quantizer.model.topological_sort()
+    result: onnx.ModelProto = quantizer.model.model
+    return result
+
+
+def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tuple[onnx.ModelProto, Iterable[Sample]]":
+    """A torch module as ONNX, and the samples with the first one put back."""
+    from archloom.tvm_backend.frontends.torch.export import to_onnx
+
+    samples = iter(calibration)
+    first = next(samples, None)
+    if first is None:
+        raise InputError("calibration: expected at least one sample, found none")
+    example = tuple(first.values()) if isinstance(first, Mapping) else first
+    return to_onnx(module, example, type(module).__name__), itertools.chain([first], samples)
+
+
+def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
+    """Fold batch normalization, infer shapes and bring the operator set to one with QDQ (13 or newer)."""
+    import onnx
+    from onnx import version_converter
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    label = "network" if isinstance(model, onnx.ModelProto) else str(model)
+    proto = model if isinstance(model, onnx.ModelProto) else _read(Path(model))
+    if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
+        raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
+    try:
+        if _opset(proto) < 13:
+            proto = version_converter.convert_version(proto, 13)
+        with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
+            source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
+            copy = onnx.ModelProto()
+            copy.CopyFrom(proto)
+            copy = without_functions(copy, HIDING_PRODUCTS)
+            plain = plain_convolutions(sums_to_additions(frame_by_frame(frames_first(copy))))
+            onnx.save(batches_alike(constants_second(products_of_matrices(plain))), source)
+            quant_pre_process(source, path, skip_symbolic_shape=True)
+            prepared = biased_products(plain_gemms(onnx.load(path)))
+            for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
+                node.name = node.name.removesuffix("/MatMulAddFusion")
+            _name_nodes(prepared)
+            return prepared
+    except ModelError:
+        raise
+    except Exception as error:  # onnxruntime raises its own unrelated types for a network it cannot run
+        raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
+
+
+def _name_nodes(model: "onnx.ModelProto") -> None:
+    """Give each node a name of its own, in place: what is left in floats is told to onnxruntime by names."""
+    taken: set[str] = set()
+    for node in model.graph.node:
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}:{node.output[0]}"
+        taken.add(node.name)
+
+
+def _read(path: Path) -> "onnx.ModelProto":
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+
+    return read_onnx(path)
+
+
+def _opset(proto: "onnx.ModelProto") -> int:
+    return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+class _Reader:
+    """onnxruntime's calibration data reader over an iterable of samples, checked one by one."""
+
+    def __init__(self, samples: Iterable[Sample], inputs: list[str]) -> None:
+        self.inputs = inputs
+        self.samples: Iterator[Sample] = iter(samples)
+        self.count = 0
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        sample = next(self.samples, None)
+        if sample is None:
+            return None
+        self.count += 1
+        if not isinstance(sample, Mapping):
+            if len(self.inputs) != 1:
+                raise InputError(
+                    f"calibration sample {self.count}: the network has inputs {', '.join(self.inputs)}; expected a "
+                    "mapping from input names to arrays, found a single array"
+                )
+            sample = {self.inputs[0]: sample}
+        missing = [name for name in self.inputs if name not in sample]
+        if missing:
+            raise InputError(f"calibration sample {self.count}: input {missing[0]!r} is missing")
+        return {name: np.asarray(sample[name]) for name in self.inputs}
+
+
+def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Scheme) -> Any:
+    """Ranges of all activations (onnxruntime's ``TensorsData``)."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader
+    from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
+
+    methods = {
+        "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
+        "percentile": CalibrationMethod.Percentile,
+    }
+    constants = {i.name for i in model.graph.initializer}
+    reader = _Reader(samples, [i.name for i in model.graph.input if i.name not in constants])
+    CalibrationDataReader.register(_Reader)
+    with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
+        path = Path(folder) / "float.onnx"
+        onnx.save(_without_float_additions(model), path)
+        calibrator = create_calibrator(
+            path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+            calibrate_method=methods[scheme.calibration],
+            extra_options={
+                "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
+        )
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # it tells of histograms by print
+                calibrator.collect_data(reader)
+        except (InputError, ModelError):
+            raise
+        except Exception as error:  # onnxruntime's own types: wrong shape, dtype or rank of a sample
+            if reader.count == 0:
+                raise InputError("calibration: expected at least one sample, found none") from error
+            raise InputError(f"calibration sample {reader.count}: {error}") from error
+        with contextlib.redirect_stdout(io.StringIO()):
+            ranges = calibrator.compute_data()
+    if scheme.calibration == "entropy" and not scheme.symmetric:
+        _within(ranges, {name: found[2:4] for name, found in calibrator.collector.histogram_dict.items()})
+    return ranges
+
+
+def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
+    """Cut ranges to the least and the largest value that was seen, in place: entropy finds them around zero."""
+    from onnxruntime.quantization.calibrate import TensorData
+
+    for name, (low, high) in seen.items():
+        bounds = np.asarray(ranges[name].range_value, np.float32).reshape(-1)
+        lowest, highest = max(float(bounds[0]), float(low)), min(float(bounds[1]), float(high))
+        ranges.data[name] = TensorData(lowest=np.float32(lowest), highest=np.float32(highest))
+
+
+def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """A copy that computes additions in floats otherwise: a - (-b). Only what is quantized is then calibrated.
+
+    Histograms cannot hold the masks of attention, whose values are the least that there are.
+    """
+    import onnx
+    from onnx import helper
+
+    excluded = set(float_additions(model))
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    nodes = []
+    for node in result.graph.node:
+        if node.op_type == "Add" and node.name in excluded:
+            a, b = node.input
+            negative = f"{node.output[0]}.negative"
+            nodes.append(helper.make_node("Neg", [b], [negative]))
+            node = helper.make_node("Sub", [a, negative], node.output, node.name)
+        nodes.append(node)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
+    """Give the tensors of every group in :func:`scale_groups` one range, in place."""
+    from onnxruntime.quantization.calibrate import TensorData
+
+    for members, shadowed in scale_groups(model, with_additions=symmetric):
+        known = [name for name in members if name in ranges.data]
+        leading = [name for name in known if name not in shadowed] or known
+        if not leading:
+            continue
+        bounds = [np.asarray(ranges[name].range_value, np.float32).reshape(-1) for name in leading]
+        low, high = min(b.min() for b in bounds), max(b.max() for b in bounds)
+        if symmetric:
+            high = max(-low, high)
+            low = -high
+        for name in known:
+            ranges.data[name] = TensorData(lowest=np.float32(low), highest=np.float32(high))
+
+
+def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
+    """Groups of tensors that share one scale, each with those members whose own range does not count.
+
+    Operands of additions only need to where an accelerator adds them as integers.
+
+    A result that only feeds an activation does not count: what it saturates, the activation would have cut off or the
+    activation's range covers.
+    """
+    producer = {out: node for node in model.graph.node for out in node.output}
+    readers: dict[str, int] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers[name] = readers.get(name, 0) + 1
+    for output in model.graph.output:
+        readers[output.name] = readers.get(output.name, 0) + 1
+
+    parent: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        parent.setdefault(name, name)
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    shadowed: set[str] = set()
+    in_floats = set(float_additions(model))
+    for node in model.graph.node:
+        if node.op_type == "Add" and with_additions and node.name not in in_floats:
+            parent[find(node.input[0])] = find(node.input[1])
+        elif node.op_type in KEEP_SCALE:
+            parent[find(node.input[0])] = find(node.output[0])
+        elif node.op_type == "Relu" or (node.op_type == "Clip" and _clips_at_zero(node, model)):
+            before = [node.input[0]]  # what only this activation sees, back to the operator that makes it
+            source = producer.get(before[-1])
+            while source is not None and source.op_type in RESHAPES:
+                before.append(source.input[0])
+                source = producer.get(before[-1])
+            if source is not None and source.op_type in ANCHORS and all(readers[name] == 1 for name in before):
+                parent[find(node.input[0])] = find(node.output[0])
+                shadowed.update(before)
+    groups: dict[str, list[str]] = {}
+    for name in list(parent):
+        groups.setdefault(find(name), []).append(name)
+    return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
+
+
+def float_additions(model: "onnx.ModelProto") -> list[str]:
+    """Names of the additions that stay in floats: all but residual ones between quantized operators.
+
+    An accelerator adds tensors of one shape. Constants, masks of attention (whose magnitude leaves nothing of the
+    scores in eight bits) and sums that are only normalized stay as they are.
+    """
+    constants = {i.name for i in model.graph.initializer}
+    shapes = known_shapes(model)
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    reached = {output.name: True for output in model.graph.output}
+
+    def feeds_integers(name: str) -> bool:
+        """Whether the user or an operator of integers reads the tensor, perhaps through others that pass it on."""
+        if name not in reached:
+            reached[name] = False
+            reached[name] = any(
+                node.op_type in AVERAGES or node.op_type in ANCHORS - {"Add"}
+                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers.get(name, []))
+        return reached[name]
+
+    found = []
+    for node in model.graph.node:
+        if node.op_type == "Add":
+            a, b = node.input
+            fits = not {a, b} & constants and shapes.get(a) == shapes.get(b)
+            if not fits or not feeds_integers(node.output[0]):
+                found.append(node.name)
+    return found
+
+
+def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:
+    from onnx import numpy_helper
+
+    if len(node.input) < 2 or not node.input[1]:
+        return False
+    low = next((i for i in model.graph.initializer if i.name == node.input[1]), None)
+    return low is not None and float(numpy_helper.to_array(low).reshape(-1)[0]) == 0.0
+
+
+WARNINGS, ERRORS = 2, 3
+"""Severities of onnxruntime, of which the first is its default."""
+
+
+class _quiet:
+    """onnxruntime's quantizer logs advice on the root logger that does not apply here, its sessions warn of theirs."""
+
+    def __enter__(self) -> None:
+        self._log_from(ERRORS)
+        self.level = logging.getLogger().level
+        logging.getLogger().setLevel(logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().setLevel(self.level)
+        self._log_from(WARNINGS)
+
+    def _log_from(self, severity: int) -> None:
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(severity)

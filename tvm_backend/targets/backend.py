@@ -1,0 +1,307 @@
+"""The base class of targets, with the names of TVM's UMA, on Relax.
+
+A target says which attributes it has, which subgraphs it takes (pattern and predicate), how each becomes a workload
+(operator strategy) and what turns workloads into programs (codegen). Nothing else of a target is known to the compiler.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from archloom.mapper.workload import Workload
+from archloom.oracle.errors import TargetError, suggest
+from archloom.tvm_backend.compiled import Layout, OptionValue
+
+if TYPE_CHECKING:
+    from archloom.mapper.accelerator import Accelerator
+    from archloom.tvm_backend.host.finish import Finish
+    from archloom.tvm_backend.ir.compat import IRModule
+    from archloom.tvm_backend.ir.match import Numbers, QuantizedOp
+    from archloom.tvm_backend.ir.patterns import DFPattern
+
+
+class UMAPhase(enum.Enum):
+    """When a registered pass runs."""
+
+    PRE_PARTITIONING = 0
+    """on the imported network"""
+    POST_PARTITIONING_0 = 1
+    """when matches are composite functions"""
+    POST_PARTITIONING_1 = 2
+    """when composite functions are grouped into regions"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A predicate's answer: whether the target takes a match, and what it saw."""
+
+    ok: bool
+    seen: str
+    needs: str = ""
+    """what the target takes instead, for a refusal"""
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A match as a workload.
+
+    ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
+    workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
+    operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
+    workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument;
+    ``form``: of the convolution that tiles are laid out for. ``relaid``: for a value in tiles the workload that reads
+    and stores its layout, where any does that all operands share. ``beyond``: edges of the result's matrices beyond
+    which there may be other numbers than zeros, ``carried``: arguments whose own such edges are the result's, too,
+    and ``zeros``: for arguments the edges beyond which there must be zeros. ``forms``: of arguments that lie in another
+    form than ``form``; ``gridded``: the same match with images on a grid.
+    """
+
+    workload: Workload
+    op: str
+    inputs: tuple[tuple[str, int], ...]
+    constants: Mapping[str, np.ndarray]
+    layout: Layout
+    finish: "Finish | None" = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    form: tuple[int, ...] = ()
+    relaid: "Callable[[tuple[int, ...]], Workload] | None" = None
+    beyond: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    zeros: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    forms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    gridded: "Gridded | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gridded:
+    """A convolution that can store its result on a grid (:mod:`mapper.spatial.grid`), and read what others did.
+
+    ``make`` gives it for a grid ``(rows, line, lead)`` of ``least`` rows and pixels at least, and of a lead of as many
+    pixels as ``margins`` make: so many rows and further pixels before an image, and behind it. ``reads``: its image may
+    lie on the grid, too; ``plain``: without a grid it reads and stores plain rows of pixels.
+    """
+
+    make: "Callable[[tuple[int, int, int]], Lowered]"
+    least: tuple[int, int]
+    margins: tuple[tuple[int, int], tuple[int, int]]
+    reads: bool
+    plain: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Two operators as one: ``op`` with the operands of both, but for what the second reads of the first, as a
+    workload; ``lowered`` is None where they stay two. ``why`` says what was weighed."""
+
+    op: "QuantizedOp"
+    lowered: Lowered | None
+    why: str
+
+
+Join: TypeAlias = Callable[["QuantizedOp", "QuantizedOp", Mapping[str, OptionValue]], "Joined | None"]
+"""Weighs an operator, and the one that reads its result first and alone, against both as one; None: they are no pair
+that the target knows."""
+Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
+Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
+SizedStrategy: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
+"""A strategy that depends on the target's options."""
+RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
+Refuse: TypeAlias = Callable[[str, str, str], None]
+"""Notes for the partition report what a pass left alone: the variable, what was seen, what the target takes."""
+SizedPass: TypeAlias = Callable[["IRModule", Mapping[str, OptionValue], Refuse], "IRModule"]
+"""A pass that depends on the target's options."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A registered pattern; ``make`` builds the Relax pattern when TVM is there."""
+
+    name: str
+    make: Callable[[], "DFPattern"]
+    predicate: Predicate | None
+    quiet: bool = False
+    """refusals are not noted: a smaller pattern follows"""
+
+
+class UMABackend(ABC):
+    """A target. Subclasses register everything in ``__init__`` and are made known by :meth:`register`."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, OptionValue] = {}
+        self._patterns: dict[str, Pattern] = {}
+        self._passes: list[tuple[UMAPhase, SizedPass]] = []
+        self._strategies: dict[str, Any] = {}
+        self._sized: set[str] = set()
+        self._codegens: dict[str, Callable[[], Accelerator]] = {}
+        self._join: Join | None = None
+
+    @property
+    @abstractmethod
+    def target_name(self) -> str:
+        """Name of the target: letters, digits, ``_`` and ``-``."""
+
+    @property
+    def description(self) -> str:
+        """One line for listings."""
+        return (type(self).__doc__ or self.target_name).strip().splitlines()[0]
+
+    @property
+    def numbers(self) -> "Numbers":
+        """What the target computes with: operators of quantized networks (int8), or of networks as they are."""
+        return "int8"
+
+    # registration ---------------------------------------------------------------------------------------------------
+
+    def _register_target_attr(self, name: str, default: OptionValue) -> None:
+        """Declare an option of the target with its default, a number, string or truth value."""
+        self._unique("attribute", name, self._attributes)
+        if not isinstance(default, bool | int | float | str):
+            raise TargetError(
+                f"target {self.target_name!r}: attribute {name!r}: expected a default that is a number, a string or a "
+                f"truth value, found {default!r}"
+            )
+        self._attributes[name] = default
+
+    def _register_pattern(
+        self, name: str, pattern: "DFPattern | Callable[[], DFPattern]", predicate: Predicate | None = None,
+        *, quiet: bool = False,
+    ) -> None:
+        """Offer to take what ``pattern`` matches where ``predicate`` agrees. Earlier patterns win.
+
+        ``pattern`` may be a function that makes it, so that registration does not need TVM. ``quiet``: what it refuses
+        is not reported, as it is a part that a later pattern may take.
+        """
+        self._unique("pattern", name, self._patterns)
+        make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
+        self._patterns[name] = Pattern(
+            name, make or (lambda: pattern), predicate, quiet)  # type: ignore[return-value,arg-type]
+
+    def _register_relax_pass(
+        self, phase: UMAPhase, relax_pass: "RelaxPass | SizedPass", *, sized: bool = False
+    ) -> None:
+        """Run a pass over the module at ``phase``; passes of a phase run in the order of registration.
+
+        With ``sized`` it gets the target's options, too, and a function to note what it left alone.
+        """
+        if not isinstance(phase, UMAPhase):
+            raise TargetError(
+                f"target {self.target_name!r}: expected a phase of UMAPhase "
+                f"({', '.join(p.name for p in UMAPhase)}), found {phase!r}"
+            )
+        run: Any = relax_pass
+        self._passes.append((phase, run if sized else lambda module, options, refuse: run(module)))
+
+    def _register_operator_strategy(
+        self, op: str, strategy: "Strategy | SizedStrategy", *, sized: bool = False
+    ) -> None:
+        """Say how matches of the pattern ``op`` become workloads; with ``sized`` it gets the target's options, too."""
+        self._unique("operator strategy", op, self._strategies)
+        if op not in self._patterns:
+            raise TargetError(
+                f"target {self.target_name!r}: operator strategy for {op!r}: no such pattern"
+                f"{suggest(op, list(self._patterns))}"
+            )
+        if sized:
+            self._sized.add(op)
+        self._strategies[op] = strategy
+
+    def _register_join(self, join: Join) -> None:
+        """Offer to take two operators that follow each other as one where ``join`` finds that to be better."""
+        if self._join is not None:
+            raise TargetError(f"target {self.target_name!r}: a join is registered twice")
+        self._join = join
+
+    def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
+        """Say what turns workloads into programs; ``fmt`` is ``"stream"``, ``codegen`` makes the accelerator."""
+        self._unique("codegen", fmt, self._codegens)
+        if fmt != "stream":
+            raise TargetError(f"target {self.target_name!r}: codegen format {fmt!r}: expected 'stream'")
+        self._codegens[fmt] = codegen
+
+    def _unique(self, what: str, name: str, table: Mapping[str, Any]) -> None:
+        if not isinstance(name, str) or not name:
+            raise TargetError(f"target {self.target_name!r}: expected a name for the {what}, found {name!r}")
+        if name in table:
+            raise TargetError(f"target {self.target_name!r}: {what} {name!r} is registered twice")
+
+    def register(self) -> None:
+        """Make the target known under its name (see :mod:`archloom.tvm_backend.targets.registry`).
+
+        Raises :class:`~archloom.oracle.errors.TargetError` when it is incomplete or the name is taken.
+        """
+        from archloom.tvm_backend.targets import registry
+
+        self.validate()
+        registry.add(self)
+
+    def validate(self) -> None:
+        """Every pattern needs an operator strategy, and the target a codegen."""
+        for name in self._patterns:
+            if name not in self._strategies:
+                raise TargetError(f"target {self.target_name!r}: pattern {name!r} has no operator strategy")
+        if not self._codegens:
+            raise TargetError(f"target {self.target_name!r}: no codegen is registered")
+
+    # what the compiler asks -------------------------------------------------------------------------------------------
+
+    @property
+    def accelerator(self) -> "Accelerator":
+        """Graph, ISA, options and emission of the target."""
+        return self._codegens["stream"]()
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return tuple(self._patterns.values())
+
+    @property
+    def attributes(self) -> Mapping[str, OptionValue]:
+        """Options declared by the target itself, with defaults."""
+        return dict(self._attributes)
+
+    def strategy(self, op: str, options: Mapping[str, OptionValue] | None = None) -> Strategy:
+        """The operator strategy of the pattern ``op`` at ``options`` (by default the defaults)."""
+        strategy = self._strategies[op]
+        if op not in self._sized:
+            return strategy  # type: ignore[no-any-return]
+        values = dict(options or {})
+        return lambda found: strategy(found, values)
+
+    def join(
+        self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]
+    ) -> Joined | None:
+        """What the target makes of two operators, of which the second alone reads the result of the first."""
+        return None if self._join is None else self._join(first, second, options)
+
+    def run_passes(
+        self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue] | None = None,
+        refuse: Refuse | None = None,
+    ) -> "IRModule":
+        """Apply the passes registered for ``phase``; ``refuse`` hears what those that depend on options left alone."""
+        for when, relax_pass in self._passes:
+            if when is phase:
+                module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
+        return module
+
+    def partition(
+        self, mod: "IRModule", params: Mapping[str, np.ndarray] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+    ) -> "IRModule":
+        """Split ``mod`` into regions of the target and the host's ``main``.
+
+        ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the
+        attributes ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+        """
+        from archloom.tvm_backend.targets.choice import only
+        from archloom.tvm_backend.targets.partition import partition
+
+        return partition(mod, only(self, options), params).module
+
+
+def _is_pattern(value: object) -> bool:
+    return any(base.__name__ == "DFPattern" for base in type(value).__mro__)

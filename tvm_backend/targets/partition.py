@@ -1,0 +1,153 @@
+"""Partitioning: patterns of a target → composite functions → regions; what is left over is the host's.
+
+Several targets share a network in order of preference: each is offered what those before it have left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir.match import NotQuantized, Numbers, read
+from archloom.tvm_backend.ir.sweeps import SWEPT
+from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
+from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
+from archloom.tvm_backend.targets.backend import Pattern, UMAPhase, Verdict
+from archloom.tvm_backend.targets.choice import Chosen
+from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
+
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
+"""Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
+
+
+NEEDED: dict[Numbers, str] = {
+    "int8": "a quantized operator: int8 operands by dequantize, the result by quantize, scales constant "
+            "(archloom.quantize, --calibrate)",
+    "float32": "float32 operands",
+    "float16": "operands of float32 or float16",
+}
+"""What a target takes that computes with these numbers."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A match that a target did not take: the variable of the anchor's result, the pattern, and why.
+
+    ``needs`` says what the target takes instead.
+    """
+
+    variable: str
+    pattern: str
+    reason: str
+    target: str
+    needs: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Partitioned:
+    """A partitioned module, with the refusals on the way, the host's operators, and where each region's were.
+
+    ``results`` gives, by the name of an operator that was taken, the variable of the network that holds its result;
+    names that several operators have are left out.
+    """
+
+    module: compat.IRModule
+    refusals: tuple[Refusal, ...]
+    host: tuple[HostFunction, ...]
+    positions: Positions
+    results: Mapping[str, str] = field(default_factory=dict)
+
+
+def partition(
+    module: compat.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
+) -> Partitioned:
+    """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
+    if params:
+        module = bind_parameters(module, params)
+    module = compat.ensure_dataflow(module)
+    refusals: list[Refusal] = []
+    taken: list[tuple[str, str]] = []
+    for target in chosen:
+        backend = target.backend
+
+        def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
+            refusals.append(Refusal(variable, "", reason, name, needs))
+
+        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
+        module = duplicate_dequantize(sink_reshapes(module, sums=backend.numbers == "float16"))
+        module = compat.fuse_by_pattern(module, [
+            (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
+        module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
+    module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.numbers == "float16"))
+    for target in chosen:
+        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
+    count = Counter(name for name, _ in taken)
+    return Partitioned(
+        module, tuple(refusals), host, positions, {name: v for name, v in taken if count[name] == 1})
+
+
+def _check(
+    pattern: Pattern, target: Chosen, refusals: list[Refusal], taken: list[tuple[str, str]]
+) -> Callable[[Any], bool]:
+    """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
+
+    def check(context: Any) -> bool:
+        verdict = _verdict(pattern, target.options, context, target.backend.numbers)
+        if verdict.ok:
+            _note(context, taken, target.backend.numbers)
+            return True
+        if pattern.quiet:
+            return False
+        explained = EXPLAINED | SWEPT if target.backend.numbers == "float16" else EXPLAINED
+        variables = [var.name for var, value in context.matched_bindings.items()
+                     if compat.op_name(value) in explained]
+        refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
+        return False
+
+    return check
+
+
+def _note(context: Any, taken: list[tuple[str, str]], numbers: Numbers) -> None:
+    """The operator's name and the variable of its result, in place of those of smaller matches inside of it."""
+    inside = dict(context.matched_bindings.items())
+    result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
+    if result is None:
+        return
+    covered = {var.name for var in inside}
+    taken[:] = [pair for pair in taken if pair[1] not in covered]
+    op = read(context.matched_expr, inside.get, numbers=numbers)
+    # an operator alone has no other name than that of its result
+    taken.extend((name, result) for name in sorted({op.name, result} if op.name == op.anchor else {op.name}))
+
+
+def _verdict(
+    pattern: Pattern, options: Mapping[str, OptionValue], context: Any, numbers: Numbers
+) -> Verdict:
+    inside = dict(context.matched_bindings.items())
+    if not all(compat.is_tensor(var) for var in inside):
+        return Verdict(False, "a tensor in it has no static shape", "tensors of static shapes")
+    shared = _leaking(context, inside)
+    if shared is not None:
+        return Verdict(False, f"its intermediate result {shared!r} is used elsewhere too",
+                       "intermediate results that nothing else reads")
+    try:
+        op = read(context.matched_expr, inside.get, numbers=numbers)
+    except NotQuantized as error:
+        return Verdict(False, str(error), NEEDED[numbers])
+    return Verdict(True, "") if pattern.predicate is None else pattern.predicate(op, options)
+
+
+def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:
+    """Name of an intermediate variable that something outside of the match reads."""
+    for var, users in context.var_usages.items():
+        if var not in inside or inside[var].same_as(context.matched_expr):
+            continue
+        if any(user not in inside for user in users):
+            return str(var.name)
+    return None

@@ -1,0 +1,326 @@
+"""Grouping of a partitioned ``main``: neighbours that run in the same place become one function.
+
+Every binding of ``main`` gets a place (the target in one of its memory layouts, XLA, or TVM's own code) and a level:
+the largest level among its inputs, plus one for an input from another place (or, without any, 0 on the host and 1 on a
+target, for which the host then has made ready what it can). Bindings of one place and level form a
+group. A path between two of them never leaves the place, since that would raise the level; so groups are convex, and
+sorting by level is a legal order of execution.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from archloom.tvm_backend.host.rules import HEAVY, macs, translatable
+from archloom.tvm_backend.ir import expressions as compat
+
+HOST_CODEGEN = "xla"
+Place = tuple[str, str]
+"""(who, layout): ``("llvm", "")``, ``("xla", "")`` or (target, layout class of its composites)."""
+
+LLVM: Place = ("llvm", "")
+XLA: Place = (HOST_CODEGEN, "")
+HOST: Place = ("host", "")
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """An operator that stays on the host: variable, operator, shape, multiply-accumulates, who runs it, and its
+    position in ``main``."""
+
+    variable: str
+    op: str
+    shape: tuple[int, ...]
+    macs: int
+    engine: Literal["xla", "llvm"]
+    position: int = 0
+
+
+@dataclass(eq=False)
+class _Node:
+    binding: Any
+    inputs: list[int]
+    place: Place
+    reads_parameters: bool = False
+    level: int = 0
+
+
+Positions = dict[str, tuple[int, ...]]
+"""Where in ``main`` the bindings of each region's function were, by the function's symbol."""
+
+
+def form_regions(
+    module: compat.IRModule, tiled: frozenset[str] = frozenset()
+) -> tuple[compat.IRModule, tuple[HostFunction, ...], Positions]:
+    """Group the composites of each target and the host operators that XLA should run into functions of their own.
+
+    Targets that are ``tiled`` keep images and matrices beside each other in one region.
+    """
+    main = module["main"]
+    nodes = _placed(module, main, tiled)
+    groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
+    for node in nodes:
+        groups[(node.level, node.place)].append(node)
+    host = tuple(_describe(node, i) for i, node in enumerate(nodes) if node.place in (LLVM, XLA) and _counts(node))
+    at = {node.binding.var: i for i, node in enumerate(nodes)}
+    rebuilt, symbols = _rebuild(module, main, groups)
+    return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
+
+
+def _placed(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]) -> list[_Node]:
+    """All bindings with places and levels; no transposed tensor is handed from one group to another."""
+    on_host: set[int] = set()
+    while True:
+        nodes = _nodes(module, main, tiled, on_host)
+        _place_host(nodes)
+        _level(nodes)
+        apart = _read_elsewhere(nodes, module, main)
+        if not apart:
+            return nodes
+        on_host |= apart
+
+
+def _read_elsewhere(nodes: list[_Node], module: compat.IRModule, main: compat.Function) -> set[int]:
+    """Transposed tensors of a target that are results of the network or read by another group."""
+    results = {v for r in compat.outputs_of(main) for v in compat.variables(r)}
+    turned = {i for i, node in enumerate(nodes)
+              if node.place[0] not in (LLVM[0], XLA[0]) and turns_heads(node.binding.value)}
+    return {i for i in turned if nodes[i].binding.var in results} | {
+        i for node in nodes for i in node.inputs
+        if i in turned and (node.level, node.place) != (nodes[i].level, nodes[i].place)}
+
+
+def _nodes(
+    module: compat.IRModule, main: compat.Function, tiled: frozenset[str], on_host: AbstractSet[int]
+) -> list[_Node]:
+    """All bindings; transposes ``on_host`` (by number) stay there."""
+    index: dict[Any, int] = {}
+    nodes: list[_Node] = []
+    for binding in compat.bindings(main):
+        composite = compat.is_composite(module, binding.value)
+        place = HOST
+        if composite is not None:
+            name = composite[0].split(".", 1)[0]
+            place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
+        variables = compat.variables(binding.value)
+        inputs = [index[v] for v in variables if v in index]
+        index[binding.var] = len(nodes)
+        nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
+    for place in {n.place for n in nodes if n.place != HOST and n.place[1] == "row-major"}:
+        _absorb_views(nodes, place, module, on_host if place[0] in tiled else range(len(nodes)))
+    return nodes
+
+
+def _absorb_views(nodes: list[_Node], place: Place, module: compat.IRModule, on_host: Container[int]) -> None:
+    """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
+    is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
+    users: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        for i in node.inputs:
+            users[i].append(node)
+
+    def turned(position: int, node: _Node) -> bool:
+        """Whether products of batches read the transposed tensor, or one has made it for that alone."""
+        if position in on_host or not turns_heads(node.binding.value) or not node.inputs:
+            return False
+        made = _multiplies_batches(nodes[node.inputs[0]], module) and len(users[node.inputs[0]]) == 1
+        return made or all(_multiplies_batches(u, module) for u in users[position])
+
+    taken: set[int] = set()
+    for position, node in reversed(list(enumerate(nodes))):
+        reshaped = compat.op_name(node.binding.value) == "reshape"
+        if (reshaped or turned(position, node)) and users[position] and all(u.place == place for u in users[position]):
+            node.place = place
+            taken.add(position)
+    while lost := {i for i in taken if not nodes[i].inputs or nodes[nodes[i].inputs[0]].place != place
+                   or any(u.place != place for u in users[i])}:
+        for i in lost:
+            nodes[i].place = HOST
+        taken -= lost
+
+
+HEADS_TURNED = (0, 2, 1, 3)
+"""From [batch, length, heads, depth] to [batch, heads, length, depth], and back."""
+
+
+def turns_heads(value: Any) -> bool:
+    """Whether a binding puts heads before the length, or behind it."""
+    return (compat.op_name(value) == "permute_dims" and value.attrs.axes is not None
+            and compat.attr_ints(value, "axes") == HEADS_TURNED)
+
+
+def _multiplies_batches(node: _Node, module: compat.IRModule) -> bool:
+    """Whether a composite is a product of two batches of matrices, [batch, heads, rows, columns]."""
+    composite = compat.is_composite(module, node.binding.value)
+    for binding in () if composite is None else compat.bindings(composite[1]):
+        if compat.op_name(binding.value) == "matmul":
+            first, second = (compat.shape_of(a) for a in binding.value.args)
+            return len(first) == len(second) == 4 and first[:2] == second[:2] and first[0] * first[1] > 1
+    return False
+
+
+def _images(function: compat.Function) -> bool:
+    """Whether a composite works on images: those are stored channels-last within a region."""
+    names = [compat.op_name(b.value) for b in compat.bindings(function)]
+    if "nn.conv2d" in names:
+        return True
+    if {"matmul", "nn.attention", "nn.attention_bias"} & set(names):
+        return False
+    return len(compat.shape_of(compat.outputs_of(function)[0])) == 4
+
+
+def _level(nodes: list[_Node]) -> None:
+    for node in nodes:
+        node.level = max(
+            (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs),
+            default=0 if node.place in (HOST, LLVM, XLA) else 1,  # after what the host makes of the inputs
+        )
+    _join_parameters(nodes)
+
+
+def _join_parameters(nodes: list[_Node]) -> None:
+    """What only depends on constants (a dequantized weight) goes to the level of the first that reads it, if its place
+    is the same: operators are recognized together with their parameters."""
+    users: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        for i in node.inputs:
+            users[i].append(node)
+    fixed: list[bool] = []
+    for node in nodes:
+        fixed.append(not node.reads_parameters and all(fixed[i] for i in node.inputs))
+    for position in reversed(range(len(nodes))):
+        node = nodes[position]
+        if fixed[position] and users[position]:
+            node.level = max(node.level, min(u.level - (u.place != node.place) for u in users[position]))
+
+
+def _place_host(nodes: list[_Node]) -> None:
+    """XLA takes the whole host where every operator has a translation: then no tensor ever crosses to TVM. Else it
+    takes the groups that hold a heavy operator, and TVM the others and what has no translation."""
+    _level(nodes)
+    groups: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        if node.place == HOST:
+            groups[node.level].append(node)
+    whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
+    for group in groups.values():
+        heavy = any(compat.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
+        for node in group:
+            node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
+    for node in nodes:  # an access to a tuple belongs to what makes the tuple
+        if node.place in (LLVM, XLA) and compat.is_tuple_get(node.binding.value) and node.inputs:
+            node.place = nodes[node.inputs[0]].place
+    _keep_tuples_together(nodes)
+
+
+def _goes_to_xla(binding: Any) -> bool:
+    """Whether XLA can compute a host operator, or there is nothing to compute."""
+    value = binding.value
+    if compat.op_name(value) is None:
+        return compat.is_tuple_get(value) is not None or compat.is_var(value) or compat.is_constant(value)
+    return translatable(value)
+
+
+def _keep_tuples_together(nodes: list[_Node]) -> None:
+    """A tuple of tensors that leaves a group of XLA cannot be a result of it: TVM's code makes it."""
+    for position, node in enumerate(nodes):
+        if node.place == XLA and not compat.is_single(node.binding.var):
+            users = [n for n in nodes if position in n.inputs]
+            if any(u.place != XLA for u in users) or not users:
+                node.place = LLVM
+                for user in users:
+                    if compat.is_tuple_get(user.binding.value):
+                        user.place = LLVM
+
+
+def _counts(node: _Node) -> bool:
+    return compat.op_name(node.binding.value) is not None
+
+
+def _describe(node: _Node, position: int) -> HostFunction:
+    call = node.binding.value
+    shape = compat.shape_of(node.binding.var) if compat.is_tensor(node.binding.var) else ()
+    return HostFunction(
+        node.binding.var.name, str(compat.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm",
+        position,
+    )
+
+
+def _rebuild(
+    module: compat.IRModule, main: compat.Function, groups: dict[tuple[int, Place], list[_Node]]
+) -> tuple[compat.IRModule, dict[str, list[_Node]]]:
+    """``main`` with a call for each group that is not TVM's, and the functions called; which group each is."""
+    results = compat.outputs_of(main)
+    users = _users(groups, results)
+    replaced: dict[Any, Any] = {}
+    body: list[Any] = []
+    functions: dict[str, compat.Function] = {}
+    symbols: dict[str, list[_Node]] = {}
+    count: dict[str, int] = defaultdict(int)
+    for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
+        nodes = groups[key]
+        if key[1] == LLVM:
+            for node in nodes:
+                body.append(compat.bind(node.binding.var, compat.substitute(node.binding.value, replaced)))
+            continue
+        codegen = key[1][0]
+        kind = codegen if codegen == HOST_CODEGEN else "target"  # regions are numbered in order, whosever they are
+        symbol = f"{codegen}_{count[kind]}"
+        count[kind] += 1
+        inputs, outputs = _border(nodes, users)
+        if not outputs:
+            continue
+        functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
+        symbols[symbol] = nodes
+        arguments = [replaced.get(v, v) for v in inputs]
+        call = compat.call_external(symbol, arguments, outputs)
+        result = compat.new_var(symbol, call)
+        body.append(compat.bind(result, call))
+        for i, output in enumerate(outputs):
+            if len(outputs) == 1:
+                replaced[output] = result
+            else:
+                field = compat.new_var(output.name, output)
+                body.append(compat.bind(field, compat.tuple_get(result, i)))
+                replaced[output] = field
+    final = [replaced.get(r, r) if compat.is_var(r) else r for r in results]
+    host_main = compat.rebuild(main, body, final)
+    return compat.with_functions(host_main, functions, module), symbols
+
+
+def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
+    """For each variable, the groups that read it (by id; 0 for the function's results)."""
+    users: dict[Any, set[int]] = defaultdict(set)
+    for nodes in groups.values():
+        for node in nodes:
+            for var in compat.variables(node.binding.value):
+                users[var].add(id(nodes))
+    for result in results:
+        for var in compat.variables(result):
+            users[var].add(0)
+    return users
+
+
+def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], list[Any]]:
+    """Variables that a group takes from outside and gives to outside, each in order of first use or definition."""
+    defined = {node.binding.var for node in nodes}
+    inputs: list[Any] = []
+    for node in nodes:
+        for var in compat.variables(node.binding.value):
+            if var not in defined and var not in inputs:
+                inputs.append(var)
+    outputs = [node.binding.var for node in nodes if users[node.binding.var] - {id(nodes)}]
+    return inputs, outputs
+
+
+def _outline(
+    nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
+) -> compat.Function:
+    params = [compat.parameter_like(v) for v in inputs]
+    inner = dict(zip(inputs, params, strict=True))
+    body = [compat.bind(n.binding.var, compat.substitute(n.binding.value, inner)) for n in nodes]
+    return compat.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})
