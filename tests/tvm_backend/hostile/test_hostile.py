@@ -73,7 +73,8 @@ def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, t
     code = ("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 << 30,) * 2); import archloom; "
             f"print(archloom.estimate('net.onnx', {target!r}).macs)")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "src"),
+                               "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) == size * size
 
