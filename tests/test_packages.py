@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,12 +41,3 @@ def test_packages_import_only_those_below_them(package: str) -> None:
 
 def test_an_import_inside_of_a_function_is_seen() -> None:
     assert list(imported("def f():\n    from archloom.uma_targets import gemmini\n")) == ["archloom.uma_targets"]
-
-
-def test_a_benchmark_may_be_named_as_a_package_is() -> None:
-    """A script's own folder is first on the path of Python: it must not hide the packages."""
-    code = "import common, archloom.oracle.errors, acadl_models; print(oracle.__path__[0])"
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
-        capture_output=True, text=True, check=False)
-    assert run.returncode == 0 and run.stdout.strip() == str(ROOT / "src/archloom/oracle"), run.stderr
