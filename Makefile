@@ -51,8 +51,8 @@ bench: $(STAMP)
 	$(PY) benchmarks/run_all.py
 
 networks-cores: $(STAMP)
-	$(PY) benchmarks/networks.py --size tiny --targets mesh --options x=2,y=2
-	$(PY) benchmarks/networks.py --size tiny --targets triple_ring --options rows=2,columns=2
+	$(PY) benchmarks/run.py networks --size tiny --targets mesh --options x=2,y=2
+	$(PY) benchmarks/run.py networks --size tiny --targets triple_ring --options rows=2,columns=2
 
 docs: $(DOCS_STAMP)
 	$(PY) -m mkdocs build --strict --site-dir build/site
