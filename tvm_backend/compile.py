@@ -32,7 +32,7 @@ def partition_model(model: Model, target: Target = "gemmini", options: Mapping[s
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,
         lower_regions(partitioned, chosen), lower_host(partitioned, model, chosen),
-        partitioned.results,
+        partitioned.results, model.fallbacks,
     )
 
 

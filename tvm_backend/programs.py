@@ -10,11 +10,13 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from archloom.mapper.cache import code_fingerprint, key_of
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 KIND, STREAMS = "programs", "streams"
 """Of files in the cache: machine code by its content; programs of streams by theirs."""
 KEPT = 1024
+COMPILED = "compiled again when it is first run"
 
 _loaded: cache.Memory[Any] = cache.Memory(KEPT)
 _of_streams: cache.Memory["StreamProgram"] = cache.Memory(KEPT)
@@ -77,12 +80,29 @@ class Programs:
     """The programs of one network: those at hand, those that its artifact brought, and those on disk."""
 
     def __init__(self, given: Stored | None = None) -> None:
-        from archloom.oracle.xla.executables import platform
-
-        self._given = given if given is not None and given.platform == platform() else None
+        self._brought = given
+        self._fallbacks: dict[Fallback, None] = {}
         self._streams: dict[str, StreamProgram] = {}
         self._host: dict[str, str] = {}
         self._code: dict[str, bytes] = {}
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """Why programs were, or will be, compiled again."""
+        return tuple(self._fallbacks)
+
+    @cached_property
+    def _given(self) -> Stored | None:
+        """What the artifact brought, if it is for machines like this one."""
+        from archloom.oracle.xla.executables import platform
+
+        if self._brought is None or self._brought.platform == platform():
+            return self._brought
+        self._note("machine code of the artifact", "it was made by another JAX, or for another processor", COMPILED)
+        return None
+
+    def _note(self, where: str, why: str, cost: str) -> None:
+        self._fallbacks[Fallback(where, why, cost)] = None
 
     def of_stream(self, key: str) -> "tuple[Program, np.ndarray] | None":
         """The program of a stream and its bit patterns, if it has been compiled before."""
@@ -115,14 +135,14 @@ class Programs:
         if name is not None:
             self._streams[key] = found = StreamProgram(name, tuple(int(b) for b in bits))
             _of_streams.put(key, found)
-            cache.store(STREAMS, key, {"name": name, "bits": found.bits})
+            self._stored(cache.store(STREAMS, key, {"name": name, "bits": found.bits}))
 
     def keep_host(self, key: str, program: "Program") -> None:
         """Keep what was compiled for a piece of the host."""
         name = self._keep(program)
         if name is not None:
             self._host[key] = name
-            cache.store(STREAMS, key, {"name": name})
+            self._stored(cache.store(STREAMS, key, {"name": name}))
 
     def stored(self) -> Stored:
         """Everything that was used, for an artifact."""
@@ -138,12 +158,17 @@ class Programs:
     def _keep(self, program: "Program") -> str | None:
         data = program.serialize()
         if data is None:
+            self._note("programs of XLA", "this JAX gives no machine code", "every process compiles them again")
             return None
         name = hashlib.sha256(data).hexdigest()
         self._code[name] = data
         _loaded.put(name, program)
-        cache.store_bytes(KIND, name, data)
+        self._stored(cache.store_bytes(KIND, name, data))
         return name
+
+    def _stored(self, failure: Fallback | None) -> None:
+        if failure is not None:
+            self._fallbacks[failure] = None
 
     def _read(self, name: str) -> bytes | None:
         given = self._given.code.get(name) if self._given is not None else None
@@ -157,6 +182,8 @@ class Programs:
         if program is None:
             data = self._read(name)
             program = executables.load(data) if data is not None else None
+            if data is not None and program is None:
+                self._note("stored machine code", "this JAX cannot load it", COMPILED)
             if program is not None:
                 with _lock:
                     _loaded.put(name, program)

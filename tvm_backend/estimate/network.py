@@ -20,6 +20,7 @@ from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.frontends import operators
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
     import onnx
@@ -308,7 +309,7 @@ def partition_operator(operator: operators.Operator, target: str, options: Mappi
     """A network of one step and no host."""
     work = operators.workload(operator)
     tensors = [*work.inputs, work.output]
-    values = tuple(Value(t.name, t.shape, t.dtype, "row-major") for t in tensors)
+    values = tuple(Value(t.name, t.shape, t.dtype, ROW_MAJOR) for t in tensors)
     names = tuple(t.name for t in work.inputs)
     step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape)
     region = Region("region_0", target, values, names, (work.output.name,), (step,))

@@ -54,7 +54,7 @@ def build(
         offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle,
         utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated",
-        layers=(*layers, *map(_hosted, partition.host.ops), *map(_converted, conversions(partition))),
+        layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
         targets=shares,
@@ -108,11 +108,6 @@ def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse 
     if key not in known:
         known[key] = energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
     return known[key]
-
-
-def _converted(op: HostOp) -> Layer:
-    """What the host does between its own tensors and those of a target."""
-    return _hosted(replace(op, reason=f"it makes {op.reason}" if op.op.startswith("to") else f"from {op.reason}"))
 
 
 def _hosted(op: HostOp) -> Layer:
