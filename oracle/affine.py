@@ -294,7 +294,11 @@ class Affine:
             return self._linear  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
             pass
-        value = all(isinstance(atom, str) for atom, _ in self.terms)
+        value = True
+        for atom, _ in self.terms:
+            if not isinstance(atom, str):
+                value = False
+                break
         _set_linear(self, value)
         return value
 

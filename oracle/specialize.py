@@ -433,8 +433,8 @@ class Specializer:
             if key in self.kept:
                 break
             try:
-                known = {n: values[n] if n not in ranges else Input(n).expression() for n in self.inputs}
-                named = Ranges({Input(n): r for n, r in ranges.items()})
+                known = {n: values[n] if n not in ranges else Input.of(n).expression() for n in self.inputs}
+                named = Ranges({Input.of(n): r for n, r in ranges.items()})
                 effect = Execution(self.isa, self.instruction, known, named, None).effect()
             except Open as o:
                 asked = {v.name for v in o.quantity.variables() if isinstance(v, Input)}
@@ -470,7 +470,7 @@ class Specializer:
                 low, high = v.range(bounds)
             r = ranges[name] = _widen(low, high)
             key.append(r)
-            symbols[Input(name)] = v
+            symbols[Input.of(name)] = v
         return tuple(key), symbols, ranges
 
 

@@ -7,6 +7,8 @@ identifier equals, and carries what it stands for as fields.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from archloom.oracle.affine import Affine
 
 
@@ -23,8 +25,10 @@ class Input(Variable):
 
     name: str
 
-    def __new__(cls, name: str) -> "Input":
-        made = super().__new__(cls, f"${name}")
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def of(name: str) -> "Input":
+        made = Input(f"${name}")
         made.name = name
         return made
 
