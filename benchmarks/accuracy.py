@@ -15,9 +15,9 @@ from typing import Any
 import common
 
 import archloom
-from archloom.models import minilm, sentences, trained
+from archloom.models import trained
 from archloom.tvm_backend.check.reference import integer_session, run
-from examples import sentence_similarity
+from examples import minilm, sentence_similarity, sentences
 
 OTHER_SCHEMES: dict[str, dict[str, Any]] = {
     "int8 results, per tensor": {},

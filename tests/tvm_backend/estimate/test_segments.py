@@ -11,8 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from archloom.models import nas_space
-from archloom.models.nas_space import Space, Stage
 from archloom.models.onnx_graph import OnnxGraph
 from archloom.tvm_backend import compile as compiling
 from archloom.tvm_backend.compiled import Partition
@@ -23,6 +21,8 @@ from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.choice import choose, named_options
+from examples import nas_space
+from examples.nas_space import Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn
 

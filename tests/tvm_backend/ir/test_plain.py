@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from archloom.models import catalogue, digits, nas_space, resnet
+from archloom.models import catalogue, digits, resnet
 from archloom.models.data import random_images
-from archloom.models.nas_space import Architecture, Space, Stage
 from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
@@ -27,6 +26,8 @@ from archloom.tvm_backend.frontends.operators import parse
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.plain import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
+from examples import nas_space
+from examples.nas_space import Architecture, Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.partitions import facts
 from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
