@@ -19,6 +19,7 @@ from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.frontends import named_networks
+from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.frontends.operator_network import onnx_model as operator_model
@@ -48,7 +49,7 @@ INT8 = int8_cnn().SerializeToString()
 
 def plain(proto: onnx.ModelProto) -> Any:
     skeleton = onnx_skeleton.parse(onnx_skeleton.of_proto(proto))
-    return frontends.load_skeleton(skeleton, "net", "net", None)
+    return onnx_networks.load_skeleton(skeleton, "net", "net", None)
 
 
 def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
@@ -201,6 +202,6 @@ def test_damaged_files_have_no_skeleton_or_one_that_parses(tmp_path: Path, junk:
     (tmp_path / "a.onnx").write_bytes(data)
     try:
         proto = onnx_skeleton.parse(onnx_skeleton.of_file(tmp_path / "a.onnx"))
-        frontends.load_skeleton(proto, "net", "net", None)
+        onnx_networks.load_skeleton(proto, "net", "net", None)
     except (NoSkeleton, Unsupported, ModelError):
         pass
