@@ -18,7 +18,7 @@ PLACE = re.compile(r"`([\w/]+\.py)`: `([\w.]+)`")
 
 
 def called(work: Any) -> list[tuple[str, str]]:
-    """File (below the checkout) and qualified name of each function of archloom that ``work`` calls, first calls first."""
+    """File and qualified name of each function of archloom that ``work`` calls, in the order of first calls."""
     found: dict[tuple[str, str], None] = {}
     package = Path(archloom.__file__).parent
 

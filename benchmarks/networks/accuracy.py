@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 import archloom
-from archloom.models import minilm, sentences, trained
+from archloom.models import trained
 from archloom.tvm_backend.check.reference import integer_session, run
 from benchmarks import common
 from benchmarks.figures import RECORDED, Figure, Figures, at_least, equals
-from examples import sentence_similarity
+from examples import minilm, sentence_similarity, sentences
 
 OTHER_SCHEMES: dict[str, dict[str, Any]] = {
     "int8 results, per tensor": {},

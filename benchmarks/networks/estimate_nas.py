@@ -1,7 +1,7 @@
 """Estimates for network search on Gemmini: two networks cold and warm, and many random networks on all cores.
 
 Cold is a fresh process with an empty cache, imports included; warm is the same call again in that process. The many are
-drawn from ``archloom.models.nas_space`` (ImageNet size, float, estimated as if quantized); building them is part of the
+drawn from ``examples.nas_space`` (ImageNet size, float, estimated as if quantized); building them is part of the
 time.
 """
 
@@ -62,7 +62,7 @@ def many(count: int, workers: int | None, seed: int = 0) -> dict[str, Any]:
     import numpy as np
 
     import archloom
-    from archloom.models import nas_space
+    from examples import nas_space
 
     rng = np.random.default_rng(seed)
     drawn = [nas_space.draw(rng) for _ in range(count)]

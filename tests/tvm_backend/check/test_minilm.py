@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import archloom
-from archloom.models import minilm, sentences
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
+from examples import minilm, sentences
 
 LEAST = 0.98
 
