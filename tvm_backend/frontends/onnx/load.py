@@ -89,7 +89,7 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
     Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
     """
     module, proto = read_skeleton(skeleton, label, input_shapes)
-    return finish(module, name, "onnx", None, *_border(proto))
+    return make_model(module, name, "onnx", None, *_border(proto))
 
 
 def read_skeleton(
