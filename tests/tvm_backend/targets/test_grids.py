@@ -39,7 +39,8 @@ def test_a_residual_block_has_one_grid_that_suits_its_filter() -> None:
 
 
 def test_a_convolution_with_a_stride_stores_on_the_next_ones_grid() -> None:
-    operators = [convolution("a", "x", stride=2), convolution("b", "a", side=4), convolution("c", "b", kernel=5, side=4)]
+    operators = [convolution("a", "x", stride=2), convolution("b", "a", side=4),
+                 convolution("c", "b", kernel=5, side=4)]
     assert agreed(operators) == dict.fromkeys("abc", PixelGrid(6, 6, 1))
 
 
