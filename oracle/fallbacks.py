@@ -32,3 +32,9 @@ def text_of(fallbacks: Iterable[Fallback]) -> str:
     for fallback in fallbacks:
         places.setdefault((fallback.why, fallback.cost), []).append(fallback.where)
     return "\n".join(f"{', '.join(dict.fromkeys(where))}: {why} ({cost})" for (why, cost), where in places.items())
+
+
+def titled(fallbacks: Iterable[Fallback]) -> str:
+    """:func:`text_of`, indented under a line that says what it is; empty for none."""
+    lines = text_of(fallbacks).splitlines()
+    return "\n".join(["done in another way than meant", *(f"  {line}" for line in lines)]) if lines else ""

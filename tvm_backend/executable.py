@@ -13,7 +13,8 @@ import numpy as np
 from archloom.oracle.errors import InputError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compiled import CompiledModel, Step
-from archloom.tvm_backend.executors import Executor, InterpreterExecutor, Progress, XlaExecutor
+from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.runtime import Capture, checked, run_region
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
-from archloom.tvm_backend.artifact import plan_json, workload_json
+from archloom.tvm_backend.artifact import workload_json
+from archloom.tvm_backend.artifact.host import as_json
 from archloom.tvm_backend.compiled import (
     CompiledModel,
     HostOp,
@@ -33,6 +34,8 @@ from archloom.tvm_backend.targets.layouts import Layout, layout_of
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
+    from archloom.mapper.workload import Workload
+    from archloom.oracle.stream import Stream
     from archloom.tvm_backend.host.plan import HostPlan
     from archloom.tvm_backend.programs import Stored
 
@@ -64,7 +67,7 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
             constants |= {f"{step.name}/{STAGE}{name}": np.array(v) for name, v in step.output_stage.arrays.items()}
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
-        NETWORK: _json(_network(compiled.partition)), PLANS: _json(plans), REPORT: _json(report.to_json()),
+        NETWORK: as_json(_network(compiled.partition)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
         CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
         **(artifact_host.program_files(programs) if programs is not None else {}),
     })
@@ -107,10 +110,6 @@ def _located(path: Path, name: str) -> Iterator[None]:
         raise ArtifactError(f"{path}: {name}: {error} is missing") from error
     except (ArchloomError, ValueError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: {name}: {error}") from error
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, allow_nan=False).encode()
 
 
 # The network ------------------------------------------------------------------------------------------------------
@@ -218,7 +217,11 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
         if plan.stream not in names:
             names[plan.stream] = f"streams/{len(names):04}.bin"
             streams[names[plan.stream]] = encode(plan.stream)
-        table[step] = {**plan_json.to_json(plan), "stream": names[plan.stream]}
+        table[step] = {
+            "mapping": json.loads(plan.mapping.to_json()), "timing": plan.timing.to_json(),
+            "estimated_cycles": plan.estimated_cycles, "considered": plan.considered, "fitting": plan.fitting,
+            "simulated": plan.simulated, "stream": names[plan.stream],
+        }
     return streams, table
 
 
@@ -226,5 +229,18 @@ def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[st
     from archloom.oracle.binary import decode
 
     streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
-    return {step.name: plan_json.from_json(data[step.name], step.workload, streams[data[step.name]["stream"]])
+    return {step.name: _read_plan(data[step.name], step.workload, streams[data[step.name]["stream"]])
             for step in partition.steps()}
+
+
+def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -> "Plan":
+    from archloom.acadl_models.timing.result import TimingResult
+    from archloom.mapper.mapping import Mapping as TileMapping
+    from archloom.mapper.search import Plan
+
+    try:
+        return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
+                    TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),
+                    int(data["fitting"]), int(data["simulated"]))
+    except (KeyError, TypeError, ValueError, MappingError) as error:
+        raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error

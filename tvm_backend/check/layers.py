@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archloom.tvm_backend.check.tensors import Expected, expected_layers
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.layouts import HEADS, unpacked
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.executable import CompiledNetwork
     from archloom.tvm_backend.model import Model
 
-Progress = Callable[[str, int, int], None]
 MOST_DECIBELS = 300.0
 """What stands for no noise at all: beyond what float64 resolves."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.frontends import operators
 from archloom.tvm_backend.frontends.source import Source
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.targets.choice import Chosen
 
 Options = Mapping[str, object]
-Progress = Callable[[str, int, int], None]
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""

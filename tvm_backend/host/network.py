@@ -69,14 +69,15 @@ def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
     from archloom.tvm_backend.programs import host_key
 
     keys = [host_key(program.key) for program in wanted]
-    found = [programs.of_host(key) for key in keys]
+    stored = [programs.find(key) for key in keys]
+    found: list[Any] = [None if known is None else known[0] for known in stored]
     with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
         made = [pool.submit(_compile, program) if known is None else None
                 for program, known in zip(wanted, found, strict=True)]
     for number, future in enumerate(made):
         if future is not None:
             found[number] = program = future.result()
-            programs.keep_host(keys[number], program)
+            programs.keep(keys[number], program)
     return found
 
 

@@ -572,13 +572,3 @@ def to_tvm(array: Any) -> Tensor:
             return tvm.runtime.from_dlpack(array)
         return tvm.runtime.tensor(np.ascontiguousarray(array) if array.ndim else array)
     return tvm.runtime.from_dlpack(array)
-
-
-def target_kind(tag: str) -> str:
-    """Kind of the TVM target that a tag stands for."""
-    return str(tvm.target.Target(tag).kind.name)
-
-
-def register_tag(name: str, description: Mapping[str, Any]) -> None:
-    """Register a TVM target tag (a name for ``Target(name)``)."""
-    tvm.target.register_tag(name, dict(description), override=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from archloom.mapper.options import OptionValue
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.targets import own_files, registry
+from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend
 
 Target: TypeAlias = "str | UMABackend | Sequence[str | UMABackend]"
@@ -62,7 +62,7 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     twice = [name for i, name in enumerate(stripped) if name in stripped[:i]]
     if twice:
         raise TargetError(f"target {twice[0]!r} is named twice in {','.join(stripped)!r}")
-    return tuple(own_files.target_in(name) if name.endswith(".py") else name for name in stripped)
+    return tuple(registry.target_in(name) if name.endswith(".py") else name for name in stripped)
 
 
 def spelled(target: "str | Sequence[str]") -> str:
