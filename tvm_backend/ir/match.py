@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 
 UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
 
@@ -119,7 +119,7 @@ def read(
     expr = root
     label: list[str] = []
     while True:
-        name = compat.op_name(expr)
+        name = ir.op_name(expr)
         if name in ("nn.conv2d", "matmul"):
             return _anchored(name, expr, None, stages, lookup, label, numbers)
         if name in ("nn.attention", "nn.attention_bias"):
@@ -127,11 +127,11 @@ def read(
         if name == "add":
             for side, other in ((1, 0), (0, 1)):
                 bias, added = _bias(expr.args[side], lookup, numbers), expr.args[side]
-                inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
-                if bias is not None and compat.op_name(inner) in ("nn.conv2d", "matmul"):
+                inner = lookup(expr.args[other]) if ir.is_var(expr.args[other]) else None
+                if bias is not None and ir.op_name(inner) in ("nn.conv2d", "matmul"):
                     _note(label, expr.args[other], names)
-                    op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label, numbers)
-                    return replace(op, bias_shape=compat.shape_of(added))
+                    op = _anchored(str(ir.op_name(inner)), inner, bias, stages, lookup, label, numbers)
+                    return replace(op, bias_shape=ir.shape_of(added))
             if numbers == "float16" and (found := _added(expr, stages, lookup, names)) is not None:
                 return found
             return _anchored("add", expr, None, stages, lookup, label, numbers)
@@ -139,7 +139,7 @@ def read(
         stages.append(stage)
         below = expr.args[0]
         _note(label, below, names)
-        expr = lookup(below) if compat.is_var(below) else None
+        expr = lookup(below) if ir.is_var(below) else None
         if expr is None:
             raise NotQuantized(f"{stage.kind} is applied to an input, not to the result of an operator")
 
@@ -152,13 +152,13 @@ def _multiplies(root: Any, lookup: Lookup) -> bool:
     waiting, seen = [root], set()
     while waiting:
         expr = waiting.pop()
-        if compat.op_name(expr) in PRODUCTS:
+        if ir.op_name(expr) in PRODUCTS:
             return True
-        for var in compat.variables(expr):
+        for var in ir.variables(expr):
             if var not in seen:
                 seen.add(var)
                 inner = lookup(var)
-                if compat.op_name(inner) is not None:
+                if ir.op_name(inner) is not None:
                     waiting.append(inner)
     return False
 
@@ -171,7 +171,7 @@ class _Inside(Mapping[Any, Any]):
 
     def __getitem__(self, var: Any) -> Any:
         found = self.lookup(var)
-        if compat.op_name(found) is None:
+        if ir.op_name(found) is None:
             raise KeyError(var)
         return found
 
@@ -195,7 +195,7 @@ def _swept(root: Any, lookup: Lookup, names: Mapping[Any, str] | None) -> Quanti
         _note(label, var, names)
     operands = tuple(_float(a, i, None, FLOATS["float16"]) for i, a in enumerate(found.operands))
     name = pick_name(label, found.anchor)
-    return QuantizedOp(found.anchor, name, compat.shape_of(root), found.attrs, operands, None, ())
+    return QuantizedOp(found.anchor, name, ir.shape_of(root), found.attrs, operands, None, ())
 
 
 def _added(
@@ -203,9 +203,9 @@ def _added(
 ) -> QuantizedOp | None:
     """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
     for side, other in ((1, 0), (0, 1)):
-        inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
-        outside = compat.is_var(expr.args[side]) and compat.op_name(lookup(expr.args[side])) is None
-        if not outside or compat.op_name(inner) not in ("nn.conv2d", "matmul", "add"):
+        inner = lookup(expr.args[other]) if ir.is_var(expr.args[other]) else None
+        outside = ir.is_var(expr.args[side]) and ir.op_name(lookup(expr.args[side])) is None
+        if not outside or ir.op_name(inner) not in ("nn.conv2d", "matmul", "add"):
             continue
         op = read(inner, lookup, names, numbers="float16")
         if op.anchor in ("nn.conv2d", "matmul") and not op.stages and not op.residual:
@@ -217,7 +217,7 @@ def _added(
 
 
 def _note(label: list[str], var: Any, names: Mapping[Any, str] | None) -> None:
-    if compat.is_var(var):
+    if ir.is_var(var):
         label.append(names.get(var, var.name) if names else var.name)
 
 
@@ -228,7 +228,7 @@ def _anchored(
     first, second = (_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
     attrs = {k: ATTRIBUTES[k](call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
     return QuantizedOp(
-        name, pick_name(label, name), compat.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
+        name, pick_name(label, name), ir.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
     )
 
 
@@ -237,12 +237,12 @@ def _attention(
 ) -> QuantizedOp:
     if numbers not in FLOATS:
         raise NotQuantized("it is attention of floats")
-    if compat.attr(call, "causal_mask") is not None:
+    if ir.attr(call, "causal_mask") is not None:
         raise NotQuantized("its causal mask is not written out")
     operands = tuple(_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
-    scale = compat.attr(call, "scale")
+    scale = ir.attr(call, "scale")
     factor = operands[0].shape[-1] ** -0.5 if scale is None else float(getattr(scale, "value", scale))
-    return QuantizedOp("nn.attention", pick_name(label, "nn.attention"), compat.shape_of(call), {"scale": factor},
+    return QuantizedOp("nn.attention", pick_name(label, "nn.attention"), ir.shape_of(call), {"scale": factor},
                        operands, None, tuple(reversed(stages)))
 
 
@@ -261,25 +261,25 @@ ACTIVATIONS: Mapping[str, str] = {
 """Operators that are stages by another name, beside ReLU."""
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
 ATTRIBUTES: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(("strides", "padding", "dilation", "pool_size"), compat.attr_ints),
-    **dict.fromkeys(("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout"), compat.attr),
+    **dict.fromkeys(("strides", "padding", "dilation", "pool_size"), ir.attr_ints),
+    **dict.fromkeys(("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout"), ir.attr),
 }
 
 
 def _stage(call: Any, name: str | None) -> Stage:
-    shape = compat.shape_of(call) if compat.is_tensor(call) else ()
+    shape = ir.shape_of(call) if ir.is_tensor(call) else ()
     if name in ("quantize", "dequantize"):
-        if not (compat.is_constant(call.args[1]) and compat.is_constant(call.args[2])):
+        if not (ir.is_constant(call.args[1]) and ir.is_constant(call.args[2])):
             raise NotQuantized(f"{name} has a scale or zero point that is no constant")
         return Stage(
-            name, shape, compat.const_value(call.args[1]), compat.const_value(call.args[2]), compat.dtype_of(call)
+            name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call)
         )
     if name == "astype":
-        return Stage("convert", shape, dtype=compat.dtype_of(call))
+        return Stage("convert", shape, dtype=ir.dtype_of(call))
     if name == "nn.relu":
         return Stage("relu", shape)
     if name == "clip":
-        low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
+        low, high = (float(ir.scalar_of(a)) for a in call.args[1:])
         return Stage("clip", shape, low=low, high=high)
     if name is not None and name in ACTIVATIONS:
         return Stage(ACTIVATIONS[name], shape)
@@ -290,16 +290,16 @@ def _stage(call: Any, name: str | None) -> Stage:
 
 def _operand(expr: Any, lookup: Lookup, index: int, numbers: Numbers) -> QTensor:
     permutation, source = None, expr
-    inner = lookup(expr) if compat.is_var(expr) else expr
-    if compat.op_name(inner) == "permute_dims":
-        ndim = len(compat.shape_of(inner))
-        permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else compat.attr_ints(inner, "axes")
+    inner = lookup(expr) if ir.is_var(expr) else expr
+    if ir.op_name(inner) == "permute_dims":
+        ndim = len(ir.shape_of(inner))
+        permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else ir.attr_ints(inner, "axes")
         source = inner.args[0]
-        inner = lookup(source) if compat.is_var(source) else source
+        inner = lookup(source) if ir.is_var(source) else source
     if numbers in FLOATS:
         return _float(source, index, permutation, FLOATS[numbers])
-    if compat.op_name(inner) != "dequantize":
-        kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
+    if ir.op_name(inner) != "dequantize":
+        kind = ir.dtype_of(expr) if ir.is_tensor(expr) else "?"
         raise NotQuantized(
             f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here"
         )
@@ -308,13 +308,13 @@ def _operand(expr: Any, lookup: Lookup, index: int, numbers: Numbers) -> QTensor
 
 def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
     data, scale, zero = call.args
-    if not (compat.is_constant(scale) and compat.is_constant(zero)):
+    if not (ir.is_constant(scale) and ir.is_constant(zero)):
         raise NotQuantized("dequantize has a scale or zero point that is no constant")
-    constant = compat.is_constant(data)
+    constant = ir.is_constant(data)
     return QTensor(
-        compat.shape_of(data), compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero),
-        None if constant else data, compat.const_value(data) if constant else None, permutation,
-        int(compat.attr(call, "axis")),
+        ir.shape_of(data), ir.dtype_of(data), ir.const_value(scale), ir.const_value(zero),
+        None if constant else data, ir.const_value(data) if constant else None, permutation,
+        int(ir.attr(call, "axis")),
     )
 
 
@@ -325,26 +325,26 @@ def _float(
     expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...] = ("float32",)
 ) -> QTensor:
     """A float operand as it is: a variable or a constant."""
-    if not compat.is_tensor(expr) or compat.dtype_of(expr) not in types:
-        raise NotQuantized(f"operand {index} is {compat.dtype_of(expr) if compat.is_tensor(expr) else '?'}")
-    constant = compat.is_constant(expr)
+    if not ir.is_tensor(expr) or ir.dtype_of(expr) not in types:
+        raise NotQuantized(f"operand {index} is {ir.dtype_of(expr) if ir.is_tensor(expr) else '?'}")
+    constant = ir.is_constant(expr)
     return QTensor(
-        compat.shape_of(expr), compat.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
-        compat.const_value(expr) if constant else None, permutation,
+        ir.shape_of(expr), ir.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
+        ir.const_value(expr) if constant else None, permutation,
     )
 
 
 def _bias(expr: Any, lookup: Lookup, numbers: Numbers) -> QTensor | None:
     """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
     if numbers in FLOATS:
-        floats = compat.is_constant(expr) and compat.dtype_of(expr) in FLOATS[numbers]
+        floats = ir.is_constant(expr) and ir.dtype_of(expr) in FLOATS[numbers]
         return _float(expr, 2, None, FLOATS[numbers]) if floats else None
-    inner = lookup(expr) if compat.is_var(expr) else expr
-    if compat.op_name(inner) == "reshape":
-        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
-    if compat.is_constant(inner):
-        return _float(inner, 2, None) if compat.dtype_of(inner) == "float32" else None
-    if inner is None or compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
+    inner = lookup(expr) if ir.is_var(expr) else expr
+    if ir.op_name(inner) == "reshape":
+        inner = lookup(inner.args[0]) if ir.is_var(inner.args[0]) else inner.args[0]
+    if ir.is_constant(inner):
+        return _float(inner, 2, None) if ir.dtype_of(inner) == "float32" else None
+    if inner is None or ir.op_name(inner) != "dequantize" or not ir.is_constant(inner.args[0]):
         return None
     tensor = _dequantized(inner, None)
     return tensor if tensor.dtype == "int32" else None

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import Call, Constant, TensorType, attributes, is_plain
 
 HEADS = (0, 2, 1, 3)
@@ -42,9 +42,9 @@ class AttentionShape:
 
 def attention_shape(call: Any) -> AttentionShape:
     """The sizes of an attention operator, whose operands are [batch, length, heads, depth]."""
-    batch, queries, heads, depth = compat.shape_of(call.args[0])
-    return AttentionShape(batch, heads, queries, compat.shape_of(call.args[1])[1], depth,
-                          compat.shape_of(call.args[2])[-1])
+    batch, queries, heads, depth = ir.shape_of(call.args[0])
+    return AttentionShape(batch, heads, queries, ir.shape_of(call.args[1])[1], depth,
+                          ir.shape_of(call.args[2])[-1])
 
 
 Fits: TypeAlias = Callable[[AttentionShape], "tuple[str, str] | None"]
@@ -53,22 +53,22 @@ Refuse: TypeAlias = Callable[[str, str, str], None]
 """Hears of attention that is not taken: a variable of it, what was seen, what would be taken."""
 
 
-def as_attention(module: "compat.IRModule", fits: Fits, refuse: Refuse) -> "compat.IRModule":
+def as_attention(module: ir.IRModule, fits: Fits, refuse: Refuse) -> ir.IRModule:
     """``main`` with attention as one operator wherever it ``fits``; the rest stays as it is."""
     main = module["main"]
-    rewriting = _Rewriting({b.var: b.value for b in compat.bindings(main)}, _uses(main), fits, refuse, is_plain(module))
-    for binding in compat.bindings(main):
+    rewriting = _Rewriting({b.var: b.value for b in ir.bindings(main)}, _uses(main), fits, refuse, is_plain(module))
+    for binding in ir.bindings(main):
         rewriting.visit(binding.var, binding.value)
     if not rewriting.found:
         return module
-    results = [compat.substitute(r, rewriting.replaced) if compat.is_var(r) else r for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
+    results = [ir.substitute(r, rewriting.replaced) if ir.is_var(r) else r for r in ir.outputs_of(main)]
+    return ir.replace_main(module, ir.rebuild(main, rewriting.body, results))
 
 
 def _uses(main: Any) -> dict[Any, int]:
     uses: dict[Any, int] = {}
-    for expr in [*(b.value for b in compat.bindings(main)), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
+    for expr in [*(b.value for b in ir.bindings(main)), *ir.outputs_of(main)]:
+        for var in ir.variables(expr):
             uses[var] = uses.get(var, 0) + 1
     return uses
 
@@ -82,7 +82,7 @@ class _View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        given = compat.shape_of(self.source)
+        given = ir.shape_of(self.source)
         return tuple(given[i] for i in self.axes)
 
     def permuted(self, order: tuple[int, ...]) -> "_View":
@@ -123,7 +123,7 @@ class _Rewriting:
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding, as it is or as the last one of an attention."""
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         form = self._decomposed(value) if name == "matmul" else None
         if name in ("nn.attention", "nn.attention_bias"):
             form = self._fused(var, value)
@@ -134,14 +134,14 @@ class _Rewriting:
                 self.replaced[var] = self._emit_attention(form, var, name == "matmul")
                 return
             self.refuse(form.softmax, *misfit)
-        new = compat.substitute(value, self.replaced)
-        if name == "permute_dims" and compat.is_var(new.args[0]):
-            axes = _axes(value, len(compat.shape_of(var)))
+        new = ir.substitute(value, self.replaced)
+        if name == "permute_dims" and ir.is_var(new.args[0]):
+            axes = _axes(value, len(ir.shape_of(var)))
             if new.args[0] in self.views:
                 self.replaced[var] = self._materialized(self.views[new.args[0]].permuted(axes), var.name)
                 return
             self.views[var] = _View(new.args[0], axes)
-        self.body.append(compat.bind(var, new))
+        self.body.append(ir.bind(var, new))
 
     # recognition
 
@@ -149,16 +149,16 @@ class _Rewriting:
         """``softmax(scores) · values``, where the scores are attention's; None for any other product."""
         shares, values = call.args
         softmax = self._only(shares)
-        if compat.op_name(softmax) != "nn.softmax" or not _floats(call) or len(compat.shape_of(call)) not in (3, 4):
+        if ir.op_name(softmax) != "nn.softmax" or not _floats(call) or len(ir.shape_of(call)) not in (3, 4):
             return None
-        if compat.attr(softmax, "axis") not in (-1, len(compat.shape_of(call)) - 1):
+        if ir.attr(softmax, "axis") not in (-1, len(ir.shape_of(call)) - 1):
             return None
         scores = self._scores(softmax.args[0], 1.0, ())
         if scores is None:
             return None
         product, scale, biases = scores
         (query, before), (key, above) = self._scaled(product.args[0]), self._scaled(product.args[1])
-        rank = len(compat.shape_of(product))
+        rank = len(ir.shape_of(product))
         last = (*range(rank - 2), rank - 1, rank - 2)
         form = _Form(query, key.permuted(last), self._view(values), biases, scale * before * above, shares.name)
         leads = {v.shape[:-2] for v in (form.query, form.key, form.value)}
@@ -168,9 +168,9 @@ class _Rewriting:
     def _scores(self, expr: Any, scale: float, biases: tuple[Any, ...]) -> tuple[Any, float, tuple[Any, ...]] | None:
         """The product within scores, the factor on it, and what is added, each with its factor."""
         value = self._only(expr)
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         if name == "matmul":
-            both = all(len(compat.shape_of(a)) == len(compat.shape_of(value)) for a in value.args)
+            both = all(len(ir.shape_of(a)) == len(ir.shape_of(value)) for a in value.args)
             return (value, scale, biases) if both else None
         if name in ("multiply", "divide"):
             inner, factor = _factor(value, name)
@@ -189,14 +189,14 @@ class _Rewriting:
 
     def _only(self, expr: Any) -> Any:
         """What a variable is bound to that nothing else reads."""
-        return self.bound.get(expr) if compat.is_var(expr) and self.uses.get(expr) == 1 else None
+        return self.bound.get(expr) if ir.is_var(expr) and self.uses.get(expr) == 1 else None
 
     def _scaled(self, expr: Any) -> tuple[_View, float]:
         """An operand without a factor on it, and the factor; below permutations, too."""
         view, scale = self._view(expr), 1.0
-        while compat.is_var(view.source):
+        while ir.is_var(view.source):
             value = self.bound.get(view.source)
-            name = compat.op_name(value)
+            name = ir.op_name(value)
             inner, factor = _factor(value, name) if name in ("multiply", "divide") else (None, 1.0)
             if inner is None:
                 break
@@ -205,8 +205,8 @@ class _Rewriting:
         return view, scale
 
     def _view(self, expr: Any) -> _View:
-        axes = tuple(range(len(compat.shape_of(expr))))
-        while compat.is_var(expr) and compat.op_name(self.bound.get(expr)) == "permute_dims":
+        axes = tuple(range(len(ir.shape_of(expr))))
+        while ir.is_var(expr) and ir.op_name(self.bound.get(expr)) == "permute_dims":
             inner = self.bound[expr]
             order = _axes(inner, len(axes))
             axes, expr = tuple(order[i] for i in axes), inner.args[0]
@@ -215,10 +215,10 @@ class _Rewriting:
     def _fused(self, var: Any, call: Any) -> _Form:
         """An attention operator as it is, seen as [batch, heads, length, depth]."""
         query, key, value = (self._view(a).permuted(HEADS) for a in call.args[:3])
-        scale = compat.attr(call, "scale")
+        scale = ir.attr(call, "scale")
         number = query.shape[-1] ** -0.5 if scale is None else float(getattr(scale, "value", scale))
         biases = [(call.args[3], 1.0)] if len(call.args) > 3 else []
-        causal = compat.attr(call, "causal_mask")
+        causal = ir.attr(call, "causal_mask")
         if causal is not None:
             rows, columns = query.shape[-2], key.shape[-2]
             seen = np.tril(np.ones((rows, columns), bool), columns - rows if str(causal) == "BottomRight" else 0)
@@ -230,38 +230,38 @@ class _Rewriting:
     def _emit_attention(self, form: _Form, var: Any, heads_first: bool) -> Any:
         query, key, value = (self._heads_last(v) for v in (form.query, form.key, form.value))
         bias, scale = self._bias(form), form.scale
-        if bias is not None and not compat.is_constant(bias) and scale != 1.0:
+        if bias is not None and not ir.is_constant(bias) and scale != 1.0:
             # scores are not scaled behind what is added to them: the queries are, before
-            query = self._emit("multiply", [query, self._constant(np.float32(scale))], compat.shape_of(query))
+            query = self._emit("multiply", [query, self._constant(np.float32(scale))], ir.shape_of(query))
             scale = 1.0
         shape = form.shape
         size = (shape.batch, shape.queries, shape.heads, shape.values)
         result = self._call_attention(query, key, value, bias, scale, size, var.name)
         if not heads_first:
             return result
-        if len(compat.shape_of(var)) == 3:
-            return self._reshape(result, compat.shape_of(var))
+        if len(ir.shape_of(var)) == 3:
+            return self._reshape(result, ir.shape_of(var))
         return self._materialized(_View(result, HEADS), f"{var.name}.heads_first")
 
     def _heads_last(self, view: _View) -> Any:
         if len(view.axes) == 3:
             plain = self._materialized(view, "operand")
-            n, length, depth = compat.shape_of(plain)
+            n, length, depth = ir.shape_of(plain)
             return self._reshape(plain, (n, length, 1, depth))
         return self._materialized(view.permuted(HEADS), "operand")
 
     def _materialized(self, view: _View, label: str) -> Any:
         """A variable (or constant) in the view's order."""
-        source = compat.substitute(view.source, self.replaced) if compat.is_var(view.source) else view.source
-        below = self.views.get(source) if compat.is_var(source) else None
+        source = ir.substitute(view.source, self.replaced) if ir.is_var(view.source) else view.source
+        below = self.views.get(source) if ir.is_var(source) else None
         if below is not None:
             view = _View(below.source, tuple(below.axes[i] for i in view.axes))
             source = view.source
         if view.axes == tuple(range(len(view.axes))):
             return source
-        if compat.is_constant(source):
-            return self._constant(np.ascontiguousarray(compat.const_value(source).transpose(view.axes)))
-        made = self._emit("permute_dims", [source], tuple(compat.shape_of(source)[i] for i in view.axes), label,
+        if ir.is_constant(source):
+            return self._constant(np.ascontiguousarray(ir.const_value(source).transpose(view.axes)))
+        made = self._emit("permute_dims", [source], tuple(ir.shape_of(source)[i] for i in view.axes), label,
                           axes=list(view.axes))
         self.views[made] = _View(source, view.axes)
         return made
@@ -275,14 +275,14 @@ class _Rewriting:
         fixed: np.ndarray = np.zeros(full, np.float32)
         computed: Any = None
         for added, factor in form.biases:
-            if isinstance(added, _Choice) and not compat.is_constant(added.condition):
+            if isinstance(added, _Choice) and not ir.is_constant(added.condition):
                 expr = self._chosen(added, full)
-            elif isinstance(added, np.ndarray | _Choice) or compat.is_constant(added):
+            elif isinstance(added, np.ndarray | _Choice) or ir.is_constant(added):
                 with np.errstate(over="ignore"):
                     fixed = fixed + _outwards(_array(added), full) * np.float32(factor)
                 continue
             else:
-                expr = self._outwards(compat.substitute(added, self.replaced), full)
+                expr = self._outwards(ir.substitute(added, self.replaced), full)
                 if factor != 1.0:
                     expr = self._emit("multiply", [expr, self._constant(np.float32(factor))], full)
             computed = expr if computed is None else self._emit("add", [computed, expr], full)
@@ -294,14 +294,14 @@ class _Rewriting:
     def _chosen(self, choice: "_Choice", full: tuple[int, ...]) -> Any:
         """Zeros where scores are kept, and the lowest number elsewhere."""
         kept, barred = self._constant(np.float32(0)), self._constant(LOWEST)
-        condition = compat.substitute(choice.condition, self.replaced)
+        condition = ir.substitute(choice.condition, self.replaced)
         first, second = (kept, barred) if choice.seen else (barred, kept)
-        shape = compat.shape_of(condition)
+        shape = ir.shape_of(condition)
         return self._outwards(self._emit("where", [condition, first, second], shape), full)
 
     def _outwards(self, expr: Any, full: tuple[int, ...]) -> Any:
         """Broadcast to the shape of the scores; masks of three axes belong to heads that are batches."""
-        shape = compat.shape_of(expr)
+        shape = ir.shape_of(expr)
         if shape == full:
             return expr
         wide = _four(shape, full)
@@ -329,8 +329,8 @@ class _Rewriting:
         return self._bound(call, label)
 
     def _reshape(self, expr: Any, shape: tuple[int, ...]) -> Any:
-        call = compat.reshape(expr, shape)
-        return self._bound(call if self.plain else compat.normalized(call), "reshaped")
+        call = ir.reshape(expr, shape)
+        return self._bound(call if self.plain else ir.normalized(call), "reshaped")
 
     def _emit(self, op: str, args: list[Any], shape: tuple[int, ...], label: str = "lv", **attrs: Any) -> Any:
         if self.plain:
@@ -341,8 +341,8 @@ class _Rewriting:
         return self._bound(relax.normalized(relax.relax_op(op)(*args, **attrs)), label)
 
     def _bound(self, call: Any, label: str) -> Any:
-        var = compat.new_var(label, call)
-        self.body.append(compat.bind(var, call))
+        var = ir.new_var(label, call)
+        self.body.append(ir.bind(var, call))
         return var
 
     def _constant(self, array: Any) -> Any:
@@ -364,9 +364,9 @@ class _Choice:
 def _array(added: Any) -> np.ndarray:
     """A constant that is added, or the numbers that stand for a constant choice."""
     if isinstance(added, _Choice):
-        keeps = np.asarray(compat.const_value(added.condition), bool) == added.seen
+        keeps = np.asarray(ir.const_value(added.condition), bool) == added.seen
         return np.where(keeps, np.float32(0), LOWEST)
-    return np.asarray(added if isinstance(added, np.ndarray) else compat.const_value(added), np.float32)
+    return np.asarray(added if isinstance(added, np.ndarray) else ir.const_value(added), np.float32)
 
 
 def _outwards(array: np.ndarray, full: tuple[int, ...]) -> np.ndarray:
@@ -382,19 +382,19 @@ def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
 
 def _axes(call: Any, rank: int) -> tuple[int, ...]:
     return tuple(reversed(range(rank))) if call.attrs.axes is None else tuple(
-        i % rank for i in compat.attr_ints(call, "axes"))
+        i % rank for i in ir.attr_ints(call, "axes"))
 
 
 def _floats(expr: Any) -> bool:
-    return compat.is_tensor(expr) and compat.dtype_of(expr) == "float32"
+    return ir.is_tensor(expr) and ir.dtype_of(expr) == "float32"
 
 
 def _factor(call: Any, name: str | None) -> tuple[Any, float]:
     """The operand that a number multiplies or divides, and the factor; None if there is no such number."""
     for side, other in ((1, 0), (0, 1)):
         number = call.args[side]
-        if compat.is_constant(number) and compat.const_value(number).size == 1 and (name == "multiply" or side == 1):
-            value = float(compat.const_value(number).reshape(-1)[0])
+        if ir.is_constant(number) and ir.const_value(number).size == 1 and (name == "multiply" or side == 1):
+            value = float(ir.const_value(number).reshape(-1)[0])
             if name == "divide":
                 value = 1 / value if value else math.inf
             return call.args[other], value
@@ -403,4 +403,4 @@ def _factor(call: Any, name: str | None) -> tuple[Any, float]:
 
 def _is_barred(expr: Any) -> bool:
     """Whether an expression is a constant of numbers far below all scores."""
-    return compat.is_constant(expr) and bool((np.asarray(compat.const_value(expr)) <= BARRED).all())
+    return ir.is_constant(expr) and bool((np.asarray(ir.const_value(expr)) <= BARRED).all())

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
 
 VIEWS = frozenset({"reshape", "permute_dims"})
 
 
-def without_factors(module: "compat.IRModule") -> "compat.IRModule":
+def without_factors(module: ir.IRModule) -> ir.IRModule:
     """Rewrite ``main`` (see above) where nothing else reads what is multiplied."""
     main = module["main"]
-    bound = {b.var: b.value for b in compat.bindings(main)}
+    bound = {b.var: b.value for b in ir.bindings(main)}
     users: dict[Any, int] = {}
-    for expr in [*bound.values(), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
+    for expr in [*bound.values(), *ir.outputs_of(main)]:
+        for var in ir.variables(expr):
             users[var] = users.get(var, 0) + 1
     factors: dict[Any, float] = {}
     sources: dict[Any, Any] = {}
@@ -39,46 +39,46 @@ def without_factors(module: "compat.IRModule") -> "compat.IRModule":
     body: list[Any] = []
     for var, value in bound.items():
         if var in sources:
-            replaced[var] = compat.substitute(sources[var], replaced)
+            replaced[var] = ir.substitute(sources[var], replaced)
             continue
-        new = compat.substitute(value, replaced)
+        new = ir.substitute(value, replaced)
         if var in factors:  # under another name: its numbers are others than the network's
             new = _times(new, factors[var])
-            replaced[var] = compat.new_var(f"{var.name}.scaled", new)
-        body.append(compat.bind(replaced.get(var, var), new))
-    results = [compat.substitute(r, replaced) for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, body, results))
+            replaced[var] = ir.new_var(f"{var.name}.scaled", new)
+        body.append(ir.bind(replaced.get(var, var), new))
+    results = [ir.substitute(r, replaced) for r in ir.outputs_of(main)]
+    return ir.replace_main(module, ir.rebuild(main, body, results))
 
 
 def _scaled(
     call: Any, bound: Mapping[Any, Any], users: Mapping[Any, int]
 ) -> tuple[Any, tuple[Any, ...], float] | None:
     """What a call multiplies by one number, the variables of the dense layer behind it, and that number."""
-    if compat.op_name(call) != "multiply":
+    if ir.op_name(call) != "multiply":
         return None
     for side in (0, 1):
-        number, source = compat.number_of(call.args[1 - side]), call.args[side]
+        number, source = ir.number_of(call.args[1 - side]), call.args[side]
         layer = _layer(source, bound, users) if number is not None else ()
-        if number is not None and layer and compat.shape_of(call) == compat.shape_of(source):
+        if number is not None and layer and ir.shape_of(call) == ir.shape_of(source):
             return source, layer, number
     return None
 
 
 def _layer(var: Any, bound: Mapping[Any, Any], users: Mapping[Any, int]) -> tuple[Any, ...]:
     """The variables of a product with constant weights and of the bias added to it, in any shape; () for others."""
-    if not compat.is_var(var) or users.get(var) != 1:
+    if not ir.is_var(var) or users.get(var) != 1:
         return ()
     call: Any = bound.get(var)
-    name = compat.op_name(call)
+    name = ir.op_name(call)
     if name in VIEWS:
         return _layer(call.args[0], bound, users)
-    if name == "matmul" and compat.is_constant(call.args[1]):
+    if name == "matmul" and ir.is_constant(call.args[1]):
         return (var,)
     if name == "add":
         for side in (0, 1):
             inner = call.args[side]
-            product = compat.is_var(inner) and compat.op_name(bound.get(inner)) == "matmul"
-            if product and compat.is_constant(call.args[1 - side]):
+            product = ir.is_var(inner) and ir.op_name(bound.get(inner)) == "matmul"
+            if product and ir.is_constant(call.args[1 - side]):
                 below = _layer(inner, bound, users)
                 return (*below, var) if below else ()
     return ()
@@ -87,10 +87,10 @@ def _layer(var: Any, bound: Mapping[Any, Any], users: Mapping[Any, int]) -> tupl
 def _times(call: Any, factor: float) -> Any:
     """A product or an addition with its constant multiplied; one without numbers stays as it is."""
     def scaled(expr: Any) -> Any:
-        if not compat.is_constant(expr):
+        if not ir.is_constant(expr):
             return expr
-        array = compat.const_value(expr)
-        return expr if is_blank(array) else compat.constant_like(
+        array = ir.const_value(expr)
+        return expr if is_blank(array) else ir.constant_like(
             (array * np.asarray(factor, array.dtype)).astype(array.dtype), expr)
 
-    return compat.make_call(call, [scaled(a) for a in call.args])
+    return ir.make_call(call, [scaled(a) for a in call.args])

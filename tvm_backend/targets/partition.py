@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.compiled import OptionValue
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized, Numbers, read
+from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.sweeps import SWEPT
 from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
@@ -57,7 +58,7 @@ class Partitioned:
     names that several operators have are left out.
     """
 
-    module: compat.IRModule
+    module: ir.IRModule
     refusals: tuple[Refusal, ...]
     host: tuple[HostFunction, ...]
     positions: Positions
@@ -65,12 +66,12 @@ class Partitioned:
 
 
 def partition(
-    module: compat.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
+    module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
 ) -> Partitioned:
     """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
     if params:
         module = bind_parameters(module, params)
-    module = compat.ensure_dataflow(module)
+    module = ir.ensure_dataflow(module)
     refusals: list[Refusal] = []
     taken: list[tuple[str, str]] = []
     for target in chosen:
@@ -81,7 +82,7 @@ def partition(
 
         module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
         module = duplicate_dequantize(sink_reshapes(module, sums=backend.numbers == "float16"))
-        module = compat.fuse_by_pattern(module, [
+        module = fuse_by_pattern(module, [
             (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.numbers == "float16"))
@@ -106,7 +107,7 @@ def _check(
             return False
         explained = EXPLAINED | SWEPT if target.backend.numbers == "float16" else EXPLAINED
         variables = [var.name for var, value in context.matched_bindings.items()
-                     if compat.op_name(value) in explained]
+                     if ir.op_name(value) in explained]
         refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
         return False
 
@@ -130,7 +131,7 @@ def _verdict(
     pattern: Pattern, options: Mapping[str, OptionValue], context: Any, numbers: Numbers
 ) -> Verdict:
     inside = dict(context.matched_bindings.items())
-    if not all(compat.is_tensor(var) for var in inside):
+    if not all(ir.is_tensor(var) for var in inside):
         return Verdict(False, "a tensor in it has no static shape", "tensors of static shapes")
     shared = _leaking(context, inside)
     if shared is not None:
