@@ -9,33 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 
-def gathered(module: ir.IRModule) -> ir.IRModule:
+def fuse_composites(module: ir.IRModule) -> ir.IRModule:
     """``main`` with each of them as one operator."""
-    main = module["main"]
-    reading = _Reading({b.var: b.value for b in ir.bindings(main)})
-    body, found = [], False
-    for binding in ir.bindings(main):
-        made = reading.whole(binding.value)
-        found = found or made is not None
-        body.append(binding if made is None else ir.bind(binding.var, ir.normalized(ir.call_of(*made))))
-    if not found:
-        return module
-    return ir.replace_main(module, ir.rebuild(main, body, ir.outputs_of(main)))
+    return _Composites(module).rewritten()
 
 
 _Made = tuple[str, list[Any], dict[str, Any]]
 """An operator, its arguments and attributes."""
 
 
-@dataclass
-class _Reading:
-    bound: dict[Any, Any]
+class _Composites(Rewriter):
+    found = False
+
+    def changed(self) -> bool:
+        return self.found
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding, as the operator that it is the end of, if there is one."""
+        made = self.whole(value)
+        self.found = self.found or made is not None
+        self.bind(var, value if made is None else ir.normalized(ir.call_of(*made)))
 
     def whole(self, call: Any) -> _Made | None:
         """The operator that ``call`` is the end of."""
@@ -96,10 +95,10 @@ class _Reading:
                     return "nn.gelu_tanh", [x], {}
         return None
 
-    # parts of expressions
+    # what an expression is made of
 
     def _call(self, expr: Any, name: str) -> Any:
-        value = self.bound.get(expr) if ir.is_var(expr) else None
+        value = self.value_of(expr)
         return value if ir.op_name(value) == name else None
 
     def _sides(self, call: Any) -> Iterator[tuple[Any, Any]]:
@@ -114,7 +113,7 @@ class _Reading:
         columns = ir.shape_of(call)[-1:]
         for expr, constant in self._sides(call):
             if ir.is_constant(constant) and columns == ir.shape_of(constant) and ir.is_var(expr):
-                yield self.bound.get(expr), constant
+                yield self.values.get(expr), constant
 
     def _squared(self, expr: Any) -> Any:
         power, product = self._call(expr, "power"), self._call(expr, "multiply")
@@ -139,5 +138,5 @@ class _Reading:
 
 def _is_of_rows(call: Any) -> bool:
     """Whether a mean is one of the last axis, which stays."""
-    axes, rank = call.attrs.axis, len(ir.shape_of(call.args[0]))
-    return bool(call.attrs.keepdims) and axes is not None and [int(a) % rank for a in axes] == [rank - 1]
+    axes, rank = ir.attr(call, "axis"), len(ir.shape_of(call.args[0]))
+    return bool(ir.attr(call, "keepdims")) and axes is not None and [a % rank for a in axes] == [rank - 1]

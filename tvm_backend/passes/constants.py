@@ -9,6 +9,7 @@ import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 MAX_FOLDED_BYTES = 1 << 28
 """A constant expression larger than this stays an expression."""
@@ -19,23 +20,28 @@ def fold_constants(module: ir.IRModule) -> ir.IRModule:
 
     ``quantize`` and ``dequantize`` stay: they carry the numbers by which quantized operators are recognized.
     """
-    main = module["main"]
-    known: dict[Any, np.ndarray] = {}
-    kept = []
-    for binding in ir.bindings(main):
-        value = _folded(binding.value, known)
-        if value is None:
-            kept.append(binding)
+    return _Folding(module).rewritten()
+
+
+class _Folding(Rewriter):
+    def __init__(self, module: ir.IRModule) -> None:
+        super().__init__(module)
+        self.known: dict[Any, np.ndarray] = {}
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding, or its array."""
+        array = _folded(value, self.known)
+        if array is None:
+            self.keep(var, value)
         else:
-            known[binding.var] = value
-    if not known:
-        return module
-    constants = {var: ir.constant_like(value, var) for var, value in known.items()}
-    body = [ir.bind(b.var, ir.substitute(b.value, constants)) for b in kept]
-    results = [constants.get(r, r) if ir.is_var(r) else r for r in ir.outputs_of(main)]
-    read = {var for expr in [*(b.value for b in body), *results] for var in ir.variables(expr)}
-    body = [b for b in body if ir.op_name(b.value) != "shape_of" or b.var in read]
-    return ir.replace_main(module, ir.rebuild(main, body, results))
+            self.known[var] = array
+            self.replaced[var] = ir.constant_like(array, var)
+
+    def finish(self) -> None:
+        """Leave out shapes that nothing asks for any more."""
+        results = [self.result(r) for r in ir.outputs_of(self.main)]
+        read = {var for expr in [*(b.value for b in self.body), *results] for var in ir.variables(expr)}
+        self.body = [b for b in self.body if ir.op_name(b.value) != "shape_of" or b.var in read]
 
 
 def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
@@ -131,16 +137,18 @@ FOLD: dict[str, Callable[..., Any]] = {
 
 def float_weights(module: ir.IRModule) -> ir.IRModule:
     """The module with the floats that dequantized constants are: for targets that compute in floats."""
-    main = module["main"]
-    floats = {
-        b.var: ir.constant_like(_dequantized(b.value), b.var) for b in ir.bindings(main)
-        if ir.op_name(b.value) == "dequantize" and all(ir.is_constant(a) for a in b.value.args)}
-    if not floats:
-        return module
-    body = [ir.bind(b.var, ir.substitute(b.value, floats))
-            for b in ir.bindings(main) if b.var not in floats]
-    results = [floats.get(r, r) if ir.is_var(r) else r for r in ir.outputs_of(main)]
-    return fold_constants(ir.replace_main(module, ir.rebuild(main, body, results)))
+    rewriting = _FloatWeights(module)
+    rewritten = rewriting.rewritten()
+    return fold_constants(rewritten) if rewriting.changed() else module
+
+
+class _FloatWeights(Rewriter):
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding, or the floats that it gives."""
+        if ir.op_name(value) == "dequantize" and all(map(ir.is_constant, value.args)):
+            self.replaced[var] = ir.constant_like(_dequantized(value), var)
+        else:
+            self.keep(var, value)
 
 
 def _dequantized(call: Any) -> np.ndarray:
@@ -161,26 +169,23 @@ def _dequantized(call: Any) -> np.ndarray:
 
 def duplicate_dequantize(module: ir.IRModule) -> ir.IRModule:
     """Give each consumer its own ``dequantize``, so that a pattern can take it along without taking it from others."""
-    main = module["main"]
-    originals: dict[Any, Any] = {}
-    body = []
-    for binding in ir.bindings(main):
-        value = binding.value
-        if ir.op_name(value) == "dequantize":
-            originals[binding.var] = value
-        elif ir.op_name(value) is not None:
-            args = []
-            for position, arg in enumerate(value.args):
-                source = originals.get(arg) if ir.is_var(arg) else None
-                if source is not None:
-                    copy = ir.new_var(f"{arg.name}.{binding.var.name}.{position}", arg)
-                    body.append(ir.bind(copy, ir.make_call(source, source.args)))
-                    arg = copy
-                args.append(arg)
-            body.append(ir.bind(binding.var, ir.make_call(value, args)))
-            continue
-        body.append(binding)
-    return ir.replace_main(module, ir.rebuild(main, body, ir.outputs_of(main)))
+    return _OwnDequantize(module).rewritten()
+
+
+class _OwnDequantize(Rewriter):
+    def changed(self) -> bool:
+        return True
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding, with copies of what it reads dequantized."""
+        args = []
+        for position, arg in enumerate(value.args if ir.op_name(value) not in (None, "dequantize") else ()):
+            source = self.value_of(arg)
+            if ir.op_name(source) == "dequantize":
+                copy = ir.new_var(f"{arg.name}.{var.name}.{position}", arg)
+                arg = self.bind(copy, ir.make_call(source, source.args))
+            args.append(arg)
+        self.bind(var, ir.make_call(value, args) if args else value)
 
 
 def bind_parameters(module: ir.IRModule, params: Mapping[str, np.ndarray]) -> ir.IRModule:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.convolutions import Phases, by_phases, dilated
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.passes.constants import float_weights
 
 HEADS_FIRST = [0, 2, 1, 3]
@@ -30,29 +32,13 @@ def as_products(
     """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` and convolutions of ``images``
     that are taken as they are (both get the operator).
     """
-    module = float_weights(module)
-    main = module["main"]
-    rewriting = _Rewriting(_uses(main), whole, images)
-    for binding in ir.bindings(main):
-        rewriting.visit(binding.var, binding.value)
-    rewriting.finish()
-    results = [ir.substitute(r, rewriting.replaced) for r in ir.outputs_of(main)]
-    return ir.replace_main(module, ir.rebuild(main, rewriting.body, results))
+    return _Products(float_weights(module), whole, images).rewritten()
 
 
 def _is_unequal(product: Any) -> bool:
     """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
     first, second = (ir.shape_of(a)[:-2] for a in product.args)
     return first != second and math.prod(second) > 1
-
-
-def _uses(main: ir.Function) -> dict[Any, int]:
-    """How often each variable is read."""
-    uses: dict[Any, int] = {}
-    for expr in [*(b.value for b in ir.bindings(main)), *ir.outputs_of(main)]:
-        for var in ir.variables(expr):
-            uses[var] = uses.get(var, 0) + 1
-    return uses
 
 
 @dataclass
@@ -65,21 +51,19 @@ class _Pending:
     biased: bool = False
 
 
-@dataclass
-class _Rewriting:
-    """The rewritten body so far.
+class _Products(Rewriter):
+    """``pending`` holds products that only one binding reads: a bias or ReLU there is applied to the product, before
+    its result is laid out again."""
 
-    ``replaced`` maps variables of the old body to expressions of the new one; ``pending`` holds products that only one
-    binding reads: a bias or ReLU there is applied to the product, before its result is laid out again.
-    """
+    def __init__(
+        self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool],
+    ) -> None:
+        super().__init__(module)
+        self.whole, self.images = whole, images
+        self.pending: dict[Any, _Pending] = {}
 
-    uses: dict[Any, int]
-    whole: Callable[[Any], bool]
-    images: Callable[[Any], bool]
-    body: list[Any] = field(default_factory=list)
-    replaced: dict[Any, Any] = field(default_factory=dict)
-    bound: dict[Any, Any] = field(default_factory=dict)
-    pending: dict[Any, _Pending] = field(default_factory=dict)
+    def changed(self) -> bool:
+        return True
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding."""
@@ -96,20 +80,10 @@ class _Rewriting:
             self._constant_first(var, value) or self._vector(var, value) or self._shared(var, value)
         ):
             return
-        if name in ("nn.attention", "nn.attention_bias") and not self.whole(value):
+        if name in ATTENTION and not self.whole(value):
             self.replaced[var] = self._attention(value, var.name)
             return
-        new = ir.substitute(value, self.replaced)
-        self.body.append(ir.bind(var, new))
-        self.bound[var] = new
-
-    def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:
-        """A variable for a new call."""
-        call = ir.normalized(ir.call_of(op, args, attributes))
-        var = ir.new_var(label, call)
-        self.body.append(ir.bind(var, call))
-        self.bound[var] = call
-        return var
+        self.keep(var, value)
 
     # convolutions
 
@@ -124,7 +98,7 @@ class _Rewriting:
         form = Form.of(call)
         if form.is_pointwise and len(ir.shape_of(call)) == 4:
             return False
-        x = ir.substitute(data, self.replaced)
+        x = self.new(data)
         shape = ir.shape_of(call)
         if len(shape) == 3:
             x = self.emit("reshape", x, (*ir.shape_of(x)[:2], 1, ir.shape_of(x)[2]))
@@ -167,7 +141,7 @@ class _Rewriting:
         axes = [Phases(kernel.shape[2 + i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
         if any(a.reach < 0 for a in axes) or ir.dtype_of(call) != "float32":
             return False
-        x = ir.substitute(call.args[0], self.replaced)
+        x = self.new(call.args[0])
         if flat:
             x = self.emit("expand_dims", x, axis=2)
         weights = by_phases(kernel, groups, strides[0], strides[1])
@@ -195,7 +169,7 @@ class _Rewriting:
         if not ir.is_constant(matrix) or len(ir.shape_of(matrix)) != 2 or len(shape) < 2:
             return False
         axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
-        columns = self.emit("permute_dims", ir.substitute(x, self.replaced), axes=axes)
+        columns = self.emit("permute_dims", self.new(x), axes=axes)
         transposed = ir.constant_like(ir.const_value(matrix).T, x)
         rows = self.emit("matmul", columns, transposed, label=var.name)
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
@@ -203,7 +177,7 @@ class _Rewriting:
 
     def _vector(self, var: Any, call: Any) -> bool:
         """A product of which one side is a vector, as one of matrices."""
-        sides = [ir.substitute(a, self.replaced) for a in call.args]
+        sides = [self.new(a) for a in call.args]
         shapes = [ir.shape_of(x) for x in sides]
         if min(map(len, shapes)) != 1 or any(0 in shape for shape in shapes):
             return False
@@ -226,7 +200,7 @@ class _Rewriting:
         full, sides = ir.shape_of(call)[:-2], []
         for side in call.args:
             shape = ir.shape_of(side)
-            x = ir.substitute(side, self.replaced)
+            x = self.new(side)
             sides.append(x if shape[:-2] == full else self.emit("broadcast_to", x, (*full, *shape[-2:])))
         self.replaced[var] = self.emit("matmul", *sides, label=var.name)
         return True
@@ -235,7 +209,7 @@ class _Rewriting:
 
     def _defer(self, var: Any, pending: _Pending) -> None:
         self.pending[var] = pending
-        if self.uses.get(var, 0) != 1:
+        if self.uses[var] != 1:
             self._settle(var)
 
     def _follow(self, var: Any, value: Any) -> bool:
@@ -275,19 +249,16 @@ class _Rewriting:
 
     def _attention(self, call: Any, label: str) -> Any:
         """[batch, length, heads, depth] → two products with a softmax between them."""
-        args = [ir.substitute(a, self.replaced) for a in call.args]
+        args = [self.new(a) for a in call.args]
         query, key, value = (self._heads_first(a) for a in args[:3])
-        depth = ir.shape_of(query)[-1]
-        scale = ir.attr(call, "scale")
-        factor = np.asarray(scale if scale is not None else depth**-0.5, "float32")
+        factor = np.asarray(attention_scale(call), "float32")
         scores = self.emit("matmul", query, self.emit("permute_dims", key, axes=[0, 1, 3, 2]), label=f"{label}.scores")
         scores = self.emit("multiply", scores, ir.constant_like(factor, scores))
         if len(args) > 3:
             scores = self.emit("add", scores, args[3])
-        causal = ir.attr(call, "causal_mask")
-        if causal is not None:
-            rows, columns = ir.shape_of(scores)[-2:]
-            seen = np.tril(np.ones((rows, columns), bool), columns - rows if causal == "BottomRight" else 0)
+        diagonal = causal_diagonal(call)
+        if diagonal is not None:
+            seen = np.tril(np.ones(ir.shape_of(scores)[-2:], bool), diagonal)
             barred = np.where(seen, np.float32(0), np.float32(-np.inf)).astype(np.float32)
             scores = self.emit("add", scores, ir.constant_like(barred, scores))
         weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
@@ -296,9 +267,8 @@ class _Rewriting:
 
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
-        inner = self.bound.get(expr) if ir.is_var(expr) else None
-        if inner is not None and ir.op_name(inner) == "permute_dims" and inner.attrs.axes is not None and list(
-                ir.attr_ints(inner, "axes")) == HEADS_FIRST:
+        inner: Any = self.made.get(expr) if ir.is_var(expr) else None
+        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == tuple(HEADS_FIRST):
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=HEADS_FIRST)
 

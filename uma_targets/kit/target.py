@@ -164,7 +164,8 @@ class KitTarget(DescribedTarget):
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from archloom.tvm_backend.passes.attention import as_attention, attention_shape
+        from archloom.tvm_backend.ir.attention import attention_shape
+        from archloom.tvm_backend.passes.attention import as_attention
         from archloom.tvm_backend.passes.products import as_products
 
         kernel = self.kit.attention
