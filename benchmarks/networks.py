@@ -25,6 +25,7 @@ import numpy as np
 
 from archloom.models import catalogue
 from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.check.tolerances import LEAST_COSINE, MOST_STEPS, NETWORK_FLOAT_TOLERANCE
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.compiled import Partition
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
 
 TARGETS = "gemmini,qkv"
-FLOAT_ERROR = {"float32": 1e-3, "float16": 1e-2}
-"""Largest difference in parts of the largest magnitude, by the numbers that a target computes with."""
-LEAST_COSINE, MOST_STEPS = 0.999, 1.5
 INTERPRETED_MACS = 2_000_000
 """Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
 MODULES = (
@@ -248,10 +246,10 @@ def _difference(
     model: "Model", found: list[np.ndarray], expected: list[np.ndarray], target: str
 ) -> tuple[float, str | None]:
     """The largest difference in parts of the largest magnitude, and what is too far off."""
-    from archloom.tvm_backend.check.output_scales import quantization_steps
+    from archloom.tvm_backend.check.tensors import quantization_steps
     from archloom.tvm_backend.targets import registry
 
-    bound = FLOAT_ERROR.get(registry.get(target).numbers)
+    bound = NETWORK_FLOAT_TOLERANCE.get(registry.get(target).numbers)
     exact = bound is not None
     steps = quantization_steps(model.onnx) if model.onnx is not None else {}
     worst, reason = 0.0, None

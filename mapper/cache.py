@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
@@ -18,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper.mapping import Mapping
+from archloom.oracle.atomic import replacing
 from archloom.oracle.errors import MappingError
 
 FORMAT = 1
@@ -213,15 +213,8 @@ def replace(path: Path, text: str) -> None:
     from filelock import FileLock, Timeout
 
     try:
-        with FileLock(path.parent / ".lock", timeout=5):
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(text)
-                os.replace(name, path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+        with FileLock(path.parent / ".lock", timeout=5), replacing(path) as fresh:
+            fresh.write_text(text)
     except Timeout:
         return
 

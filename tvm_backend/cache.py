@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from archloom.mapper.cache import code_fingerprint, directory, key_of
+from archloom.oracle.atomic import replacing
+from archloom.oracle.fallbacks import Fallback
 
 PACKAGES = ("oracle", "acadl_models", "mapper", "tvm_backend", "uma_targets")
 KEPT = 512
@@ -69,27 +68,26 @@ def load_bytes(kind: str, name: str) -> bytes | None:
         return None
 
 
-def store(kind: str, name: str, value: Any) -> None:
-    """Keep a JSON value, whole or not at all. A cache that cannot be written costs time, never a result."""
-    store_bytes(kind, name, json.dumps(value).encode())
+def store(kind: str, name: str, value: Any) -> Fallback | None:
+    """Keep a JSON value, see :func:`store_bytes`."""
+    return store_bytes(kind, name, json.dumps(value).encode())
 
 
-def store_bytes(kind: str, name: str, data: bytes) -> None:
-    """Keep bytes, whole or not at all."""
+def store_bytes(kind: str, name: str, data: bytes) -> Fallback | None:
+    """Keep bytes, whole or not at all. A cache that cannot be written costs time, never a result: what is returned then
+    says so."""
     file = _file(kind, name)
     if file is None:
-        return
+        return None
     packed = zlib.compress(data, 1)
-    with contextlib.suppress(OSError):
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(hashlib.sha256(packed).digest() + packed)
-            os.replace(part, file)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        with replacing(file) as fresh:
+            fresh.write_bytes(hashlib.sha256(packed).digest() + packed)
+    except OSError as error:
+        return Fallback(f"cache in {file.parent}", f"it cannot be written: {error.strerror or error}",
+                        "every process computes again what it would have found there")
+    return None
 
 
 def _file(kind: str, name: str) -> Path | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.collector import paused
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
-
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Hears what is being done, how many of the steps are done, and of how many."""
 
 
 @paused()
@@ -32,7 +30,7 @@ def partition_model(model: Model, target: Target = "gemmini", options: Mapping[s
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,
         lower_regions(partitioned, chosen), lower_host(partitioned, model, chosen),
-        partitioned.results,
+        partitioned.results, model.fallbacks,
     )
 
 

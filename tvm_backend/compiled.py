@@ -1,7 +1,7 @@
 """What a compiled network consists of: offloaded regions of steps (one workload, one stream each) and a host part.
 
 Everything here is plain data: NumPy arrays, workloads, plans and text; no JAX, TVM or torch object is needed to hold,
-print or save it. :mod:`archloom.tvm_backend.runtime` makes it run.
+print or save it. :mod:`archloom.tvm_backend.executable` makes it run.
 """
 
 from __future__ import annotations
@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from archloom.mapper.options import OptionValue
 from archloom.mapper.workload import Workload
-from archloom.tvm_backend.targets import tiles
+from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.targets.layouts import Layout
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
-    from archloom.tvm_backend.host.finish import Finish
+    from archloom.tvm_backend.host.output_stage import OutputStage
     from archloom.tvm_backend.host.plan import HostPlan
 
 __all__ = [
-    "CompiledModel", "HostOp", "HostPart", "Layout", "OptionValue", "Partition", "Refused", "Region", "Step",
-    "TensorSpec", "Value",
+    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refused", "Region", "Step", "TensorSpec",
+    "Value", "View",
 ]
-
-Layout: TypeAlias = Literal["row-major", "nhwc", "tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-windows",
-                            "tile-places", "tile-grid", "tile-row"]
 
 
 @dataclass(frozen=True)
@@ -44,42 +42,39 @@ class TensorSpec:
 class Value:
     """A tensor of a region.
 
-    ``shape`` is the shape that the network gives it (NCHW for images); ``layout`` says how the region keeps it in HBM:
-    ``row-major`` as it is, ``nhwc`` with the channels of an NCHW tensor moved last, the others in tiles of float16
-    (:mod:`archloom.tvm_backend.targets.tiles`). Host code only sees ``shape``.
+    ``shape`` is the shape that the network gives it (NCHW for images); ``layout`` says how the region keeps it in HBM.
+    Host code only sees ``shape``. ``nonzero_edges``: the edges of its matrices (``rows``, ``columns``) beyond which
+    other numbers than zeros may lie.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     layout: Layout
-    form: tuple[int, ...] = ()
-    """of the convolution that the tiles are laid out for, where there is one"""
-    beyond: tuple[str, ...] = ()
-    """``rows``, ``columns``: beyond these edges of its matrices may lie other numbers than zeros; of a view: beyond
-    which there must lie zeros"""
-
-    def anew(self, kept: "Value") -> bool:
-        """Whether this view of what is ``kept`` needs zeros where there may be others."""
-        return not {*kept.beyond}.isdisjoint(self.beyond)
-
-    @property
-    def held(self) -> tiles.Held:
-        """How it is kept in tiles."""
-        return self.shape, self.layout, self.form
+    nonzero_edges: tuple[str, ...] = ()
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
         """Shape in HBM."""
-        if self.layout == "nhwc":
-            n, c, h, w = self.shape
-            return n, h, w, c
-        return tiles.tiled_shape(*self.held) if self.in_tiles else self.shape
+        return self.layout.stored_shape(self.shape)
 
-    @property
-    def in_tiles(self) -> bool:
-        """Whether the region keeps it in tiles."""
-        return self.layout in tiles.LAYOUTS
+
+@dataclass(frozen=True)
+class View:
+    """How a step reads a value in tiles: under which shape and in which layout, and with zeros beyond which edges."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout
+    zero_edges: tuple[str, ...] = ()
+
+    def needs_zeros(self, value: Value) -> bool:
+        """Whether it needs zeros where ``value`` may have other numbers."""
+        return not {*value.nonzero_edges}.isdisjoint(self.zero_edges)
+
+    def is_met(self, value: Value) -> bool:
+        """Whether the bytes of ``value`` can be read so as they are."""
+        return value.layout.is_same(value.shape, self.layout, self.shape) and not self.needs_zeros(value)
 
 
 @dataclass(frozen=True)
@@ -98,8 +93,7 @@ class Step:
     ``inputs`` pairs an argument of the workload with the value it takes, in the workload's order; the value's stored
     bytes are the argument's bytes (reshaped, never permuted). ``constants`` holds the other arguments, shaped as the
     workload's tensors. ``op`` names the fused operators, such as ``conv2d+bias+relu``; ``shape`` is that of the output
-    in the network's axes. ``views`` say under which shape and in which layout of tiles an argument is read, where these
-    are not the value's own.
+    in the network's axes. ``views`` say how an argument is read in tiles, where the value does not lie so.
     """
 
     name: str
@@ -113,15 +107,15 @@ class Step:
     """answers of targets that come before the region's own in the order of preference"""
     position: int = 0
     """in the order of the network's operators, the host's included"""
-    views: "Mapping[str, Value]" = field(default_factory=dict)
-    finish: "Finish | None" = None
+    views: "Mapping[str, View]" = field(default_factory=dict)
+    output_stage: "OutputStage | None" = None
     """what the host makes of the workload's int32 sums, where the accelerator's store cannot make the result"""
     choice: str = ""
     """what was weighed, where a target can take operators as one or one by one"""
 
-    def finished(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
+    def result(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
         """The result, from what the workload gives for ``arguments``."""
-        return sums if self.finish is None else self.finish.apply(sums, {**arguments, **self.constants})
+        return sums if self.output_stage is None else self.output_stage.apply(sums, {**arguments, **self.constants})
 
     @property
     def macs(self) -> int:
@@ -208,7 +202,8 @@ class Partition:
 
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
     in full (see :mod:`archloom.tvm_backend.targets.choice`). ``results`` gives, by a step's name, the network's
-    variable that holds its result, as far as names are unique; an artifact does not keep them.
+    variable that holds its result, as far as names are unique, and ``fallbacks`` what was done in
+    another way than meant on the way here; an artifact keeps neither.
     """
 
     name: str
@@ -220,6 +215,7 @@ class Partition:
     regions: tuple[Region, ...]
     host: HostPart
     results: Mapping[str, str] = field(default_factory=dict)
+    fallbacks: tuple[Fallback, ...] = ()
 
     def steps(self) -> Iterator[Step]:
         """All steps of all regions, in the order of execution."""

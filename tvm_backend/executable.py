@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from archloom.oracle.errors import InputError
-from archloom.tvm_backend.compiled import CompiledModel
+import numpy as np
+
+from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
-from archloom.tvm_backend.runtime import Executable
+from archloom.tvm_backend.runtime import Capture, checked, run_region
 
 if TYPE_CHECKING:
+    from archloom.tvm_backend.host.network import Host, PlannedHost
+    from archloom.tvm_backend.host.output_stage import OutputStages
     from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.programs import Stored
-
-Progress = Callable[[str, int, int], None]
+    from archloom.tvm_backend.programs import Programs, Stored
 
 
-class CompiledNetwork(Executable):
-    """A compiled network: ``network(x)`` runs it, :attr:`report` says what it costs, :meth:`save` keeps it."""
+class CompiledNetwork:
+    """A compiled network: ``network(x)`` runs it, :attr:`report` says what it costs, :meth:`save` keeps it.
+
+    The host part is built at the first call, each stream compiled when it is first run (or by :meth:`prepare`).
+    """
 
     def __init__(
         self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None
     ) -> None:
-        super().__init__(compiled, programs)
+        self.compiled = compiled
         self._saved_report = report
+        self._stored = programs
+        self._lock = threading.RLock()
+        self._executors: dict[str, Executor] = {}
+        self._fallbacks: list[Fallback] = []
 
     @cached_property
     def report(self) -> Report:
@@ -38,11 +50,64 @@ class CompiledNetwork(Executable):
 
         return of_compiled(self.compiled)
 
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """What was done in another way than meant: on the way into archloom, and so far in running and saving."""
+        return (*self.compiled.partition.fallbacks, *self.programs.fallbacks, *self._fallbacks)
+
+    def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
+        """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
+
+        One result is an array, several a tuple in the network's order.
+        """
+        if len(args) == 1 and not named and isinstance(args[0], Mapping):
+            inputs: Mapping[str, Any] = args[0]
+        else:
+            names = [spec.name for spec in self.compiled.inputs]
+            if len(args) > len(names):
+                raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
+            inputs = {**dict(zip(names, args, strict=False)), **named}
+        results = tuple(self.run(inputs).values())
+        return results[0] if len(results) == 1 else results
+
+    def run(
+        self, inputs: Mapping[str, Any], *, executor: Literal["xla", "interpreter"] | Executor = "xla",
+        capture: Capture | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Run on inputs by name; results by name.
+
+        ``executor`` says who runs the steps of the regions (the host part is always the same); ``capture`` sees each
+        step. Raises :class:`~archloom.oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
+        """
+        arrays = [checked(spec, inputs) for spec in self.compiled.inputs]
+        known = [spec.name for spec in self.compiled.inputs]
+        for name in inputs:
+            if name not in known:
+                raise InputError(f"no input is named {name!r}{suggest(name, known)}")
+        with self._lock:
+            chosen = self._executor(executor)
+            if isinstance(chosen, XlaExecutor):
+                chosen.prepare(list(self.compiled.partition.steps()))
+            result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
+            regions = {region.symbol: region for region in self.compiled.regions}
+            results = self._host(arrays, lambda symbol, tensors: run_region(
+                regions[symbol], tensors, chosen, capture, result_of))
+        return {spec.name: y for spec, y in zip(self.compiled.outputs, results, strict=True)}
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Build the host part and compile all streams now. ``progress`` hears (what, done, of)."""
+        with self._lock:
+            _ = self._host
+            executor = self._executor("xla")
+            assert isinstance(executor, XlaExecutor)
+            executor.prepare(list(self.compiled.partition.steps()), progress)
+            _ = self._output_stages
+
     def save(self, path: str | Path, *, programs: bool = True) -> Path:
         """Write the artifact to ``path``: a zip if its name ends in ``.zip``, else a directory; whole or not at all.
 
         With ``programs``, everything is compiled first, and the artifact brings XLA's machine code along: on a machine
-        alike it then runs at once. A network that is too large to run here is saved without.
+        alike it then runs at once. A network that is too large to run here is saved without, see :attr:`fallbacks`.
         """
         from archloom.tvm_backend.artifact import files as artifact_files
         from archloom.tvm_backend.artifact import network as artifact
@@ -50,11 +115,47 @@ class CompiledNetwork(Executable):
         artifact_files.check_free(Path(path))
         stored = None
         if programs:
-            with suppress(InputError):
+            try:
                 self.prepare()
                 stored = self.programs.stored()
+            except InputError as error:
+                self._fallbacks.append(Fallback(
+                    f"{path}", f"it has no machine code: {error}", "whoever loads it compiles it again"))
         artifact.save(self.compiled, self.report, Path(path), stored)
         return Path(path)
+
+    @cached_property
+    def programs(self) -> "Programs":
+        """The programs of XLA that run the network."""
+        from archloom.tvm_backend.programs import Programs
+
+        return Programs(self._stored)
+
+    @cached_property
+    def _output_stages(self) -> "OutputStages":
+        from archloom.tvm_backend.host.output_stage import OutputStages
+
+        return OutputStages(self.compiled.partition.steps(), self.programs)
+
+    @cached_property
+    def _host(self) -> "Host | PlannedHost":
+        from archloom.tvm_backend.host.network import Host, PlannedHost
+
+        plan = self.compiled.host.plan
+        symbols = [region.symbol for region in self.compiled.regions]
+        return Host(self.compiled.host, symbols) if plan is None else PlannedHost(plan, self.programs)
+
+    def _executor(self, executor: str | Executor) -> Executor:
+        if not isinstance(executor, str):
+            return executor
+        makers: dict[str, Callable[[CompiledModel], Executor]] = {
+            "xla": lambda compiled: XlaExecutor(compiled, self.programs), "interpreter": InterpreterExecutor,
+        }
+        if executor not in makers:
+            raise InputError(f"unknown executor {executor!r}{suggest(executor, list(makers))}")
+        if executor not in self._executors:
+            self._executors[executor] = makers[executor](self.compiled)
+        return self._executors[executor]
 
 
 def build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +11,7 @@ import numpy as np
 
 from archloom.oracle.errors import StreamError
 from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.progress import Progress
 
 if TYPE_CHECKING:
     from archloom.oracle.stream import Stream
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from archloom.oracle.xla import Oracle
     from archloom.tvm_backend.programs import Program, Programs
 
-Progress = Callable[[str, int, int], None]
 COMPILING_AT_A_TIME = 2
 """XLA's compiler runs on one core for each program."""
 
@@ -83,14 +83,14 @@ class XlaExecutor:
                     progress(step.name, done, len(waiting))
                 stream = self._stream(step)
                 key = stream_key(stream, isa_of(stream, self._isas))
-                found = self._programs.of_stream(key)
+                found = self._programs.find(key)
                 if found is not None:
                     self._place(step, *found)
                 elif key not in made:
                     oracle = self._oracle(step)
                     made[key] = oracle, pool.submit(oracle.stored)
             for key, (oracle, program) in made.items():
-                self._programs.keep_stream(key, program.result(), oracle.bits)
+                self._programs.keep(key, program.result(), oracle.bits)
         for step in waiting:
             if step.name not in self._prepared:
                 stream = self._stream(step)

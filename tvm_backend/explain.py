@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
 from archloom.tvm_backend.ir.match import UNNAMED
 from archloom.tvm_backend.report.table import Column, count, percent, render
@@ -55,11 +56,15 @@ class Explanation:
     operators: tuple[Placed, ...]
     patterns: Mapping[str, tuple[str, ...]]
     """of each target, tried in this order"""
+    fallbacks: tuple[Fallback, ...] = ()
+    """what was read or rewritten in another way than meant"""
     schema: str = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the fields of this class, and for each target the share of the MACs that it takes."""
-        return {**asdict(self), "shares": self.shares()}
+        """A JSON object with the fields of this class, and for each target the share of the MACs that it takes;
+        ``fallbacks`` only where there are some."""
+        data = {**asdict(self), "shares": self.shares()}
+        return data if self.fallbacks else {k: v for k, v in data.items() if k != "fallbacks"}
 
     def shares(self) -> dict[str, float]:
         """For each target the part of the network's multiply-accumulates that it takes; 0 where there are none."""
@@ -70,7 +75,7 @@ class Explanation:
         rows = [[op.name, op.op, "×".join(map(str, op.shape)), count(op.macs), op.taken_by or "host",
                  op.region or op.engine or ""] for op in self.operators]
         return "\n\n".join(filter(None, [
-            render(_PLACES, rows), self._reasons(), self._choices(), self._totals()]))
+            render(_PLACES, rows), self._reasons(), self._choices(), titled(self.fallbacks), self._totals()]))
 
     def _reasons(self) -> str:
         """Each answer once, with the operators that it was given for; by target."""
@@ -125,7 +130,7 @@ def of_partition(partition: Partition) -> Explanation:
     ordered = [op for _, op in sorted(placed, key=lambda pair: pair[0])]
     patterns = {b.target_name: tuple(p.name for p in b.patterns) for b in backends(partition.target)}
     return Explanation(partition.name, partition.target, dict(partition.options), partition.macs,
-                       partition.offloaded_macs, tuple(ordered), patterns)
+                       partition.offloaded_macs, tuple(ordered), patterns, partition.fallbacks)
 
 
 def _step(step: Step, region: Region) -> Placed:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import InputError
 
 
@@ -31,29 +30,10 @@ def write_file(path: Path, data: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            _replace(path, data)
+            with replacing(path) as fresh:
+                write_through(fresh, data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:

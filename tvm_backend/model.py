@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from archloom.oracle.errors import ModelError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compiled import TensorSpec
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ class Model:
     source: Literal["onnx", "torch", "relax"]
     onnx: "ModelProto | None" = None
     floats: "ModelProto | None" = None
+    fallbacks: tuple[Fallback, ...] = ()
+    """what was read or rewritten in another way than meant"""
 
 
-def finish(
+def make_model(
     module: "IRModule", name: str, source: Literal["onnx", "torch", "relax"], proto: "ModelProto | None",
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> Model:

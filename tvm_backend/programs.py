@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from archloom.mapper.cache import code_fingerprint, key_of
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 
 if TYPE_CHECKING:
@@ -24,37 +26,38 @@ if TYPE_CHECKING:
 
     Program: TypeAlias = Executable | Called
 
-KIND, STREAMS = "programs", "streams"
-"""Of files in the cache: machine code by its content; programs of streams by theirs."""
+CODE, NAMES = "programs", "streams"
+"""Of files in the cache: machine code by its content; which program a stream or a piece of the host has, by theirs."""
 KEPT = 1024
+COMPILED = "compiled again when it is first run"
 
 _loaded: cache.Memory[Any] = cache.Memory(KEPT)
-_of_streams: cache.Memory["StreamProgram"] = cache.Memory(KEPT)
+_named: cache.Memory["Named"] = cache.Memory(KEPT)
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class StreamProgram:
-    """Which program a stream has: its ``name``, and the bit patterns that it takes as its last argument."""
+class Named:
+    """Which program a stream or a piece of the host has: its ``name``, and the bit patterns that a stream's takes as
+    its last argument."""
 
     name: str
-    bits: tuple[int, ...]
+    bits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Programs as an artifact has them: names of programs by stream and by piece of the host, machine code by name."""
+    """Programs as an artifact has them: by the keys of streams and of pieces of the host, and machine code by name."""
 
     platform: str
-    streams: Mapping[str, StreamProgram]
-    host: Mapping[str, str]
+    programs: Mapping[str, Named]
     code: Mapping[str, bytes]
 
 
 def forget() -> None:
     """Drop what this process remembers; programs on disk stay."""
     _loaded.clear()
-    _of_streams.clear()
+    _named.clear()
 
 
 def stream_key(stream: "Stream", isa: "Isa") -> str:
@@ -77,77 +80,82 @@ class Programs:
     """The programs of one network: those at hand, those that its artifact brought, and those on disk."""
 
     def __init__(self, given: Stored | None = None) -> None:
-        from archloom.oracle.xla.executables import platform
-
-        self._given = given if given is not None and given.platform == platform() else None
-        self._streams: dict[str, StreamProgram] = {}
-        self._host: dict[str, str] = {}
+        self._brought = given
+        self._fallbacks: dict[Fallback, None] = {}
+        self._used: dict[str, Named] = {}
         self._code: dict[str, bytes] = {}
 
-    def of_stream(self, key: str) -> "tuple[Program, np.ndarray] | None":
-        """The program of a stream and its bit patterns, if it has been compiled before."""
-        found = self._streams.get(key) or _of_streams.get(key)
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """Why programs were, or will be, compiled again."""
+        return tuple(self._fallbacks)
+
+    @cached_property
+    def _given(self) -> Stored | None:
+        """What the artifact brought, if it is for machines like this one."""
+        from archloom.oracle.xla.executables import platform
+
+        if self._brought is None or self._brought.platform == platform():
+            return self._brought
+        self._note("machine code of the artifact", "it was made by another JAX, or for another processor", COMPILED)
+        return None
+
+    def _note(self, where: str, why: str, cost: str) -> None:
+        self._fallbacks[Fallback(where, why, cost)] = None
+
+    def find(self, key: str) -> "tuple[Program, np.ndarray] | None":
+        """The program of a stream or of a piece of the host, and its bit patterns, if it has been compiled before."""
+        found = self._used.get(key) or _named.get(key)
         if found is None and self._given is not None:
-            found = self._given.streams.get(key)
+            found = self._given.programs.get(key)
         if found is None:
-            found = _stream_program(cache.load(STREAMS, key))
+            found = _read_named(cache.load(NAMES, key))
         program = self._program(found.name) if found is not None else None
         if found is None or program is None:
             return None
-        self._streams[key] = found
-        _of_streams.put(key, found)
+        self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def of_host(self, key: str) -> "Program | None":
-        """The program of a piece of the host, if it has been compiled before."""
-        name = self._host.get(key) or (self._given.host.get(key) if self._given is not None else None)
-        if name is None:
-            value = cache.load(STREAMS, key)
-            name = value.get("name") if isinstance(value, dict) else None
-        program = self._program(name) if isinstance(name, str) else None
-        if program is not None:
-            self._host[key] = str(name)
-        return program
-
-    def keep_stream(self, key: str, program: "Program", bits: np.ndarray) -> None:
-        """Keep what was compiled for a stream."""
+    def keep(self, key: str, program: "Program", bits: Sequence[int] = ()) -> None:
+        """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:
-            self._streams[key] = found = StreamProgram(name, tuple(int(b) for b in bits))
-            _of_streams.put(key, found)
-            cache.store(STREAMS, key, {"name": name, "bits": found.bits})
+            self._use(key, Named(name, tuple(int(b) for b in bits)))
+            self._failed(cache.store(NAMES, key, asdict(self._used[key])))
 
-    def keep_host(self, key: str, program: "Program") -> None:
-        """Keep what was compiled for a piece of the host."""
-        name = self._keep(program)
-        if name is not None:
-            self._host[key] = name
-            cache.store(STREAMS, key, {"name": name})
+    def _use(self, key: str, found: Named) -> None:
+        self._used[key] = found
+        _named.put(key, found)
 
     def stored(self) -> Stored:
         """Everything that was used, for an artifact."""
         from archloom.oracle.xla.executables import platform
 
         code: dict[str, bytes] = {}
-        for name in {p.name for p in self._streams.values()} | set(self._host.values()):
+        for name in {found.name for found in self._used.values()}:
             data = self._code.get(name) or self._read(name)
             if data is not None:
                 code[name] = data
-        return Stored(platform(), dict(self._streams), dict(self._host), code)
+        return Stored(platform(), dict(self._used), code)
 
     def _keep(self, program: "Program") -> str | None:
         data = program.serialize()
         if data is None:
+            self._note("programs of XLA", "this JAX gives no machine code", "every process compiles them again")
             return None
         name = hashlib.sha256(data).hexdigest()
         self._code[name] = data
         _loaded.put(name, program)
-        cache.store_bytes(KIND, name, data)
+        self._failed(cache.store_bytes(CODE, name, data))
         return name
+
+    def _failed(self, failure: Fallback | None) -> None:
+        if failure is not None:
+            self._fallbacks[failure] = None
 
     def _read(self, name: str) -> bytes | None:
         given = self._given.code.get(name) if self._given is not None else None
-        return given if given is not None else cache.load_bytes(KIND, name)
+        return given if given is not None else cache.load_bytes(CODE, name)
 
     def _program(self, name: str) -> "Program | None":
         from archloom.oracle.xla import executables
@@ -157,16 +165,17 @@ class Programs:
         if program is None:
             data = self._read(name)
             program = executables.load(data) if data is not None else None
+            if data is not None and program is None:
+                self._note("stored machine code", "this JAX cannot load it", COMPILED)
             if program is not None:
                 with _lock:
                     _loaded.put(name, program)
         return program
 
 
-def _stream_program(value: Any) -> StreamProgram | None:
-    if not isinstance(value, dict):
-        return None
-    name, bits = value.get("name"), value.get("bits")
+def _read_named(value: Any) -> Named | None:
+    """What the cache holds, unless it is something else."""
+    name, bits = (value.get("name"), value.get("bits")) if isinstance(value, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(bits, list) or not all(isinstance(b, int) for b in bits):
         return None
-    return StreamProgram(name, tuple(bits))
+    return Named(name, tuple(bits))

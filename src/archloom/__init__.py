@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.explain import Explanation
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.report.data import Report
-    from archloom.tvm_backend.targets.listing import TargetInfo
+    from archloom.tvm_backend.targets.registry import TargetInfo
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
@@ -61,7 +61,7 @@ Target = str | Sequence[str]
 
 def targets() -> "list[TargetInfo]":
     """The registered accelerators: name, one-line description, options with their defaults."""
-    from archloom.tvm_backend.targets.listing import targets as registered
+    from archloom.tvm_backend.targets.registry import targets as registered
 
     return registered()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from archloom.oracle.errors import ArtifactError
-from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact.files import FORMAT_VERSION, MANIFEST, is_artifact, read, write
 
 FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
@@ -54,7 +53,7 @@ def test_full_disk_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyP
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(artifact_files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ArtifactError, match=rf"{path.name}: cannot be written: No space left on device"):
         write(path, {"other": b"y"})
     monkeypatch.undo()
@@ -66,7 +65,7 @@ def test_interrupted_write_leaves_nothing(path: Path, monkeypatch: pytest.Monkey
     def interrupt(descriptor: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(artifact_files.os, "fsync", interrupt)
+    monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write(path, FILES)
     assert os.listdir(path.parent) == []

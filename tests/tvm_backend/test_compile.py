@@ -11,8 +11,8 @@ from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.compile import compile_model, partition_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.frontends.load import load
-from archloom.tvm_backend.runtime import Executable
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import evaluate
 
@@ -25,7 +25,7 @@ def compiled() -> CompiledModel:
 
 
 def test_oracle_and_interpreter_equal_onnxruntime(compiled: CompiledModel) -> None:
-    exe = Executable(compiled)
+    exe = CompiledNetwork(compiled)
     x = samples(MODEL, 1, seed=5)[0]
     expected = run(integer_session(MODEL), x)["logits.out"]
 
@@ -50,7 +50,7 @@ def test_batched_matmul_and_odd_sizes() -> None:
     net = Net(11)
     a, b = net.input("a", 3, 5, 7), net.input("b", 3, 7, 11)
     model = quantized(net.model(net.node("Relu", [net.node("MatMul", [a, b], "scores")], "relu")))
-    exe, x = Executable(compile_model(load(model), "gemmini", {"dim": 4})), samples(model, 1)[0]
+    exe, x = CompiledNetwork(compile_model(load(model), "gemmini", {"dim": 4})), samples(model, 1)[0]
     assert [s.op for s in exe.compiled.partition.steps()] == ["batch_matmul+relu"]
     np.testing.assert_array_equal(exe(x), run(integer_session(model), x)["relu.out"])
 

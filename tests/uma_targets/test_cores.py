@@ -68,7 +68,7 @@ def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
     close(compiled(x), network(x))
     (region,) = compiled.compiled.regions
     assert [step.op for step in region.steps] == ["dense+bias+relu", "dense+bias+relu+dense+bias"]
-    assert all(value.layout == "tiles" for value in region.values) and not any(step.views for step in region.steps)
+    assert all(value.layout.name == "tiles" for value in region.values) and not any(step.views for step in region.steps)
     assert region.steps[0].constants["B"].shape == (1, 2, 3, 32, 32)
     assert {name: array.shape for name, array in region.steps[1].constants.items()} == {
         "W1": (3, 2, 32, 32), "W2": (2, 1, 32, 32), "bias1": (2, 32), "bias2": (1, 32)}
@@ -83,7 +83,7 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     assert [layer.op for layer in compiled.report.accelerator_layers] == [
         "conv2d+bias+relu", "conv2d+bias+relu6", "conv2d+bias+relu", "dense+bias"]
     (images,) = compiled.compiled.regions
-    assert [value.layout for value in images.values] == [
+    assert [value.layout.name for value in images.values] == [
         "tile-grid", "tile-grid", "tile-grid", "tile-places", "tiles"]
     assert [value.form for value in images.values[:3]] == [(17, 17, 1)] * 3
     assert [op.op for op in conversions(compiled.compiled.partition)] == [
@@ -190,7 +190,7 @@ def test_heads_are_put_apart_within_a_region() -> None:
     assert [step.op for step in region.steps][:4] == ["dense+bias"] * 3 + ["batch_matmul"]  # the scale is in weights
     scores, mixed = (step for step in region.steps if step.op == "batch_matmul")
     assert scores.workload.transposed == (False, True)
-    assert [(scores.views[a].shape, scores.views[a].layout) for a in "AB"] == [((2, 40, 2, 32), "tile-heads")] * 2
+    assert [(scores.views[a].shape, scores.views[a].layout.name) for a in "AB"] == [((2, 40, 2, 32), "tile-heads")] * 2
     assert mixed.shape == (2, 2, 40, 32) and region.value(mixed.output).shape == (2, 40, 2, 32)
     assert not [op for op in compiled.report.host if op.op in ("permute_dims", "reshape")]
     close(compiled(x, mask), network(x, mask))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import re
-import shutil
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.version import VERSION
 
@@ -55,7 +54,8 @@ def write(path: Path, files: Mapping[str, bytes]) -> None:
     check_free(path)
     contents = {**files, MANIFEST: _manifest(files)}
     try:
-        _replace(path, contents)
+        with replacing(path) as fresh:
+            (_write_zip if path.suffix == ".zip" else _write_directory)(fresh, contents)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}; nothing was left there") from error
 
@@ -66,57 +66,22 @@ def _manifest(files: Mapping[str, bytes]) -> bytes:
     return json.dumps(head, indent=1).encode()
 
 
-def _replace(path: Path, contents: Mapping[str, bytes]) -> None:
-    # a folder of its own beside the target: same file system, so that the rename is atomic
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        fresh = work / "new"
-        if path.suffix == ".zip":
-            _write_zip(fresh, contents)
-        else:
-            _write_directory(fresh, contents)
-        _swap(fresh, path, work / "old")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
 def _write_directory(root: Path, contents: Mapping[str, bytes]) -> None:
     root.mkdir()
     for name, data in contents.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb") as out:
-            _write_through(out, data)
+        write_through(file, data)
 
 
 def _write_zip(file: Path, contents: Mapping[str, bytes]) -> None:
-    with file.open("wb") as out:
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, data in contents.items():
-                info = zipfile.ZipInfo(name, _EPOCH)  # the same artifact gives the same bytes
-                info.external_attr = (stat.S_IFREG | 0o644) << 16
-                archive.writestr(info, data, zipfile.ZIP_DEFLATED, 1)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _write_through(out: Any, data: bytes) -> None:
-    out.write(data)
-    out.flush()
-    os.fsync(out.fileno())  # a full disk shows here, not after the rename
-
-
-def _swap(fresh: Path, path: Path, old: Path) -> None:
-    """Put ``fresh`` at ``path``; what was there goes to ``old``, and comes back if the second rename fails."""
-    if path.is_dir():
-        path.rename(old)
-        try:
-            fresh.rename(path)
-        except OSError:
-            old.rename(path)
-            raise
-    else:
-        fresh.replace(path)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in contents.items():
+            info = zipfile.ZipInfo(name, _EPOCH)  # the same artifact gives the same bytes
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED, 1)
+    write_through(file, out.getvalue())
 
 
 def read(path: Path) -> dict[str, bytes]:

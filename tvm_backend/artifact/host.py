@@ -28,7 +28,7 @@ def host_files(host: HostPart) -> dict[str, bytes]:
 
     plan = host.plan
     if plan is None or any(c.dtype.kind not in _STORABLE for c in plan.constants):
-        return {HOST: _json({"relax": RELAX}), RELAX: host.module_json.encode()}
+        return {HOST: as_json({"relax": RELAX}), RELAX: host.module_json.encode()}
     files = {f"host/{number:03}.stablehlo": program.export() for number, program in enumerate(plan.programs)}
     table = {
         "inputs": plan.inputs, "outputs": plan.outputs, "fixed": sorted(plan.fixed.items()),
@@ -39,7 +39,7 @@ def host_files(host: HostPart) -> dict[str, bytes]:
         "constants": len(plan.constants),
     }
     constants = {str(i): np.ascontiguousarray(c).reshape(c.shape) for i, c in enumerate(plan.constants)}
-    return {HOST: _json(table), HOST_CONSTANTS: tensors(constants), **files}
+    return {HOST: as_json(table), HOST_CONSTANTS: tensors(constants), **files}
 
 
 def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
@@ -91,29 +91,28 @@ def _check(plan: HostPlan) -> None:
 
 def program_files(stored: "Stored") -> dict[str, bytes]:
     """The machine code, with what it belongs to."""
-    table = {
-        "platform": stored.platform, "host": dict(stored.host),
-        "streams": {key: [found.name, found.bits] for key, found in stored.streams.items()},
-    }
-    return {PROGRAMS: _json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
+    table = {"platform": stored.platform, "host": {},  # pieces of the host are among the streams
+             "streams": {key: [found.name, found.bits] for key, found in stored.programs.items()}}
+    return {PROGRAMS: as_json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
 
 
 def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
     """The machine code of an artifact, if it has any."""
-    from archloom.tvm_backend.programs import Stored, StreamProgram
+    from archloom.tvm_backend.programs import Named, Stored
 
     if PROGRAMS not in files:
         return None
     data = json.loads(files[PROGRAMS])
-    streams = {str(key): StreamProgram(str(name), _whole(bits)) for key, (name, bits) in data["streams"].items()}
-    host = {str(key): str(name) for key, name in data["host"].items()}
-    names = {p.name for p in streams.values()} | set(host.values())
-    return Stored(str(data["platform"]), streams, host, {name: files[f"{CODE}/{name}.bin"] for name in names})
+    programs = {str(key): Named(str(name), _whole(bits)) for key, (name, bits) in data["streams"].items()}
+    programs |= {str(key): Named(str(name)) for key, name in data["host"].items()}
+    return Stored(str(data["platform"]), programs,
+                  {found.name: files[f"{CODE}/{found.name}.bin"] for found in programs.values()})
 
 
 def _whole(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def _json(value: Any) -> bytes:
+def as_json(value: Any) -> bytes:
+    """The value as a file of an artifact."""
     return json.dumps(value, indent=1, allow_nan=False).encode()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
-from archloom.tvm_backend.artifact import plan_json, workload_json
+from archloom.tvm_backend.artifact import workload_json
+from archloom.tvm_backend.artifact.host import as_json
 from archloom.tvm_backend.compiled import (
     CompiledModel,
     HostOp,
@@ -25,18 +26,22 @@ from archloom.tvm_backend.compiled import (
     Step,
     TensorSpec,
     Value,
+    View,
 )
-from archloom.tvm_backend.host.finish import ARRAYS, Finish
+from archloom.tvm_backend.host.output_stage import ARRAYS, OutputStage
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.targets.layouts import Layout, layout_of
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
+    from archloom.mapper.workload import Workload
+    from archloom.oracle.stream import Stream
     from archloom.tvm_backend.host.plan import HostPlan
     from archloom.tvm_backend.programs import Stored
 
 NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
-FINISH = "finish."
-"""What the names of a step's constants begin with that its host part reads."""
+STAGE = "finish."
+"""What the names of a step's constants begin with that its output stage on the host reads."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,11 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
                  for step in compiled.partition.steps() for name, value in step.constants.items()}
     for step in compiled.partition.steps():
-        if step.finish is not None:
-            constants |= {f"{step.name}/{FINISH}{name}": np.array(v) for name, v in step.finish.arrays.items()}
+        if step.output_stage is not None:
+            constants |= {f"{step.name}/{STAGE}{name}": np.array(v) for name, v in step.output_stage.arrays.items()}
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
-        NETWORK: _json(_network(compiled.partition)), PLANS: _json(plans), REPORT: _json(report.to_json()),
+        NETWORK: as_json(_network(compiled.partition)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
         CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
         **(artifact_host.program_files(programs) if programs is not None else {}),
     })
@@ -107,10 +112,6 @@ def _located(path: Path, name: str) -> Iterator[None]:
         raise ArtifactError(f"{path}: {name}: {error}") from error
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, allow_nan=False).encode()
-
-
 # The network ------------------------------------------------------------------------------------------------------
 
 
@@ -126,7 +127,8 @@ def _network(partition: Partition) -> dict[str, Any]:
 
 def _region(region: Region) -> dict[str, Any]:
     return {
-        "symbol": region.symbol, "target": region.target, "values": [asdict(value) for value in region.values],
+        "symbol": region.symbol, "target": region.target,
+        "values": [_value(v.name, v, v.nonzero_edges) for v in region.values],
         "inputs": region.inputs, "outputs": region.outputs, "steps": [_step(step) for step in region.steps],
     }
 
@@ -136,9 +138,14 @@ def _step(step: Step) -> dict[str, Any]:
         "name": step.name, "op": step.op, "workload": workload_json.to_json(step.workload), "inputs": step.inputs,
         "output": step.output, "shape": step.shape, "constants": list(step.constants),
         "refused": [asdict(answer) for answer in step.refused],
-        "views": {argument: asdict(view) for argument, view in step.views.items()},
-        "finish": None if step.finish is None else step.finish.to_json(), "choice": step.choice,
+        "views": {argument: _value(argument, view, view.zero_edges) for argument, view in step.views.items()},
+        "finish": None if step.output_stage is None else step.output_stage.to_json(), "choice": step.choice,
     }
+
+
+def _value(name: str, value: Value | View, edges: tuple[str, ...]) -> dict[str, Any]:
+    return {"name": name, "shape": value.shape, "dtype": value.dtype, "layout": value.layout.name,
+            "form": value.layout.numbers, "beyond": edges}
 
 
 def _partition(
@@ -156,28 +163,29 @@ def _specs(items: list[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
 
 
 def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
-    values = tuple(_value(v) for v in data["values"])
+    values = tuple(Value(v["name"], *_laid_out(v)) for v in data["values"])
     return Region(data["symbol"], data["target"], values, tuple(data["inputs"]), tuple(data["outputs"]),
                   tuple(_read_step(step, constants) for step in data["steps"]))
 
 
-def _value(data: Mapping[str, Any]) -> Value:
-    return Value(data["name"], tuple(data["shape"]), data["dtype"], data["layout"], tuple(data.get("form", ())),
-                 tuple(data.get("beyond", ())))
+def _laid_out(data: Mapping[str, Any]) -> tuple[tuple[int, ...], str, Layout, tuple[str, ...]]:
+    """Shape, type, layout and edges of a value or a view."""
+    layout = layout_of(data["layout"], tuple(data.get("form", ())))
+    return tuple(data["shape"]), data["dtype"], layout, tuple(data.get("beyond", ()))
 
 
 def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Step:
     name = data["name"]
     own = {argument: constants[f"{name}/{argument}"] for argument in data["constants"]}
     inputs = tuple((argument, value) for argument, value in data["inputs"])
-    finish = None
+    stage = None
     if data.get("finish") is not None:
-        arrays: dict[str, Any] = {array: constants[f"{name}/{FINISH}{array}"] for array in ARRAYS
-                  if f"{name}/{FINISH}{array}" in constants}
-        finish = Finish(**data["finish"], **arrays)
+        arrays: dict[str, Any] = {array: constants[f"{name}/{STAGE}{array}"] for array in ARRAYS
+                                  if f"{name}/{STAGE}{array}" in constants}
+        stage = OutputStage(**data["finish"], **arrays)
     return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own, _refused(data), finish=finish, choice=data.get("choice", ""),
-                views={argument: _value(view) for argument, view in data.get("views", {}).items()})
+                tuple(data["shape"]), own, _refused(data), output_stage=stage, choice=data.get("choice", ""),
+                views={argument: View(*_laid_out(view)) for argument, view in data.get("views", {}).items()})
 
 
 def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
@@ -209,7 +217,11 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
         if plan.stream not in names:
             names[plan.stream] = f"streams/{len(names):04}.bin"
             streams[names[plan.stream]] = encode(plan.stream)
-        table[step] = {**plan_json.to_json(plan), "stream": names[plan.stream]}
+        table[step] = {
+            "mapping": json.loads(plan.mapping.to_json()), "timing": plan.timing.to_json(),
+            "estimated_cycles": plan.estimated_cycles, "considered": plan.considered, "fitting": plan.fitting,
+            "simulated": plan.simulated, "stream": names[plan.stream],
+        }
     return streams, table
 
 
@@ -217,5 +229,18 @@ def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[st
     from archloom.oracle.binary import decode
 
     streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
-    return {step.name: plan_json.from_json(data[step.name], step.workload, streams[data[step.name]["stream"]])
+    return {step.name: _read_plan(data[step.name], step.workload, streams[data[step.name]["stream"]])
             for step in partition.steps()}
+
+
+def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -> "Plan":
+    from archloom.acadl_models.timing.result import TimingResult
+    from archloom.mapper.mapping import Mapping as TileMapping
+    from archloom.mapper.search import Plan
+
+    try:
+        return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
+                    TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),
+                    int(data["fitting"]), int(data["simulated"]))
+    except (KeyError, TypeError, ValueError, MappingError) as error:
+        raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archloom.tvm_backend.check.tensors import Expected, expected_layers
-from archloom.tvm_backend.runtime import unstored
+from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.targets.layouts import HEADS, unpacked
 
 if TYPE_CHECKING:
     import onnx
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.executable import CompiledNetwork
     from archloom.tvm_backend.model import Model
 
-Progress = Callable[[str, int, int], None]
 MOST_DECIBELS = 300.0
 """What stands for no noise at all: beyond what float64 resolves."""
 
@@ -104,9 +104,9 @@ def _against(
     """``differing``, ``most_steps`` and ``snr_db`` of :class:`LayerCheck`."""
     if expected is None:
         return None, None, None
-    output = np.asarray(run.step.finished(run.output, run.arguments)).reshape(value.stored_shape)
-    output = unstored(output, value)
-    if output.shape != run.step.shape and value.layout == "tile-heads":  # kept with the heads behind the length
+    output = np.asarray(run.step.result(run.output, run.arguments)).reshape(value.stored_shape)
+    output = unpacked(output, value.layout, value.shape, value.dtype)
+    if output.shape != run.step.shape and value.layout == HEADS:  # kept with the heads behind the length
         output = output.transpose(0, 2, 1, 3)
     differing = steps = None
     if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind != "f":

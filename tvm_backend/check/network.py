@@ -13,7 +13,9 @@ import numpy as np
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, first_difference
-from archloom.tvm_backend.check.tensors import is_quantized
+from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
+from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
+from archloom.tvm_backend.progress import Progress
 
 if TYPE_CHECKING:
     import onnx
@@ -21,15 +23,9 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
 
 SCHEMA = "archloom.check/1"
-LEAST_COSINE = 0.999
-"""For outputs of floating-point host operators, which have no quantization step to be compared within."""
-FLOAT_TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
-"""For outputs of targets that compute in floats: part of the largest magnitude, since sums have another order, and
-operands and results of float16 are rounded to 11 bits."""
 DEFAULT_SAMPLES = 4
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -196,11 +192,7 @@ def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
 
 def _outputs(model: "Model", found: Sequence[Sequence[np.ndarray]], expected: Sequence[Sequence[np.ndarray]]
              ) -> Iterable[OutputCheck]:
-    steps = {}
-    if model.onnx is not None:
-        from archloom.tvm_backend.check.output_scales import quantization_steps
-
-        steps = quantization_steps(model.onnx)
+    steps = {} if model.onnx is None else quantization_steps(model.onnx)
     for i, spec in enumerate(model.outputs):
         a = np.stack([batch[i] for batch in found]).astype(np.float64)
         b = np.stack([batch[i].reshape(spec.shape) for batch in expected]).astype(np.float64)
@@ -262,8 +254,7 @@ def _failures(
                 yield (f"output {output.name}: differs by {output.max_abs_error:.3g}, rounding explains "
                        f"{bounds[output.name]:.3g}")
             continue
-        # differences are whole steps, up to the rounding of float32
-        if output.max_error_in_steps is not None and output.max_error_in_steps > 1.5:
+        if output.max_error_in_steps is not None and output.max_error_in_steps > MOST_STEPS:
             yield f"output {output.name}: differs by {output.max_error_in_steps:.2f} quantization steps"
         if output.max_error_in_steps is None and not output.cosine >= LEAST_COSINE:
             yield f"output {output.name}: cosine {output.cosine:.6f} is below {LEAST_COSINE}"

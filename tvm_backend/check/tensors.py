@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Batch = Mapping[str, np.ndarray]
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
+PASSED = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
+"""Operators that keep the numbers of a tensor."""
 PADDED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to the name of a tensor that is an output of the network."""
 
@@ -41,6 +43,29 @@ def is_quantized(model: "Model") -> bool:
     from archloom.tvm_backend.ir import expressions as ir
 
     return any(ir.op_name(b.value) in ("quantize", "dequantize") for b in ir.bindings(model.module["main"]))
+
+
+def quantization_steps(proto: "onnx.ModelProto") -> dict[str, float]:
+    """For each graph output that is dequantized with one scale, that scale: the smallest possible difference."""
+    from onnx import numpy_helper
+
+    constants = {t.name: t for t in proto.graph.initializer}
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    steps = {}
+    for output in proto.graph.output:
+        node = _before_all(makers.get(output.name), PASSED, makers)
+        if node is not None and node.op_type == "DequantizeLinear" and node.input[1] in constants:
+            scale = numpy_helper.to_array(constants[node.input[1]])
+            if scale.size == 1:
+                steps[output.name] = float(scale.reshape(()))
+    return steps
+
+
+def _before_all(node: Any, kinds: Collection[str], makers: Mapping[str, Any]) -> Any:
+    """The first node before ``node``, or it itself, that is of none of ``kinds``; None where there is none."""
+    while node is not None and node.op_type in kinds:
+        node = makers.get(node.input[0])
+    return node
 
 
 def expected_layers(
@@ -133,9 +158,7 @@ def _parameters(tensor: str, makers: Mapping[str, Any], proto: "onnx.ModelProto"
     """Scale and zero point of a tensor of integers; 1 and 0 for others."""
     from onnx import numpy_helper
 
-    node = makers.get(tensor)
-    while node is not None and node.op_type in ("MaxPool", "Relu", "Reshape", "Transpose"):
-        node = makers.get(node.input[0])
+    node = _before_all(makers.get(tensor), ("MaxPool", "Relu", "Reshape", "Transpose"), makers)
     if node is None or node.op_type != "QuantizeLinear":
         return 1.0, 0
     constants = {t.name: t for t in proto.graph.initializer}

@@ -26,7 +26,7 @@ def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndar
         sums = tensors["A"].astype(np.int64) + tensors["B"]
     if workload.epilogue.bias:
         sums = sums + tensors["bias"]
-    return finish(sums.astype(np.int32), workload.epilogue)
+    return apply_epilogue(sums.astype(np.int32), workload.epilogue)
 
 
 def convolution(
@@ -55,7 +55,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.matmul(a.astype(dtype), b.astype(dtype)).astype(np.int64)
 
 
-def finish(sums: np.ndarray, epilogue: Epilogue) -> np.ndarray:
+def apply_epilogue(sums: np.ndarray, epilogue: Epilogue) -> np.ndarray:
     """Scale, saturate, ReLU and pooling, as ``Epilogue`` states them."""
     if epilogue.out_dtype == "int32":
         return sums

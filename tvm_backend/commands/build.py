@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
 from archloom.tvm_backend.commands import arguments
 from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.executable import CompiledNetwork
 
 
 def register(subparsers: Any) -> None:
@@ -55,8 +60,15 @@ def run_compile(args: argparse.Namespace) -> Outcome:
         "offloaded": [layer.name for layer in report.accelerator_layers],
         "host": [{"name": h.name, "op": h.op, "engine": h.engine, "reason": h.reason} for h in report.host],
         "offloaded_macs_share": report.offloaded_macs_share, "cycles": report.cycles, "seconds": report.seconds,
+        **_fallbacks(network),
     }
-    return Outcome(f"{full_text(report)}\n\nartifact     {path}", data)
+    later = titled(f for f in network.fallbacks if f not in report.fallbacks)
+    return Outcome("\n\n".join(filter(None, [full_text(report), later, f"artifact     {path}"])), data)
+
+
+def _fallbacks(network: "CompiledNetwork") -> dict[str, object]:
+    """What was done in another way than meant, where something was."""
+    return {"fallbacks": [asdict(f) for f in network.fallbacks]} if network.fallbacks else {}
 
 
 def _explained(args: argparse.Namespace) -> Outcome:
@@ -99,5 +111,6 @@ def run_run(args: argparse.Namespace) -> Outcome:
     lines = [f"{d['name']}: {d['dtype']} {'×'.join(map(str, d['shape']))}" for d in described]
     lines.append(f"{len(batches)} run{'s' if len(batches) > 1 else ''} of {report.cycles:,} accelerator cycles each;"
                  f" written to {args.output}")
+    lines += titled(network.fallbacks).splitlines()
     return Outcome("\n".join(lines), {"outputs": described, "output": str(args.output), "runs": len(batches),
-                                      "cycles_per_run": report.cycles})
+                                      "cycles_per_run": report.cycles, **_fallbacks(network)})

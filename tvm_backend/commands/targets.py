@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
 def run_targets(args: argparse.Namespace) -> Outcome:
     """List all targets."""
-    from archloom.tvm_backend.targets.listing import targets
+    from archloom.tvm_backend.targets.registry import targets
 
     found = targets()
     lines = []
@@ -64,11 +64,11 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
-        from archloom.tvm_backend.targets import own_files
+        from archloom.tvm_backend.targets import registry
 
-        ran = own_files.run(path)
+        ran = registry.run_file(path)
         if ran.targets:
-            return _target_outcome(own_files.target_in(args.target), options, args.dot, args.svg, args.df)
+            return _target_outcome(registry.target_in(args.target), options, args.dot, args.svg, args.df)
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
         graph = graph_of(path, ran.values)
@@ -105,7 +105,7 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | N
     from archloom.acadl_models.acadl.describe import describe
     from archloom.tvm_backend.targets import registry
     from archloom.tvm_backend.targets.choice import choose
-    from archloom.tvm_backend.targets.listing import info
+    from archloom.tvm_backend.targets.registry import info
 
     target, backend = info(name), registry.get(name)
     (chosen,) = choose(backend, options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,9 @@ from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.frontends import operators
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
     import onnx
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
 
 Options = Mapping[str, object]
-Progress = Callable[[str, int, int], None]
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -308,7 +309,7 @@ def partition_operator(operator: operators.Operator, target: str, options: Mappi
     """A network of one step and no host."""
     work = operators.workload(operator)
     tensors = [*work.inputs, work.output]
-    values = tuple(Value(t.name, t.shape, t.dtype, "row-major") for t in tensors)
+    values = tuple(Value(t.name, t.shape, t.dtype, ROW_MAJOR) for t in tensors)
     names = tuple(t.name for t in work.inputs)
     step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape)
     region = Region("region_0", target, values, names, (work.output.name,), (step,))

@@ -24,6 +24,7 @@ from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
 from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
+from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:
     import onnx
@@ -286,7 +287,7 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
 
     from archloom.tvm_backend.compile import partition_model
     from archloom.tvm_backend.frontends import load as frontends
-    from archloom.tvm_backend.model import finish
+    from archloom.tvm_backend.model import make_model
     from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     try:
@@ -294,7 +295,8 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         if not _adds_equal_shapes(network):
             return None
         module, _ = frontends.read_skeleton(quantized_form(network), "a segment", None)
-        model = finish(module, "segment", "onnx", None, [network.graph.input[0].name], [network.graph.output[0].name])
+        border = [network.graph.input[0].name], [network.graph.output[0].name]
+        model = make_model(module, "segment", "onnx", None, *border)
         found = partition_model(model, target.name, target.options)
     except (ArchloomError, NoSkeleton, Unsupported, onnx.shape_inference.InferenceError):  # said of the whole network
         return None
@@ -371,7 +373,7 @@ def _is_linear(regions: Sequence[Region], is_last: bool) -> bool:
     if len(regions[0].inputs) != 1 or (not is_last and (len(regions) > 1 or len(regions[0].outputs) != 1)):
         return False
     border = [regions[0].value(name) for name in (regions[0].inputs[0], *(() if is_last else regions[0].outputs))]
-    return all(value.layout == "nhwc" for value in border)
+    return all(value.layout == NHWC for value in border)
 
 
 def _names(regions: Sequence[Region], host: Sequence[HostOp]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.tvm_backend.frontends import named_networks, operators
-from archloom.tvm_backend.model import Model, finish
+from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
     import onnx
@@ -96,7 +96,7 @@ def load_relax(module: "IRModule", name: str) -> Model:
     """Take a Relax module as it is; its ``main`` must have static shapes."""
     if "main" not in [gv.name_hint for gv in module.functions]:
         raise ModelError(f"{name}: expected a Relax module with a function main, found none")
-    return finish(module, name, "relax", None, None, None)
+    return make_model(module, name, "relax", None, None, None)
 
 
 # ONNX --------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _load_onnx(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Sh
             proto = integer_products(_inferred(proto, label))
         _refuse_unsupported(proto, label)
         proto = rewritten(proto, label)
-    return finish(_imported(proto, label), name, "onnx", asked, *_border(proto))
+    return make_model(_imported(proto, label), name, "onnx", asked, *_border(proto))
 
 
 def _imported(proto: "onnx.ModelProto", label: str) -> "compat.IRModule":
@@ -158,7 +158,7 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
     Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
     """
     module, proto = read_skeleton(skeleton, label, input_shapes)
-    return finish(module, name, "onnx", None, *_border(proto))
+    return make_model(module, name, "onnx", None, *_border(proto))
 
 
 def read_skeleton(

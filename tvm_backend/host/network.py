@@ -4,8 +4,9 @@ machine runs ``main``, XLA its heavy pieces, and a callback each region."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,20 +21,21 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.programs import Programs
 
 Piece: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
-"""Runs a region or a piece of the host: arrays in, arrays out (JAX or NumPy)."""
+"""Runs a piece of the host: arrays in, arrays out (JAX or NumPy)."""
+RunRegion: TypeAlias = Callable[[str, Sequence[Any]], Sequence[Any]]
+"""Runs the region of a symbol: arrays in, arrays out (JAX or NumPy)."""
 
 
 class PlannedHost:
     """A host part that XLA runs as a whole, call by call, with all constants on the device.
 
-    ``regions`` runs each region by its symbol. Calls from several threads need nothing of each other.
+    Calls from several threads need nothing of each other.
     """
 
-    def __init__(self, plan: HostPlan, regions: Mapping[str, Piece], programs: "Programs") -> None:
+    def __init__(self, plan: HostPlan, programs: "Programs") -> None:
         import jax
 
         self._plan = plan
-        self._regions = regions
         made = compiled(plan.programs, programs)
         with jax.enable_x64(True):
             constants = [jax.numpy.asarray(c) for c in plan.constants]
@@ -43,7 +45,7 @@ class PlannedHost:
              [constants[number] for number in call.constants]) for call in plan.calls]
         self._dead = _last_uses(plan)
 
-    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
         """The network's results."""
         import jax
 
@@ -55,7 +57,7 @@ class PlannedHost:
             if program is not None:
                 results: Sequence[Any] = program(*constants, *arguments)
             else:
-                results = [on_device(x) for x in self._regions[call.region](arguments)]
+                results = [on_device(x) for x in run_region(call.region, arguments)]
             slots.update(zip(call.outputs, results, strict=True))
             for slot in dead:
                 del slots[slot]
@@ -67,14 +69,15 @@ def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
     from archloom.tvm_backend.programs import host_key
 
     keys = [host_key(program.key) for program in wanted]
-    found = [programs.of_host(key) for key in keys]
+    stored = [programs.find(key) for key in keys]
+    found: list[Any] = [None if known is None else known[0] for known in stored]
     with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
         made = [pool.submit(_compile, program) if known is None else None
                 for program, known in zip(wanted, found, strict=True)]
     for number, future in enumerate(made):
         if future is not None:
             found[number] = program = future.result()
-            programs.keep_host(keys[number], program)
+            programs.keep(keys[number], program)
     return found
 
 
@@ -104,10 +107,10 @@ def _last_uses(plan: HostPlan) -> list[list[int]]:
 class Host:
     """A host part, built: TVM's code for ``main``, jitted JAX functions for the pieces of XLA.
 
-    ``regions`` runs each region by its symbol. A network is not re-entrant: calls from several threads take turns.
+    ``regions`` are the symbols of its regions. A network is not re-entrant: calls from several threads take turns.
     """
 
-    def __init__(self, part: HostPart, regions: Mapping[str, Piece]) -> None:
+    def __init__(self, part: HostPart, regions: Iterable[str]) -> None:
         from archloom.tvm_backend.ir import compat
 
         try:
@@ -116,15 +119,17 @@ class Host:
             raise ArtifactError(f"host part: {error}") from error
         main, pieces = split(module)
         self._failure: BaseException | None = None
+        self._run_region: RunRegion | None = None  # of the call that runs: TVM's functions are bound when it is built
         self._lock = threading.Lock()
-        functions = {symbol: self._guarded(piece) for symbol, piece in {**pieces, **regions}.items()}
+        pieces |= {symbol: partial(self._region, symbol) for symbol in regions}
+        functions = {symbol: self._guarded(piece) for symbol, piece in pieces.items()}
         self._main = compat.compile_vm(compat.build(main), functions)
         self._to_tvm = compat.to_tvm
 
-    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
         """Run ``main``. Exceptions of regions arrive as they were raised."""
         with self._lock:
-            self._failure = None
+            self._failure, self._run_region = None, run_region
             try:
                 result = self._main(*[self._to_tvm(x) for x in inputs])
             except Exception:
@@ -136,6 +141,10 @@ class Host:
                 del failure
             outputs = [result] if hasattr(result, "dtype") else list(result)
             return [np.array(y.numpy()) for y in outputs]
+
+    def _region(self, symbol: str, tensors: Sequence[Any]) -> Sequence[Any]:
+        assert self._run_region is not None
+        return self._run_region(symbol, tensors)
 
     def _guarded(self, piece: Piece) -> Callable[..., Any]:
         """A packed function that hands tensors over without copying and remembers the exception it ends with."""

@@ -146,9 +146,7 @@ class _Planner:
         if access is not None:
             found = self.value(access[0])[access[1]]
             return found if isinstance(found, list) else [found]
-        from archloom.tvm_backend.ir import compat
-
-        called = compat.external_call(expr)
+        called = ir.external_call(expr)
         if called is None:
             raise _LeftToTvm
         types = ir.fields_of(ir.type_of(expr))

@@ -137,7 +137,6 @@ def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) ->
 
 
 def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
-    """The symbol and arguments of what :func:`call_external` made, else None."""
     if op_name(expr) != "call_pure_packed":
         return None
     function, *arguments = expr.args
@@ -445,8 +444,3 @@ def to_tvm(array: Any) -> Tensor:
             return tvm.runtime.from_dlpack(array)
         return tvm.runtime.tensor(np.ascontiguousarray(array) if array.ndim else array)
     return tvm.runtime.from_dlpack(array)
-
-
-def register_tag(name: str, description: Mapping[str, Any]) -> None:
-    """Register a TVM target tag (a name for ``Target(name)``)."""
-    tvm.target.register_tag(name, dict(description), override=True)

@@ -106,6 +106,12 @@ def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
     return expr
 
 
+def external_call(expr: Any) -> tuple[str, list[Any]] | None:
+    if type(expr) is Call and isinstance(expr.op, Target) and expr.op.external:
+        return expr.op.name, list(expr.args)
+    return None
+
+
 def tuple_get(expr: Any, index: int) -> TupleGet:
     return TupleGet(expr, index)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from archloom.tvm_backend.report.uses import EnergyUse, energy_of, links_of, loops_of, stages_of, storages_of, units_of
+from archloom.tvm_backend.report.uses import EnergyUse, energy_of, uses_of
 from archloom.tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def build(
         offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle,
         utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated",
-        layers=(*layers, *map(_hosted, partition.host.ops), *map(_converted, conversions(partition))),
+        layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
-        targets=shares,
+        targets=shares, fallbacks=partition.fallbacks,
     )
 
 
@@ -78,16 +78,12 @@ def _accelerated(
     energies: "_Energies",
 ) -> Layer:
     timing = plan.timing
-    uses: dict[str, Any] = {} if not details else {
-        "units": units_of(timing), "stages": stages_of(timing), "storages": storages_of(timing),
-        "links": links_of(timing), "loops": loops_of(timing),
-    }
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made, energies),
-        note=step.choice or None, **uses,
+        note=step.choice or None, **(uses_of(timing) if details else {}),
     )
 
 
@@ -108,11 +104,6 @@ def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse 
     if key not in known:
         known[key] = energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
     return known[key]
-
-
-def _converted(op: HostOp) -> Layer:
-    """What the host does between its own tensors and those of a target."""
-    return _hosted(replace(op, reason=f"it makes {op.reason}" if op.op.startswith("to") else f"from {op.reason}"))
 
 
 def _hosted(op: HostOp) -> Layer:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.errors import ArtifactError
+from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import plain
 from archloom.tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
@@ -123,14 +124,19 @@ class Report:
     host_seconds: float | None = None
     scope: str = SCOPE
     schema: str = SCHEMA
+    fallbacks: tuple[Fallback, ...] = ()
+    """what was done in another way than meant"""
 
     @property
     def accelerator_layers(self) -> tuple[Layer, ...]:
         return tuple(layer for layer in self.layers if layer.where == "accelerator")
 
     def to_json(self) -> Json:
-        """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects."""
+        """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects; ``fallbacks`` is
+        only there where it has some."""
         data: Json = plain(self)
+        if not self.fallbacks:
+            del data["fallbacks"]
         return data
 
     @staticmethod
@@ -143,7 +149,8 @@ class Report:
             layers = tuple(_layer(item) for item in data["layers"])
             host = tuple(HostLayer(**item) for item in data["host"])
             targets = tuple(TargetShare(**item) for item in data.get("targets", ()))
-            return Report(**{**data, "layers": layers, "host": host, "targets": targets})
+            fallbacks = tuple(Fallback(**item) for item in data.get("fallbacks", ()))
+            return Report(**{**data, "layers": layers, "host": host, "targets": targets, "fallbacks": fallbacks})
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 

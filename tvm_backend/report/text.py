@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from archloom.oracle.errors import TargetError
+from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
@@ -86,7 +87,7 @@ def full_text(report: Report) -> str:
     parts = [layer_table(report)]
     if report.host:
         parts.append(host_table(report))
-    return "\n\n".join([*parts, totals(report)])
+    return "\n\n".join(filter(None, [*parts, titled(report.fallbacks), totals(report)]))
 
 
 def to_csv(report: Report) -> str:

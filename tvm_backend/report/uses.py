@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.energy import Energy
@@ -72,6 +72,9 @@ class LoopUse:
     cycles: int
 
 
+T = TypeVar("T", UnitUse, StageUse, LoopUse)
+
+
 @dataclass(frozen=True)
 class EnergyUse:
     """Joules of a layer, and of each object that has figures."""
@@ -82,51 +85,31 @@ class EnergyUse:
     objects: Mapping[str, float] = field(default_factory=dict)
 
 
-def units_of(timing: "TimingResult") -> dict[str, UnitUse]:
-    """The units that took instructions."""
+def uses_of(timing: "TimingResult") -> dict[str, Any]:
+    """The fields of a layer that hold objects of this module, but for its energy: units that took instructions, stages
+    that instructions entered, storages that served requests, links that carried anything, and all loops, in the order
+    of the stream's text."""
     return {
-        u.name: UnitUse(u.instructions, u.busy_cycles, u.dependency_stall_cycles, u.storage_stall_cycles, u.idle_cycles,
-                        u.starved_cycles)
-        for u in timing.units if u.instructions
+        "units": {u.name: _use(UnitUse, u) for u in timing.units if u.instructions},
+        "stages": {s.name: _use(StageUse, s) for s in timing.stages if s.instructions},
+        "storages": {s.name: StorageUse(_port(s.read, timing.cycles), _port(s.write, timing.cycles), s.queue_cycles)
+                     for s in timing.storages if s.read_requests + s.write_requests},
+        "links": {link.name: LinkUse(_port(link.read, timing.cycles), _port(link.write, timing.cycles),
+                                     link.wait_cycles)
+                  for link in timing.links if link.read.bytes + link.write.bytes},
+        "loops": tuple(_use(LoopUse, loop) for loop in timing.loops),
     }
-
-
-def stages_of(timing: "TimingResult") -> dict[str, StageUse]:
-    """The stages that instructions entered."""
-    return {
-        s.name: StageUse(s.instructions, s.busy_cycles, s.stall_cycles, s.idle_cycles)
-        for s in timing.stages if s.instructions
-    }
-
-
-def storages_of(timing: "TimingResult") -> dict[str, StorageUse]:
-    """The storages that served requests."""
-    return {
-        s.name: StorageUse(_port(s.read, timing.cycles), _port(s.write, timing.cycles), s.queue_cycles)
-        for s in timing.storages if s.read_requests + s.write_requests
-    }
-
-
-def links_of(timing: "TimingResult") -> dict[str, LinkUse]:
-    """The links that carried anything."""
-    return {
-        link.name: LinkUse(_port(link.read, timing.cycles), _port(link.write, timing.cycles), link.wait_cycles)
-        for link in timing.links if link.read.bytes + link.write.bytes
-    }
-
-
-def loops_of(timing: "TimingResult") -> tuple[LoopUse, ...]:
-    """All loops, in the order of the stream's text."""
-    return tuple(
-        LoopUse(loop.name, loop.executions, loop.iterations, loop.stepped_iterations, loop.cycles)
-        for loop in timing.loops
-    )
 
 
 def energy_of(energy: "Energy") -> EnergyUse:
     """The joules of a layer."""
     objects = {o.name: o.joules for o in energy.objects if o.joules}
     return EnergyUse(energy.joules, energy.dynamic_joules, energy.leakage_joules, objects)
+
+
+def _use(kind: type[T], timing: object) -> T:
+    """The fields of ``kind``, which those of ``timing`` have the names of."""
+    return kind(*[getattr(timing, f.name) for f in fields(kind)])
 
 
 def _port(port: "PortTiming", cycles: int) -> PortUse:

@@ -16,11 +16,12 @@ import numpy as np
 
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.compiled import Layout, OptionValue
+from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
-    from archloom.tvm_backend.host.finish import Finish
+    from archloom.tvm_backend.host.output_stage import OutputStage
     from archloom.tvm_backend.ir.compat import IRModule
     from archloom.tvm_backend.ir.match import Numbers, QuantizedOp
     from archloom.tvm_backend.ir.patterns import DFPattern
@@ -53,13 +54,8 @@ class Lowered:
 
     ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
     workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
-    operands and the result lie in memory; ``op`` names the fused operators. ``finish`` is what the host makes of the
-    workload's int32 sums. ``layouts``: how operands lie that do not lie as ``layout`` says, by argument;
-    ``form``: of the convolution that tiles are laid out for. ``relaid``: for a value in tiles the workload that reads
-    and stores its layout, where any does that all operands share. ``beyond``: edges of the result's matrices beyond
-    which there may be other numbers than zeros, ``carried``: arguments whose own such edges are the result's, too,
-    and ``zeros``: for arguments the edges beyond which there must be zeros. ``forms``: of arguments that lie in another
-    form than ``form``; ``gridded``: the same match with images on a grid.
+    operands and the result lie in memory; ``op`` names the fused operators. ``output_stage`` is what the host makes of
+    the workload's int32 sums; ``tiles`` says more of operators on tensors in tiles.
     """
 
     workload: Workload
@@ -67,27 +63,45 @@ class Lowered:
     inputs: tuple[tuple[str, int], ...]
     constants: Mapping[str, np.ndarray]
     layout: Layout
-    finish: "Finish | None" = None
+    output_stage: "OutputStage | None" = None
+    tiles: "InTiles" = field(default_factory=lambda: InTiles())
+
+    def layout_of(self, argument: str) -> Layout:
+        """How an argument lies in memory."""
+        return self.tiles.layouts.get(argument, self.layout)
+
+
+@dataclass(frozen=True, eq=False)
+class InTiles:
+    """What partitioning must know of an operator whose tensors lie in tiles, to hand them on as they are.
+
+    Tiles are filled up beyond the edges of a tensor's matrices (``rows``, ``columns``), mostly with zeros.
+    """
+
     layouts: Mapping[str, Layout] = field(default_factory=dict)
-    form: tuple[int, ...] = ()
-    relaid: "Callable[[tuple[int, ...]], Workload] | None" = None
-    beyond: tuple[str, ...] = ()
-    carried: tuple[str, ...] = ()
-    zeros: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    forms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """of arguments that lie otherwise than the result"""
+    nonzero_edges: tuple[str, ...] = ()
+    """edges of the result beyond which there may be other numbers than zeros"""
+    passed_edges: tuple[str, ...] = ()
+    """arguments whose own such edges are the result's, too"""
+    zero_edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """for arguments the edges beyond which there must be zeros"""
+    any_layout: "Callable[[Shape], Workload] | None" = None
+    """of an operator that any layout suits which all operands share: the workload on tiles of this shape"""
     gridded: "Gridded | None" = None
+    """the same match with images on a grid"""
 
 
 @dataclass(frozen=True, eq=False)
 class Gridded:
     """A convolution that can store its result on a grid (:mod:`mapper.spatial.grid`), and read what others did.
 
-    ``make`` gives it for a grid ``(rows, line, lead)`` of ``least`` rows and pixels at least, and of a lead of as many
-    pixels as ``margins`` make: so many rows and further pixels before an image, and behind it. ``reads``: its image may
+    ``make`` gives it for a grid of ``least`` rows and pixels at least, and of a lead of as many pixels as ``margins``
+    make: so many rows and further pixels before an image, and behind it. ``reads``: its image may
     lie on the grid, too; ``plain``: without a grid it reads and stores plain rows of pixels.
     """
 
-    make: "Callable[[tuple[int, int, int]], Lowered]"
+    make: "Callable[[PixelGrid], Lowered]"
     least: tuple[int, int]
     margins: tuple[tuple[int, int], tuple[int, int]]
     reads: bool

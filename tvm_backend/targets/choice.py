@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from archloom.mapper.options import OptionValue
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.targets import own_files, registry
-from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import Pattern, UMABackend
 
 Target: TypeAlias = "str | UMABackend | Sequence[str | UMABackend]"
 
@@ -29,6 +30,11 @@ class Chosen:
     @property
     def name(self) -> str:
         return self.backend.target_name
+
+    @cached_property
+    def composites(self) -> Mapping[str, Pattern]:
+        """The patterns, in their order, by the names that TVM's composite functions of their matches have."""
+        return {f"{self.name}.{pattern.name}": pattern for pattern in self.backend.patterns}
 
     @property
     def accelerator_options(self) -> dict[str, OptionValue]:
@@ -56,7 +62,7 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     twice = [name for i, name in enumerate(stripped) if name in stripped[:i]]
     if twice:
         raise TargetError(f"target {twice[0]!r} is named twice in {','.join(stripped)!r}")
-    return tuple(own_files.target_in(name) if name.endswith(".py") else name for name in stripped)
+    return tuple(registry.target_in(name) if name.endswith(".py") else name for name in stripped)
 
 
 def spelled(target: "str | Sequence[str]") -> str:

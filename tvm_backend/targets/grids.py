@@ -11,14 +11,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from archloom.tvm_backend.targets.backend import Gridded, Lowered
-from archloom.tvm_backend.targets.tiles import SIDE
-
-Grid = tuple[int, int, int]
-PIXELS = "tile-pixels"
+from archloom.tvm_backend.targets.layouts import PIXELS, SIDE, PixelGrid
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Operator:
     """An operator of a region: what it makes, and what it reads as the ``inputs`` of its ``lowered`` form."""
 
     result: Hashable
@@ -28,41 +25,43 @@ class Piece:
     @property
     def on_grid(self) -> tuple[str, ...] | None:
         """The arguments that lie on the grid of the result; None for an operator whose result lies on none."""
-        gridded = self.lowered.gridded
-        if gridded is not None:
-            return tuple(a for a in self.reads if a == "residual" or (a == "A" and gridded.reads))
-        if self.lowered.relaid is not None and "columns" not in self.lowered.beyond:  # zeros stay zeros
+        tiles = self.lowered.tiles
+        if tiles.gridded is not None:
+            reads = tiles.gridded.reads
+            return tuple(a for a in self.reads if a == "residual" or (a == "A" and reads))
+        if tiles.any_layout is not None and "columns" not in tiles.nonzero_edges:  # zeros between pixels stay zeros
             return tuple(self.reads)
         return None
 
     @property
     def plain(self) -> bool:
         """Whether it reads and stores rows of pixels without a grid, or whatever it finds."""
-        return self.lowered.gridded is None or self.lowered.gridded.plain
+        gridded = self.lowered.tiles.gridded
+        return gridded is None or gridded.plain
 
     def read_plainly(self, argument: str) -> bool:
         """Whether it reads rows of pixels."""
-        return self.lowered.layouts.get(argument, self.lowered.layout) == PIXELS
+        return self.lowered.layout_of(argument) == PIXELS
 
 
-def agreed(pieces: Sequence[Piece]) -> dict[Hashable, Grid]:
+def agreed(operators: Sequence[Operator]) -> dict[Hashable, PixelGrid]:
     """The grid of each result that lies on one."""
-    found: dict[Hashable, Grid] = {}
-    for members in _connected(pieces):
-        if _saved(members, pieces) > 0:
-            grid = common([p.lowered.gridded for p in members if p.lowered.gridded is not None])
-            found.update((p.result, grid) for p in members if p.lowered.gridded is not None)
+    found: dict[Hashable, PixelGrid] = {}
+    for members in _connected(operators):
+        if _saved(members, operators) > 0:
+            gridded = {p.result: p.lowered.tiles.gridded for p in members if p.lowered.tiles.gridded is not None}
+            found.update(dict.fromkeys(gridded, common(list(gridded.values()))))
     return found
 
 
-def common(forms: Sequence[Gridded]) -> Grid:
-    """The smallest grid that suits all of ``forms``."""
-    rows, line = (max(form.least[axis] for form in forms) for axis in (0, 1))
-    pixels = max(down * line + across for form in forms for down, across in form.margins)
-    return rows, line, max(0, -(-pixels // SIDE))
+def common(able: Sequence[Gridded]) -> PixelGrid:
+    """The smallest grid that suits all of ``able``."""
+    rows, line = (max(one.least[axis] for one in able) for axis in (0, 1))
+    pixels = max(down * line + across for one in able for down, across in one.margins)
+    return PixelGrid(rows, line, max(0, -(-pixels // SIDE)))
 
 
-def _connected(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def _connected(operators: Sequence[Operator]) -> list[list[Operator]]:
     """Operators that must agree."""
     above: dict[Hashable, Hashable] = {}
 
@@ -71,37 +70,37 @@ def _connected(pieces: Sequence[Piece]) -> list[list[Piece]]:
             tensor = above[tensor]
         return tensor
 
-    able = [p for p in pieces if p.on_grid is not None]
-    for piece in able:
-        for argument in piece.on_grid or ():
-            above[top(piece.reads[argument])] = top(piece.result)
-    groups: dict[Hashable, list[Piece]] = {}
-    for piece in able:
-        groups.setdefault(top(piece.result), []).append(piece)
-    return [group for group in groups.values() if any(p.lowered.gridded is not None for p in group)]
+    able = [p for p in operators if p.on_grid is not None]
+    for operator in able:
+        for argument in operator.on_grid or ():
+            above[top(operator.reads[argument])] = top(operator.result)
+    groups: dict[Hashable, list[Operator]] = {}
+    for operator in able:
+        groups.setdefault(top(operator.result), []).append(operator)
+    return [group for group in groups.values() if any(p.lowered.tiles.gridded is not None for p in group)]
 
 
-def _saved(members: Sequence[Piece], pieces: Sequence[Piece]) -> int:
+def _saved(members: Sequence[Operator], operators: Sequence[Operator]) -> int:
     """How many tensors fewer are laid out anew if ``members`` agree on a grid."""
-    makers = {p.result: p for p in pieces}
+    makers = {p.result: p for p in operators}
     inside = {p.result for p in members}
-    return sum(_difference(piece, argument, makers, inside) for piece, argument in _uses(pieces))
+    return sum(_difference(operator, argument, makers, inside) for operator, argument in _uses(operators))
 
 
-def _uses(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, str]]:
-    for piece in pieces:
-        for argument in piece.reads:
-            yield piece, argument
+def _uses(operators: Sequence[Operator]) -> Iterator[tuple[Operator, str]]:
+    for operator in operators:
+        for argument in operator.reads:
+            yield operator, argument
 
 
-def _difference(piece: Piece, argument: str, makers: Mapping[Hashable, Piece], inside: set[Hashable]) -> int:
+def _difference(operator: Operator, argument: str, makers: Mapping[Hashable, Operator], inside: set[Hashable]) -> int:
     """1 where a tensor would no longer be laid out for an operator, -1 where it would only then be, else 0."""
-    maker = makers.get(piece.reads[argument])
+    maker = makers.get(operator.reads[argument])
     if maker is None:
         return 0
-    reads = piece.result in inside and argument in (piece.on_grid or ())
+    reads = operator.result in inside and argument in (operator.on_grid or ())
     if reads and maker.result in inside:
-        return 0 if maker.plain and piece.plain else 1
+        return 0 if maker.plain and operator.plain else 1
     if reads:
-        return -1 if piece.plain and maker.lowered.layout == PIXELS else 0
-    return -1 if maker.result in inside and maker.plain and piece.read_plainly(argument) else 0
+        return -1 if operator.plain and maker.lowered.layout == PIXELS else 0
+    return -1 if maker.result in inside and maker.plain and operator.read_plainly(argument) else 0

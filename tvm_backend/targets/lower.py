@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archloom.oracle.errors import TargetError
-from archloom.tvm_backend.compiled import HostOp, HostPart, Layout, Refused, Region, Step, Value
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
 from archloom.tvm_backend.model import Model
-from archloom.tvm_backend.targets.backend import Lowered, UMABackend
+from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
-from archloom.tvm_backend.targets.grids import Piece, agreed
+from archloom.tvm_backend.targets.grids import Operator, agreed
+from archloom.tvm_backend.targets.layouts import BATCH, HEADS, ROW_MAJOR, Layout, PixelGrid, Windows
 from archloom.tvm_backend.targets.partition import NEEDED, Partitioned
-from archloom.tvm_backend.targets.tiles import GRID, IMAGES, LAYOUTS, edges
 
 ANCHORS = ("nn.conv2d", "matmul", "add")
 """Operators that a target may take as they are, with what precedes and follows them."""
@@ -25,20 +23,20 @@ ANCHORS = ("nn.conv2d", "matmul", "add")
 
 def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[Region, ...]:
     """The targets' regions, in the order in which ``main`` calls them; names of steps are unique in the network."""
-    taken: dict[str, int] = {}
     module = partitioned.module
-    position = {c.name: i for i, c in enumerate(chosen)}
-    functions = {
-        gv.name_hint: (f, position[str(compat.codegen_of(f))]) for gv, f in module.functions.items()
-        if compat.codegen_of(f) in position
-    }
-    order = sorted(functions, key=lambda symbol: int(symbol.rsplit("_", 1)[1]))
+    functions = {gv.name_hint: function for gv, function in module.functions.items()}
+    place = {c.name: i for i, c in enumerate(chosen)}
     refused = _refused(partitioned)
+    names = _StepNames()
     regions = []
-    for symbol in order:
-        function, at = functions[symbol]
-        before = _Before(refused, [c.backend for c in chosen[:at]], partitioned.positions.get(symbol, ()))
-        regions.append(_region(module, symbol, function, chosen[at], taken, before))
+    for binding in ir.bindings(module["main"]):
+        called = ir.external_call(binding.value)
+        function = functions.get(called[0]) if called is not None else None
+        at = None if function is None else place.get(str(ir.codegen_of(function)))
+        if called is None or function is None or at is None:
+            continue
+        before = _Before(refused, [c.backend for c in chosen[:at]], partitioned.positions.get(called[0], ()))
+        regions.append(_RegionLowering(module, function, chosen[at], before, names).region(called[0]))
     return tuple(regions)
 
 
@@ -58,16 +56,16 @@ class _Before:
         """Where in the network the region's binding of this number was (0 if a pass has changed the region)."""
         return self.positions[number] if number < len(self.positions) else 0
 
-    def answers(self, name: str, function: compat.Function) -> tuple[Refused, ...]:
+    def answers(self, name: str, function: ir.Function) -> tuple[Refused, ...]:
         """Their answers to the operator of a composite function whose result is called ``name``."""
-        inside = {b.var: b.value for b in compat.bindings(function)}
+        inside = {b.var: b.value for b in ir.bindings(function)}
         known: dict[str, Refused] = {}
         for variable in (name, *(v.name for v in inside)):
             for answer in self.refused.get(variable, ()):
                 known.setdefault(answer.target, answer)
-        calls = [v for v in inside.values() if compat.op_name(v) is not None]
-        anchor = next((v for v in calls if compat.op_name(v) in ANCHORS), calls[0] if calls else None)
-        return tuple(known.get(b.target_name) or _reason(str(compat.op_name(anchor)), anchor, inside, b)
+        calls = [v for v in inside.values() if ir.op_name(v) is not None]
+        anchor = next((v for v in calls if ir.op_name(v) in ANCHORS), calls[0] if calls else None)
+        return tuple(known.get(b.target_name) or _reason(str(ir.op_name(anchor)), anchor, inside, b)
                      for b in self.backends)
 
 
@@ -79,47 +77,16 @@ def _refused(partitioned: Partitioned) -> _Refusals:
     return {variable: tuple(by_target.values()) for variable, by_target in found.items()}
 
 
-def _region(
-    module: compat.IRModule, symbol: str, function: compat.Function, target: Chosen, taken: dict[str, int],
-    before: _Before,
-) -> Region:
-    names: dict[Any, str] = {}
-    layouts: dict[str, list[_Kept]] = {}
-    values: dict[str, Value] = {}
-    steps: list[Step] = []
-    for param in function.params:
-        names[param] = _unique(param.name, values)
-        values[names[param]] = Value(names[param], compat.shape_of(param), compat.dtype_of(param), "row-major")
-    aliases: dict[Any, Any] = {}
-    uses = _uses(function)
-    read_as = _readings(module, function, target, uses)
-    turned = _turned(function, read_as, uses)
-    for number, binding in enumerate(compat.bindings(function)):
-        found = compat.is_composite(module, binding.value)
-        if compat.op_name(binding.value) in ("reshape", "permute_dims"):  # the same bytes under another shape
-            names[binding.var] = names[binding.value.args[0]]
-            continue
-        if found is None:  # the variable of the function's result
-            aliases[binding.var] = binding.value
-            continue
-        if binding.var not in read_as:  # one with what reads it
-            continue
-        step, value = _step(binding, found, target.backend, read_as[binding.var], names, taken, values, turned)
-        step = replace(step, refused=before.answers(binding.var.name, found[1]), position=before.at(number))
-        names[binding.var] = value.name
-        values[value.name] = value
-        steps.append(step)
-        for argument, operand in step.inputs:
-            view = step.views.get(argument)
-            layouts.setdefault(operand, []).append(
-                (value.layout, ()) if view is None else (view.layout, view.form))
-    inputs = tuple(names[p] for p in function.params)
-    for name in inputs:
-        layout, form = _kept(layouts.get(name, []))
-        values[name] = replace(values[name], layout=layout, form=form)
-    outputs = tuple(names[aliases.get(r, r)] for r in compat.outputs_of(function))
-    return Region(symbol, target.name, tuple(values.values()), inputs, outputs,
-                  tuple(_only_needed_views(step, values) for step in steps))
+class _StepNames:
+    """Names of a network's steps, each given once."""
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}
+
+    def new(self, name: str) -> str:
+        """``name``, or with the next number behind it where it is taken."""
+        self._count[name] = self._count.get(name, 0) + 1
+        return name if self._count[name] == 1 else self.new(f"{name}.{self._count[name]}")
 
 
 @dataclass(frozen=True)
@@ -127,186 +94,219 @@ class _Reading:
     """A match as it was read, and as a workload; ``given``: for each operand the variable of the region that it is,
     None for a constant."""
 
+    composite: str
+    function: ir.Function
     op: QuantizedOp
     lowered: Lowered
     given: tuple[Any, ...]
     choice: str = ""
 
-
-def _uses(function: compat.Function) -> Counter[Any]:
-    """How often each variable is read."""
-    return Counter(v for e in (*(b.value for b in compat.bindings(function)), *compat.outputs_of(function))
-                   for v in compat.variables(e))
+    def variables(self) -> dict[str, Any]:
+        """The variables of the workload's arguments that are not constant."""
+        return {argument: self.given[operand] for argument, operand in self.lowered.inputs}
 
 
-def _turned(function: compat.Function, read_as: Mapping[Any, _Reading], uses: Counter[Any]) -> frozenset[Any]:
-    """Variables whose tensor is kept with the heads behind the length, [batch, length, heads, depth], and that stand
-    for it the other way: results of products of batches that are only read so, and what such products read."""
-    found = set()
-    for binding in compat.bindings(function):
-        if compat.op_name(binding.value) == "permute_dims":
-            source = binding.value.args[0]
-            found.add(source if source in read_as and uses[source] == 1 and read_as[source].lowered.layout == BATCH
-                      else binding.var)
-    return frozenset(found)
+@dataclass(eq=False)
+class _RegionLowering:
+    """One function of a target on its way to a region.
+
+    ``values`` are the region's tensors by name and ``lies_in`` says in which of them a variable lies; ``read_as`` has
+    the layouts in which steps read a tensor, by its name. ``readings`` are the matches by the variable of their result.
+    ``transposed``: variables whose tensor lies with the heads behind the length, [batch, length, heads, depth], and
+    that stand for it the other way: results of products of batches that are only read so, and what such products read.
+    """
+
+    module: ir.IRModule
+    function: ir.Function
+    target: Chosen
+    before: _Before
+    step_names: _StepNames
+    values: dict[str, Value] = field(default_factory=dict)
+    lies_in: dict[Any, str] = field(default_factory=dict)
+    read_as: dict[str, list[Layout]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.bindings = list(ir.bindings(self.function))
+        self.results = list(ir.outputs_of(self.function))
+        self.uses = ir.use_counts(self.function)
+        self.readings = self._readings()
+        self.transposed = self._transposed()
+
+    def region(self, symbol: str) -> Region:
+        for param in self.function.params:
+            self.lies_in[param] = name = self._fresh(param.name)
+            self.values[name] = Value(name, ir.shape_of(param), ir.dtype_of(param), ROW_MAJOR)
+        for number, binding in enumerate(self.bindings):
+            if ir.op_name(binding.value) in ("reshape", "permute_dims"):  # the same bytes under another shape
+                self.lies_in[binding.var] = self.lies_in[binding.value.args[0]]
+            elif binding.var in self.readings:  # else one with what reads it
+                self._step(number, binding)
+            elif ir.is_var(binding.value):  # the variable of the function's result
+                self.lies_in[binding.var] = self.lies_in[binding.value]
+        inputs = tuple(self.lies_in[p] for p in self.function.params)
+        for name in inputs:
+            self.values[name] = replace(self.values[name], layout=_kept(self.read_as.get(name, [])))
+        return Region(symbol, self.target.name, tuple(self.values.values()), inputs,
+                      tuple(self.lies_in[r] for r in self.results), tuple(map(self._with_needed_views, self.steps)))
+
+    # matches ----------------------------------------------------------------------------------------------------------
+
+    def _readings(self) -> dict[Any, _Reading]:
+        """All matches as workloads, which agree on how images lie that they hand each other; where two are better taken
+        as one, that stands for the second."""
+        found: dict[Any, _Reading] = {}
+        for binding in self.bindings:
+            composite = ir.is_composite(self.module, binding.value)
+            if composite is None:
+                continue
+            label, inner = composite
+            op = operator_of(inner, self.target.backend.numbers)
+            lowered = self.target.backend.strategy(self.target.composites[label].name, self.target.options)(op)
+            given = dict(zip(inner.params, binding.value.args))
+            reading = _Reading(label, inner, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
+            above = reading.given[0]
+            if above in found and self.uses[above] == 1:
+                reading = self._joined(found, reading)
+            found[binding.var] = reading
+        operators = [Operator(var, {a: v for a, v in r.variables().items() if v is not None}, r.lowered)
+                     for var, r in found.items()]
+        for var, grid in agreed(operators).items():
+            gridded = found[var].lowered.tiles.gridded
+            assert gridded is not None
+            found[var] = replace(found[var], lowered=gridded.make(grid))
+        return found
+
+    def _joined(self, found: dict[Any, _Reading], second: _Reading) -> _Reading:
+        """What is ``second`` alone, or one with the match whose result nothing else reads, which is then taken out."""
+        above = second.given[0]
+        first = found[above]
+        joined = self.target.backend.join(first.op, second.op, self.target.options)
+        if joined is None:
+            return second
+        if joined.lowered is None:
+            return replace(second, choice=joined.why)
+        del found[above]
+        return replace(second, op=joined.op, lowered=joined.lowered, given=(*first.given, *second.given[1:]),
+                       choice=joined.why)
+
+    def _transposed(self) -> frozenset[Any]:
+        found = set()
+        for binding in self.bindings:
+            if ir.op_name(binding.value) == "permute_dims":
+                source = binding.value.args[0]
+                made = source in self.readings and self.readings[source].lowered.layout == BATCH
+                found.add(source if made and self.uses[source] == 1 else binding.var)
+        return frozenset(found)
+
+    # steps ------------------------------------------------------------------------------------------------------------
+
+    def _step(self, number: int, binding: Any) -> None:
+        """Add the step of a match, and the tensor that it makes."""
+        reading = self.readings[binding.var]
+        inputs = self._inputs(reading)
+        lowered, views = self._in_layout_of_inputs(reading.lowered, inputs, self._views(reading))
+        op, unnamed = reading.op, UNNAMED.fullmatch(binding.var.name) is not None
+        # an operator alone has no other name than that of its result
+        name = self.step_names.new(binding.var.name if op.name == op.anchor and not unnamed else op.name)
+        value = Value(self._fresh(name if unnamed else binding.var.name), ir.shape_of(binding.var),
+                      ir.dtype_of(binding.var), lowered.layout)
+        shape = value.shape
+        if binding.var in self.transposed:
+            value = replace(value, shape=_heads_last(shape, value.layout, value.name), layout=HEADS)
+        if value.layout.in_tiles:
+            value = replace(value, nonzero_edges=self._nonzero_edges(value, lowered.tiles, inputs))
+        answers = self.before.answers(binding.var.name, reading.function)
+        self.lies_in[binding.var] = value.name
+        self.values[value.name] = value
+        self.steps.append(Step(
+            name, lowered.op, replace(lowered.workload, name=name), tuple(inputs.items()), value.name, shape,
+            lowered.constants, answers, self.before.at(number), views, lowered.output_stage, reading.choice))
+        for argument, operand in inputs.items():
+            layout = views[argument].layout if argument in views else value.layout
+            self.read_as.setdefault(operand, []).append(layout)
+
+    def _inputs(self, reading: _Reading) -> dict[str, str]:
+        """The tensors that the workload's arguments take, by name."""
+        for argument, operand in reading.lowered.inputs:
+            if reading.given[operand] is None:
+                raise TargetError(
+                    f"target {self.target.name!r}: strategy of {reading.composite!r}: argument {argument!r} is operand "
+                    f"{operand}, which is a constant; put it among the constants")
+        return {argument: self.lies_in[variable] for argument, variable in reading.variables().items()}
+
+    def _views(self, reading: _Reading) -> dict[str, View]:
+        """How a step reads its arguments in tiles."""
+        views: dict[str, View] = {}
+        for argument, operand in reading.lowered.inputs:
+            layout, read = reading.lowered.layout_of(argument), reading.op.operands[operand]
+            if layout.in_tiles:
+                shape = read.shape
+                if reading.given[operand] in self.transposed:
+                    shape, layout = _heads_last(shape, layout, argument), HEADS
+                edges = reading.lowered.tiles.zero_edges.get(argument, ())
+                views[argument] = View(shape, read.dtype, layout, edges)
+        return views
+
+    def _in_layout_of_inputs(
+        self, lowered: Lowered, inputs: Mapping[str, str], views: dict[str, View]
+    ) -> tuple[Lowered, dict[str, View]]:
+        """A workload that any layout suits in that of the first operand in tiles, with its views."""
+        stored = next((v for v in (self.values[name] for name in inputs.values()) if v.layout.in_tiles), None)
+        if lowered.tiles.any_layout is None or stored is None or {v.shape for v in views.values()} != {stored.shape}:
+            return lowered, views
+        if isinstance(stored.layout, PixelGrid) and "columns" in lowered.tiles.nonzero_edges:
+            return lowered, views  # there would be other numbers than zeros between pixels
+        changed = {argument: replace(view, layout=stored.layout) for argument, view in views.items()}
+        return replace(
+            lowered, workload=lowered.tiles.any_layout(stored.stored_shape), layout=stored.layout), changed
+
+    def _nonzero_edges(self, value: Value, tiles: InTiles, inputs: Mapping[str, str]) -> tuple[str, ...]:
+        """The edges of a result beyond which there may be other numbers than zeros."""
+        passed = {edge for argument in tiles.passed_edges if argument in inputs
+                  for edge in self.values[inputs[argument]].nonzero_edges}
+        return tuple(sorted({*tiles.nonzero_edges, *passed} & value.layout.ragged(value.shape)))
+
+    def _with_needed_views(self, step: Step) -> Step:
+        """The step without the views under which a value is read as it is kept."""
+        values = {argument: self.values[name] for argument, name in step.inputs}
+        views = {argument: view for argument, view in step.views.items()
+                 if (view.shape, view.layout) != (values[argument].shape, values[argument].layout)
+                 or view.needs_zeros(values[argument])}
+        return replace(step, views=views) if len(views) < len(step.views) else step
+
+    def _fresh(self, name: str) -> str:
+        """A name that no tensor of the region has."""
+        candidate, count = name, 1
+        while candidate in self.values:
+            count += 1
+            candidate = f"{name}.{count}"
+        return candidate
 
 
-def _readings(
-    module: compat.IRModule, function: compat.Function, target: Chosen, uses: Counter[Any]
-) -> dict[Any, _Reading]:
-    """All matches of a region as workloads, which agree on how images lie that they hand each other; where two are
-    better taken as one, that stands for the second."""
-    found: dict[Any, _Reading] = {}
-    for binding in compat.bindings(function):
-        composite = compat.is_composite(module, binding.value)
-        if composite is None:
-            continue
-        label, inner = composite
-        op = operator_of(inner, target.backend.numbers)
-        lowered: Lowered = target.backend.strategy(label.split(".", 1)[1], target.options)(op)
-        given = dict(zip(inner.params, binding.value.args))
-        reading = _Reading(op, lowered, tuple(given.get(operand.var) for operand in op.operands))
-        above = reading.given[0]
-        if above in found and uses[above] == 1:
-            reading = _joined(found, reading, target)
-        found[binding.var] = reading
-    pieces = [Piece(var, {a: r.given[i] for a, i in r.lowered.inputs if r.given[i] is not None}, r.lowered)
-              for var, r in found.items()]
-    for var, grid in agreed(pieces).items():
-        gridded = found[var].lowered.gridded
-        assert gridded is not None
-        found[var] = replace(found[var], lowered=gridded.make(grid))
-    return found
-
-
-def _joined(found: dict[Any, _Reading], second: _Reading, target: Chosen) -> _Reading:
-    """What is ``second`` alone, or one with the match whose result nothing else reads, which is then taken out."""
-    above = second.given[0]
-    first = found[above]
-    joined = target.backend.join(first.op, second.op, target.options)
-    if joined is None:
-        return second
-    if joined.lowered is None:
-        return replace(second, choice=joined.why)
-    del found[above]
-    return _Reading(joined.op, joined.lowered, (*first.given, *second.given[1:]), joined.why)
-
-
-_Kept = tuple[Layout, tuple[int, ...]]
-"""A layout, and the form of a convolution where it is one's."""
-
-
-def _kept(wanted: Sequence[_Kept]) -> _Kept:
+def _kept(wanted: Sequence[Layout]) -> Layout:
     """How a region keeps what it is given, so that its steps can read it: as the first does, or as it is."""
-    if not wanted or (wanted[0][0] == "tile-windows" and len(set(wanted)) > 1):
-        return "row-major", ()
+    if not wanted or (isinstance(wanted[0], Windows) and len(set(wanted)) > 1):
+        return ROW_MAJOR
     return wanted[0]
 
 
-def _only_needed_views(step: Step, values: Mapping[str, Value]) -> Step:
-    """The step without the views under which a value is read as it is kept."""
-    taken = dict(step.inputs)
-    views = {argument: view for argument, view in step.views.items()
-             if view.held != values[taken[argument]].held or view.anew(values[taken[argument]])}
-    return replace(step, views=views) if len(views) < len(step.views) else step
+def _heads_last(shape: tuple[int, ...], layout: Layout, name: str) -> tuple[int, ...]:
+    """The shape [batch, length, heads, depth] of matrices [batch, heads, length, depth]: the same tiles."""
+    if layout != BATCH:
+        raise TargetError(f"value {name!r}: expected matrices of each head ({BATCH.name}), found {layout.name}")
+    batch, heads, length, depth = shape
+    return batch, length, heads, depth
 
 
-def _step(
-    binding: Any, composite: tuple[str, compat.Function], backend: UMABackend, reading: _Reading,
-    names: Mapping[Any, str], taken: dict[str, int], values: Mapping[str, Value], turned: AbstractSet[Any],
-) -> tuple[Step, Value]:
-    (label, _), op, lowered = composite, reading.op, reading.lowered
-    inputs: list[tuple[str, str]] = []
-    views: dict[str, Value] = {}
-    for argument, operand in lowered.inputs:
-        variable = reading.given[operand]
-        if variable is None:
-            raise TargetError(
-                f"target {backend.target_name!r}: strategy of {label!r}: argument {argument!r} is operand {operand}, "
-                "which is a constant; put it among the constants"
-            )
-        inputs.append((argument, names[variable]))
-        layout = lowered.layouts.get(argument, lowered.layout)
-        if layout in LAYOUTS:
-            operand_of = op.operands[operand]
-            form = lowered.forms.get(argument, lowered.form) if layout in IMAGES else ()
-            views[argument] = Value(argument, operand_of.shape, operand_of.dtype, layout, form,
-                                    lowered.zeros.get(argument, ()))
-            if variable in turned:
-                views[argument] = _heads_last(views[argument])
-    lowered, views = _as_kept(lowered, [values[name] for _, name in inputs], views)
-    # an operator alone has no other name than that of its result
-    alone = op.name == op.anchor and not UNNAMED.fullmatch(binding.var.name)
-    name = _numbered(binding.var.name if alone else op.name, taken)
-    value = Value(
-        _unique(name if UNNAMED.fullmatch(binding.var.name) else binding.var.name, values),
-        compat.shape_of(binding.var), compat.dtype_of(binding.var), lowered.layout,
-        lowered.form if lowered.layout in IMAGES else (),
-    )
-    shape = value.shape
-    if binding.var in turned:
-        value = _heads_last(value)
-    if value.in_tiles:
-        value = replace(value, beyond=_beyond(value, lowered, {a: values[name] for a, name in inputs}))
-    work = replace(lowered.workload, name=name)
-    step = Step(name, lowered.op, work, tuple(inputs), value.name, shape, lowered.constants, views=views)
-    return replace(step, finish=lowered.finish, choice=reading.choice), value
-
-
-BATCH: Layout = "tile-batch"
-
-
-def _heads_last(value: Value) -> Value:
-    """Matrices [batch, heads, length, depth] as those of heads of [batch, length, heads, depth]: the same tiles."""
-    if value.layout != BATCH:
-        raise TargetError(f"value {value.name!r}: expected matrices of each head ({BATCH}), found {value.layout}")
-    batch, heads, length, depth = value.shape
-    return replace(value, shape=(batch, length, heads, depth), layout="tile-heads")
-
-
-KEPT: tuple[Layout, ...] = ("tiles", "tile-batch", "tile-heads", "tile-pixels", "tile-places", "tile-grid")
-"""Layouts in which a step may find a tensor that any layout suits."""
-
-
-def _as_kept(lowered: Lowered, kept: Sequence[Value], views: Mapping[str, Value]) -> tuple[Lowered, dict[str, Value]]:
-    """A workload that any layout suits in that of the first operand which a step has stored, with its views."""
-    stored = next((v for v in kept if v.layout in KEPT), None)
-    shapes = {view.shape for view in views.values()}
-    spoils = stored is not None and stored.layout == GRID and "columns" in lowered.beyond  # no zeros between pixels
-    if lowered.relaid is None or stored is None or shapes != {stored.shape} or spoils:
-        return lowered, dict(views)
-    form = stored.form if stored.layout in IMAGES else ()
-    changed = {name: replace(view, layout=stored.layout, form=form) for name, view in views.items()}
-    return replace(lowered, workload=lowered.relaid(stored.stored_shape), layout=stored.layout, form=form), changed
-
-
-def _beyond(value: Value, lowered: Lowered, inputs: Mapping[str, Value]) -> tuple[str, ...]:
-    """The edges of a result beyond which there may be other numbers than zeros."""
-    found = {*lowered.beyond, *(edge for name in lowered.carried if name in inputs for edge in inputs[name].beyond)}
-    return tuple(sorted(found & edges(value.held)))
-
-
-def operator_of(function: compat.Function, numbers: Numbers = "int8") -> QuantizedOp:
+def operator_of(function: ir.Function, numbers: Numbers = "int8") -> QuantizedOp:
     """The operator that a composite function computes."""
-    bound = {b.var: b.value for b in compat.bindings(function)}
-    root = compat.outputs_of(function)[0]
-    while compat.is_var(root) and compat.is_var(bound.get(root)):
+    bound = {b.var: b.value for b in ir.bindings(function)}
+    root = ir.outputs_of(function)[0]
+    while ir.is_var(root) and ir.is_var(bound.get(root)):
         root = bound[root]
-    expr = bound[root] if compat.is_var(root) else root
+    expr = bound[root] if ir.is_var(root) else root
     return read(expr, bound.get, numbers=numbers)
-
-
-def _unique(name: str, taken: Mapping[str, Any]) -> str:
-    candidate, count = name, 1
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}.{count}"
-    return candidate
-
-
-def _numbered(name: str, taken: dict[str, int]) -> str:
-    taken[name] = taken.get(name, 0) + 1
-    return name if taken[name] == 1 else _numbered(f"{name}.{taken[name]}", taken)
 
 
 def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen]) -> HostPart:
@@ -314,13 +314,13 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
-    kept = compat.keep_functions(partitioned.module, lambda f: compat.codegen_of(f) in (None, "xla"))
+    kept = ir.keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     main = model.module["main"]
-    bound = {b.var: b.value for b in compat.bindings(main)}
+    bound = {b.var: b.value for b in ir.bindings(main)}
     by_name = {var.name: value for var, value in bound.items()}
     refused = _refused(partitioned)
-    results = {v.name: spec.name for v, spec in zip(compat.outputs_of(main), model.outputs, strict=True)
-               if compat.is_var(v)}
+    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
+               if ir.is_var(v)}
     ops = []
     for op in partitioned.host:
         known = {r.target: r for r in refused.get(op.variable, ())}

@@ -83,7 +83,7 @@ def partition(
         module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
         module = duplicate_dequantize(sink_reshapes(module, sums=backend.numbers == "float16"))
         module = fuse_by_pattern(module, [
-            (f"{target.name}.{p.name}", p.make(), _check(p, target, refusals, taken)) for p in backend.patterns])
+            (name, p.make(), _check(p, target, refusals, taken)) for name, p in target.composites.items()])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.numbers == "float16"))
     for target in chosen:

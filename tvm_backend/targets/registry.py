@@ -1,24 +1,34 @@
-"""Targets by name: those built in, and those that other packages offer in the entry-point group ``archloom.targets``.
+"""Targets by name: those built in, those that other packages offer in the entry-point group ``archloom.targets``, and
+those of a user's own Python files, which register them when they are run.
 
 An entry point names a subclass of :class:`~archloom.tvm_backend.targets.backend.UMABackend`. A target's module is
-imported, by its name, when the target is first used: nothing depends on the packages of targets.
+imported, by its name, when the target is first used: nothing depends on the packages of targets. A file is given where
+a target is asked for (``--target tiles.py``), or in the environment variable ``ARCHLOOM_TARGETS`` (several parted by
+the system's separator of paths), for commands that ask for none.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import re
+import sys
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.targets import own_files
+from archloom.mapper.options import Option
+from archloom.oracle.errors import ArchloomError, TargetError, suggest
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.targets.backend import UMABackend
 
 GROUP = "archloom.targets"
+ENVIRONMENT = "ARCHLOOM_TARGETS"
 BUILT_IN = {
     "ai_engine": "archloom.uma_targets.ai_engine.target:AiEngine",
     "amx": "archloom.uma_targets.amx.target:Amx",
@@ -58,7 +68,7 @@ def get(name: str) -> "UMABackend":
     """The target of that name. Raises :class:`~archloom.oracle.errors.TargetError` for an unknown or broken one."""
     with _lock:
         if name not in _loaded and not _is_known(name):
-            own_files.run_all()
+            _run_named_files()
         if name not in _loaded:
             add(_instantiate(name))
         return _loaded[name]
@@ -86,16 +96,6 @@ def add(backend: "UMABackend") -> None:
         _loaded[name] = backend
 
 
-def tag(name: str) -> str:
-    """The TVM target tag of a target (``archloom/NAME``), registered with TVM on first use."""
-    from archloom.tvm_backend.ir import compat
-
-    backend = get(name)
-    label = f"archloom/{backend.target_name}"
-    compat.register_tag(label, {"kind": "ext_dev", "keys": [backend.target_name]})
-    return label
-
-
 def _origin(backend: "UMABackend") -> str:
     return f"{type(backend).__module__}.{type(backend).__qualname__}"
 
@@ -116,7 +116,7 @@ def _instantiate(name: str) -> "UMABackend":
     offered = _offered().get(name)
     if offered is None:
         raise TargetError(f"unknown target {name!r}{suggest(name, names())}; one of your own: --target FILE.py, or its "
-                          f"file in {own_files.ENVIRONMENT}")
+                          f"file in {ENVIRONMENT}")
     try:
         make = offered.load()
         backend = _loaded.get(name) or make()  # a module may register its target when it is imported
@@ -130,3 +130,92 @@ def _instantiate(name: str) -> "UMABackend":
             f"{getattr(backend, 'target_name', None)!r}"
         )
     return backend
+
+
+# a user's own files ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a file has registered, and the values of its module's variables."""
+
+    targets: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+_ran: dict[Path, Ran] = {}
+
+
+def target_in(file: str) -> str:
+    """The name of the target that a file registers; TargetError unless it is one."""
+    registered = run_file(Path(file)).targets
+    if len(registered) != 1:
+        raise TargetError(f"{file}: expected a file that registers one target (Mine().register()), found "
+                          f"{', '.join(registered) or 'none'}")
+    return registered[0]
+
+
+def run_file(file: Path) -> Ran:
+    """Run a file, once. TargetError with the file's name for what its code raises, but for archloom's own errors."""
+    path = file.resolve()
+    if path not in _ran:
+        if not path.is_file():
+            raise TargetError(f"{file}: no such file")
+        before = set(names_loaded())
+        name = f"archloom_target_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look for their module
+        try:
+            spec.loader.exec_module(module)
+        except ArchloomError:
+            raise
+        except (Exception, SystemExit) as error:  # the user's own code may fail in any way
+            raise TargetError(f"{file}: {type(error).__name__}: {error}") from error
+        _ran[path] = Ran(tuple(sorted(set(names_loaded()) - before)), vars(module))
+    return _ran[path]
+
+
+def _run_named_files() -> None:
+    """Run the files that the environment names."""
+    for file in os.environ.get(ENVIRONMENT, "").split(os.pathsep):
+        if file:
+            run_file(Path(file))
+
+
+# listings -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """A target: its name, one line about it, and its options."""
+
+    name: str
+    description: str
+    options: tuple[Option, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """``options`` as objects with name, type, default, range or choices, unit and help."""
+        return {"name": self.name, "description": self.description, "options": [_option(o) for o in self.options]}
+
+
+def targets() -> list[TargetInfo]:
+    """All registered targets by name."""
+    return [info(name) for name in names()]
+
+
+def info(name: str) -> TargetInfo:
+    """One target; :class:`~archloom.oracle.errors.TargetError` with the valid names if there is none of that name."""
+    backend = get(name)
+    attributes = (Option(attribute, type(value), value, "attribute of the target")  # type: ignore[arg-type]
+                  for attribute, value in backend.attributes.items())
+    return TargetInfo(name, backend.description, (*backend.accelerator.options, *attributes))
+
+
+def _option(option: Option) -> dict[str, object]:
+    return {
+        "name": option.name, "type": option.type.__name__, "default": option.default, "expected": option.expected,
+        "low": option.low, "high": option.high, "choices": list(option.choices), "unit": option.unit,
+        "help": option.help,
+    }

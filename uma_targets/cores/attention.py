@@ -10,20 +10,19 @@ import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import Layout, OptionValue
+from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import BARRED
-from archloom.tvm_backend.targets.backend import Lowered
-from archloom.tvm_backend.targets.tiles import DTYPE, SIDE
+from archloom.tvm_backend.targets.backend import InTiles, Lowered
+from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
 from archloom.uma_targets.kit.attention import sizes
 from archloom.uma_targets.kit.rules import AllOf, all_of
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.machine import Machine
 
-HEADS: Layout = "tile-heads"
 
 
 def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
@@ -102,4 +101,5 @@ def strategy(op: QuantizedOp) -> Lowered:
 
             constants[tensor.name] = packed(operand.array, HEADS)
     return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS,
-                   beyond=("rows",), zeros={"Q": ("columns",), "K": ("rows", "columns"), "V": ("rows", "columns")})
+                   tiles=InTiles(nonzero_edges=("rows",), zero_edges={
+                       "Q": ("columns",), "K": ("rows", "columns"), "V": ("rows", "columns")}))

@@ -14,6 +14,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Joined, Lowered
+from archloom.tvm_backend.targets.layouts import TILES
 from archloom.uma_targets.cores import strategies
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def _lowered(chain: Chain, op: QuantizedOp, parts: tuple[Lowered, Lowered]) -> L
     residual = (("residual", len(op.operands) - 1),) if chain.residual else ()
     return Lowered(
         wl.chain(chain, name=op.name), "+".join(part.op for part in parts), (("A", 0), *residual),
-        {name: part.constants[own][0] for name, (part, own) in names.items()}, "tiles",
-        zeros={"A": parts[0].zeros["A"]}, beyond=parts[1].beyond, carried=parts[1].carried)
+        {name: part.constants[own][0] for name, (part, own) in names.items()}, TILES,
+        tiles=replace(parts[1].tiles, layouts={}, zero_edges={"A": parts[0].tiles.zero_edges["A"]}))
 
 
 def _cycles(workload: "Workload", accelerator: "Accelerator", options: Mapping[str, OptionValue]) -> int:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from archloom.mapper import workload as wl
-from archloom.mapper.spatial.grid import Grid
+from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.layers import convolution
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import Layout
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.match import ACTIVATIONS, QuantizedOp
-from archloom.tvm_backend.targets.backend import Gridded, Lowered
+from archloom.tvm_backend.targets.backend import Gridded, InTiles, Lowered
 from archloom.tvm_backend.targets.grids import common
-from archloom.tvm_backend.targets.tiles import DTYPE, SIDE, convolution_of, tiled_shape, to_tiles
+from archloom.tvm_backend.targets.layouts import (
+    BATCH,
+    DTYPE,
+    PIXELS,
+    SIDE,
+    TILES,
+    Layout,
+    PixelGrid,
+    Places,
+    Windows,
+)
 from archloom.uma_targets.cores.rules import SIX
 from archloom.uma_targets.cores.sweeps import keeps_zero
 from archloom.uma_targets.kit.rules import has_relu
@@ -35,18 +45,18 @@ def matmul(op: QuantizedOp) -> Lowered:
     one_b = math.prod(b.read_shape[:-2]) == 1
     if one_b and not swapped[0]:
         batch, m = 1, batch * m
-    side: Layout = "tiles" if batch == 1 and not swapped[0] else "tile-batch"
+    side: Layout = TILES if batch == 1 and not swapped[0] else BATCH
     work = _gemm(op, (batch, m, n, k), one_b, swapped)
-    layouts: dict[str, Layout] = {"B": "tiles" if one_b else "tile-batch"}
+    b_layout: Layout = TILES if one_b else BATCH
     constants = _bias(op)
     inputs: tuple[tuple[str, int], ...] = (("A", 0), ("B", 1))
     if b.array is not None:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
-        constants = {"B": packed(array, layouts["B"]), **constants}
+        constants = {"B": packed(array, b_layout), **constants}
         inputs = (("A", 0),)
     zeros = {"A": ("rows",) if swapped[0] else ("columns",), "B": ("columns",) if swapped[1] else ("rows",)}
     return Lowered(work, _label("dense" if one_b else "batch_matmul", op), (*inputs, *_residual(op)), constants, side,
-                   layouts=layouts, zeros=zeros, **_edges(op))
+                   tiles=replace(_edges(op), layouts={"B": b_layout}, zero_edges=zeros))
 
 
 def is_image(call: Any) -> bool:
@@ -67,42 +77,41 @@ def conv2d(op: QuantizedOp) -> Lowered:
     work = convolution(
         n, h, w, inside, o // groups, kh, kw, stride=tuple(attrs["strides"]), padding=tuple(attrs["padding"]),
         dilation=tuple(attrs["dilation"]), groups=groups, epilogue=_epilogue(op), name=op.name)
-    form = _form(op)
-    laid, shapes = convolution_of(form), {t.name: t.shape for t in work.inputs}
+    laid, shapes = _convolution(op), {t.name: t.shape for t in work.inputs}
     constants = {"B": _made(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
     if op.bias is not None and op.bias.array is not None:
         constants["bias"] = _made(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
-    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-places",
-                   layouts={"A": "tile-windows"}, form=form, gridded=_gridded(op, constants, plain=False))
+    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, Places(laid),
+                   tiles=InTiles({"A": Windows(laid)}, gridded=_gridded(op, constants, plain=False)))
 
 
-def _form(op: QuantizedOp) -> tuple[int, ...]:
-    """All sizes of a convolution."""
+def _convolution(op: QuantizedOp) -> Convolution:
+    """A convolution without what is fused to it."""
     attrs, (n, c, h, w), (o, _, kh, kw) = op.attrs, op.operands[0].shape, op.operands[1].shape
-    return (n, h, w, c, o, kh, kw, *attrs["strides"], *attrs["padding"], *attrs["dilation"], int(attrs["groups"]))
+    return Convolution(n, h, w, c, o, (kh, kw), tuple(attrs["strides"]), tuple(attrs["padding"]),
+                       tuple(attrs["dilation"]), int(attrs["groups"]))
 
 
 def _gridded(op: QuantizedOp, constants: Mapping[str, np.ndarray], plain: bool) -> Gridded | None:
     """A convolution with images on a grid; None where its channels cannot lie on one."""
-    form = _form(op)
-    n, h, w, c, o, kh, kw, sy, sx, top, left, *_, dy, dx, groups = form
-    made = convolution_of(form)
+    made = _convolution(op)
+    (kh, kw), (dy, dx), (top, left, *_), groups = made.kernel, made.dilation, made.padding, made.groups
     rows, line = (-(-extent // step) for extent, step in zip(made.pitch, made.stride))
     reads = made.stride == (1, 1)
     behind = (max(0, (kh - 1) * dy - top), max(0, (kw - 1) * dx - left))
     margins = ((top, left), behind) if reads else ((0, 0), (0, 0))
 
-    def on(grid: Grid) -> Lowered:
+    def on(grid: PixelGrid) -> Lowered:
         work = convolution(
-            n, h, w, c // groups, o // groups, kh, kw, stride=(sy, sx), padding=made.padding, dilation=(dy, dx),
-            groups=groups, epilogue=_epilogue(op), name=op.name, grid=grid)
-        return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-grid",
-                       layouts={} if reads else {"A": "tile-windows"}, form=grid,
-                       forms={} if reads else {"A": (*form, *grid)})
+            made.batch, made.height, made.width, made.channels // groups, made.outputs // groups, kh, kw,
+            stride=made.stride, padding=made.padding, dilation=made.dilation, groups=groups, epilogue=_epilogue(op),
+            name=op.name, grid=grid.numbers)
+        layouts = {} if reads else {"A": Windows(replace(made, grid=grid.numbers))}
+        return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, grid, tiles=InTiles(layouts))
 
     found = Gridded(on, (rows, line), margins, reads, plain)
     try:
-        convolution_of((*form, *common([found])))
+        replace(made, grid=common([found]).numbers)
     except MappingError:
         return None
     return found
@@ -122,10 +131,11 @@ def _pointwise(op: QuantizedOp) -> Lowered:
     n, c, h, w = data.shape
     o = kernel.shape[0]
     assert kernel.array is not None
-    constants = {"B": packed(kernel.array.reshape(o, c).T, "tiles"), **_bias(op)}
+    constants = {"B": packed(kernel.array.reshape(o, c).T, TILES), **_bias(op)}
     work = _gemm(op, (1, n * h * w, o, c), True, (False, False))
-    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, "tile-pixels",
-                   zeros={"A": ("columns",)}, gridded=_gridded(op, constants, plain=True), **_edges(op))
+    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, PIXELS,
+                   tiles=replace(_edges(op), zero_edges={"A": ("columns",)},
+                                 gridded=_gridded(op, constants, plain=True)))
 
 
 def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
@@ -133,11 +143,11 @@ def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
     return (("residual", len(op.operands) - 1),) if op.residual else ()
 
 
-def _edges(op: QuantizedOp) -> dict[str, Any]:
+def _edges(op: QuantizedOp) -> InTiles:
     """Beyond which edges of a product's result there may be other numbers than zeros: a bias is added to all rows."""
     activation = _activation(op)
     beyond = ("rows", "columns") if activation and not keeps_zero(activation) else ("rows",)
-    return {"beyond": beyond, "carried": ("residual",)}
+    return InTiles(nonzero_edges=beyond, passed_edges=("residual",))
 
 
 def _gemm(op: QuantizedOp, sizes: tuple[int, int, int, int], shared: bool, swapped: tuple[bool, bool]) -> Workload:
@@ -172,9 +182,9 @@ def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
     """The constant ``bias``, in rows of as many numbers as tiles have."""
     if op.bias is None or op.bias.array is None:
         return {}
-    return {"bias": packed(op.bias.array.reshape(1, -1), "tiles")[0, :, :, 0]}
+    return {"bias": packed(op.bias.array.reshape(1, -1), TILES)[0, :, :, 0]}
 
 
 def packed(array: np.ndarray, layout: Layout) -> np.ndarray:
     """A constant in tiles; a weight without numbers, as estimates read it, takes no room here either."""
-    return _made(array, tiled_shape(array.shape, layout), lambda a: to_tiles(a, layout))
+    return _made(array, layout.stored_shape(array.shape), layout.pack)

@@ -14,17 +14,15 @@ from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.sweep import Sweep, nothing_fits
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import Layout, OptionValue
+from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
-from archloom.tvm_backend.targets.backend import Lowered, Verdict
-from archloom.tvm_backend.targets.tiles import SIDE, edges, matrices, tiled_shape
+from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
+from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.machine import Machine
 
-Shape = tuple[int, ...]
-ROW: Layout = "tile-row"
 LARGEST = float(np.finfo(np.float16).max)
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
          "each channel)")
@@ -89,19 +87,19 @@ def _elementwise(op: QuantizedOp) -> Lowered:
         operations.append(Operation(a.kind, operand, a.factor, a.shift))  # type: ignore[arg-type]
     made = tuple(operations)
     beyond = _at_zero(made)
-    if beyond is None and edges((op.shape, layout, ())):
+    if beyond is None and layout.ragged(op.shape):
         raise Unfit(f"{op.shape} do not fill tiles of {SIDE} x {SIDE}, and it would divide by the zeros beyond")
     high, wide = _extents(op.shape, layout)
 
-    def relaid(stored: Shape) -> wl.Workload:
+    def in_tiles(stored: Shape) -> wl.Workload:
         return wl.sweep(Elementwise(math.prod(stored[:-4]) * stored[-4] * SIDE, stored[-3] * SIDE, made), name=op.name)
 
     plain = not any(a.operand is not None and op.operands[a.operand].is_constant for a in applied) and not rows
     label = "+".join(_label(o) for o in made)
     return Lowered(
-        wl.sweep(Elementwise(high, wide, made), name=op.name), label, tuple(inputs), constants, layout, layouts=layouts,
-        relaid=relaid if plain else None, beyond=("rows", "columns") if beyond else ("rows",),
-        carried=tuple(name for name, _ in inputs))
+        wl.sweep(Elementwise(high, wide, made), name=op.name), label, tuple(inputs), constants, layout,
+        tiles=InTiles(layouts, ("rows", "columns") if beyond else ("rows",), tuple(name for name, _ in inputs),
+                      any_layout=in_tiles if plain else None))
 
 
 def _label(operation: Operation) -> str:
@@ -123,25 +121,24 @@ def _merged(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
     return tuple(a for a in found if a.kind != "linear" or (a.factor, a.shift) != (1.0, 0.0))
 
 
-def _layout(shape: Shape, axes: set[int]) -> Layout:
+def _layout(shape: Shape, axes: set[int]) -> Matrices:
     """The layout whose columns are what rows have their numbers for, of images the channels; else that of fewer tiles.
     """
     if len(axes) > 1:
         raise Unfit("some operands have a number for each column, others for each channel")
     last = len(shape) - 1
     if not axes and len(shape) == 4:
-        fewest: Layout = min(("tiles", "tile-pixels"), key=lambda layout: math.prod(tiled_shape(shape, layout)))
-        return fewest
+        return min((TILES, PIXELS), key=lambda layout: math.prod(layout.stored_shape(shape)))
     axis = next(iter(axes), last)
     if axis == last:
-        return "tiles"
+        return TILES
     if len(shape) == 4 and axis == 1:
-        return "tile-pixels"
+        return PIXELS
     raise Unfit(f"an operand has numbers along axis {axis} of {len(shape)}")
 
 
-def _extents(shape: Shape, layout: Layout) -> tuple[int, int]:
-    _, rows, columns = matrices(shape, layout)
+def _extents(shape: Shape, layout: Matrices) -> tuple[int, int]:
+    _, rows, columns = layout.matrices(shape)
     return rows, columns
 
 
@@ -175,7 +172,7 @@ def _row_axis(tensor: QTensor, shape: Shape) -> int:
     return axis
 
 
-def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Layout) -> np.ndarray:
+def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Matrices) -> np.ndarray:
     """A constant operand as it lies in memory."""
     from archloom.uma_targets.cores.strategies import packed
 
@@ -236,12 +233,13 @@ def _norm(op: QuantizedOp) -> Lowered:
     for name, tensor in zip(names, op.operands[1:], strict=True):
         if tensor.array is None or tensor.array.size != op.shape[-1]:
             raise Unfit(f"{name} is not constant, with a number for each column")
-        constants[name] = _constant(tensor.array, op.shape, True, "tiles")
-    rows, columns = _extents(op.shape, "tiles")
+        constants[name] = _constant(tensor.array, op.shape, True, TILES)
+    rows, columns = _extents(op.shape, TILES)
     work = Rows(rows, columns, kind, epsilon=op.attrs.get("epsilon", 1e-5))  # type: ignore[arg-type]
     return Lowered(
-        wl.sweep(work, name=op.name), kind, (("X", 0),), constants, "tiles",
-        beyond=("rows", "columns") if kind == "softmax" else ("rows",), zeros={"X": ("columns",)})
+        wl.sweep(work, name=op.name), kind, (("X", 0),), constants, TILES,
+        tiles=InTiles(nonzero_edges=("rows", "columns") if kind == "softmax" else ("rows",),
+                      zero_edges={"X": ("columns",)}))
 
 
 def _reduction(op: QuantizedOp) -> Lowered:
@@ -252,25 +250,25 @@ def _reduction(op: QuantizedOp) -> Lowered:
     shape, kind = x.shape, op.anchor
     last = len(shape) - 1
     if axes == (last,):
-        rows, columns = _extents(shape, "tiles")
+        rows, columns = _extents(shape, TILES)
         if not op.attrs["keepdims"]:
             raise Unfit("it drops the axis that it reduces: its numbers would lie in another order")
         work: Sweep = Rows(rows, columns, kind)  # type: ignore[arg-type]
-        return Lowered(wl.sweep(work, name=op.name), f"row_{kind}", (("X", 0),), {}, "tiles",
-                       beyond=("rows", "columns"), zeros={"X": ("columns",)})
+        return Lowered(wl.sweep(work, name=op.name), f"row_{kind}", (("X", 0),), {}, TILES,
+                       tiles=InTiles(nonzero_edges=("rows", "columns"), zero_edges={"X": ("columns",)}))
     if len(shape) == 4 and axes == (2, 3):
-        layout: Layout = "tile-pixels"
+        layout: Matrices = PIXELS
     elif axes == tuple(range(last)) or (axes and axes == tuple(range(axes[0], last))):
-        layout = "tiles"
+        layout = TILES
     else:
         raise Unfit(f"it goes along axes {axes} of {len(shape)}")
-    if math.prod(shape[:axes[0]]) != (shape[1] if layout == "tile-pixels" else 1) or (
-            layout == "tile-pixels" and shape[0] != 1):
+    if math.prod(shape[:axes[0]]) != (shape[1] if layout == PIXELS else 1) or (
+            layout == PIXELS and shape[0] != 1):
         raise Unfit(f"it reduces parts of a batch of {shape[0]}")
     rows, columns = _extents(shape, layout)
-    result: Layout = "tile-pixels" if layout == "tile-pixels" and op.attrs["keepdims"] else "tiles"
+    result = PIXELS if layout == PIXELS and op.attrs["keepdims"] else TILES
     work = Columns(rows, columns, kind)  # type: ignore[arg-type]
-    return Lowered(wl.sweep(work, name=op.name), f"column_{kind}", (("X", 0),), {}, result, layouts={"X": layout},
-                   beyond=("rows",), carried=("X",), zeros={"X": ("rows",)})
+    return Lowered(wl.sweep(work, name=op.name), f"column_{kind}", (("X", 0),), {}, result,
+                   tiles=InTiles({"X": layout}, ("rows",), ("X",), {"X": ("rows",)}))
 
 

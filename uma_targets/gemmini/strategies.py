@@ -15,6 +15,7 @@ from archloom.mapper import workload as wl
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
+from archloom.tvm_backend.targets.layouts import NHWC
 from archloom.uma_targets.kit import strategies
 
 
@@ -37,7 +38,7 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
     assert kernel.array is not None
     weights = np.ascontiguousarray(diagonal(kernel.array, groups, blocks)).reshape(work.inputs[1].shape)
     base = "conv2d" if groups == 1 else "depthwise_conv2d" if c == 1 else "grouped_conv2d"
-    return Lowered(work, strategies.label(base, op), (("X", 0),), {"W": weights, **strategies.bias(op)}, "nhwc")
+    return Lowered(work, strategies.label(base, op), (("X", 0),), {"W": weights, **strategies.bias(op)}, NHWC)
 
 
 def array_size(options: Mapping[str, OptionValue]) -> int:

@@ -17,6 +17,7 @@ from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.uma_targets.kit.nest import Nodes, repeat
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def strategy(op: QuantizedOp) -> Lowered:
         else:
             array = operand.array / np.float32(scale) if tensor.name == "bias" else operand.array
             constants[tensor.name] = np.ascontiguousarray(np.maximum(array, LOWEST) if tensor.name == "bias" else array)
-    return Lowered(work, "attention+bias" if biased else "attention", tuple(inputs), constants, "row-major")
+    return Lowered(work, "attention+bias" if biased else "attention", tuple(inputs), constants, ROW_MAJOR)
 
 
 def rows_of(extent: int, dim: int) -> int:

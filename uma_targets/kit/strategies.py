@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from archloom.mapper import workload as wl
-from archloom.tvm_backend.compiled import Layout
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
+from archloom.tvm_backend.targets.layouts import NHWC, ROW_MAJOR
 from archloom.uma_targets.kit.rules import has_relu, pool_stage, requantization_scale
 
 
@@ -29,7 +29,7 @@ def matmul(op: QuantizedOp) -> Lowered:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
         constants = {"B": laid_out(array, work.inputs[1].shape), **constants}
         inputs = (("A", 0),)
-    return Lowered(work, label("batch_matmul" if batched else "dense", op), inputs, constants, "row-major")
+    return Lowered(work, label("batch_matmul" if batched else "dense", op), inputs, constants, ROW_MAJOR)
 
 
 def pointwise(op: QuantizedOp) -> Lowered:
@@ -40,7 +40,7 @@ def pointwise(op: QuantizedOp) -> Lowered:
     assert kernel.array is not None
     work = wl.gemm(n * h * w, o, c, epilogue=epilogue(op), name=op.name, dtype=data.dtype)
     constants = {"B": laid_out(kernel.array.reshape(o, c).T), **bias(op)}
-    return Lowered(work, label("conv2d", op), (("A", 0),), constants, "nhwc")
+    return Lowered(work, label("conv2d", op), (("A", 0),), constants, NHWC)
 
 
 def conv2d(op: QuantizedOp) -> Lowered:
@@ -55,15 +55,14 @@ def conv2d(op: QuantizedOp) -> Lowered:
         n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right), epilogue=epilogue(op), name=op.name
     )
     constants = {"W": laid_out(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
-    return Lowered(work, label("conv2d", op), (("X", 0),), constants, "nhwc")
+    return Lowered(work, label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
 def add(op: QuantizedOp) -> Lowered:
     """Element by element, whatever the shape."""
     shape = op.operands[0].shape
     work = wl.add(math.prod(shape), epilogue=epilogue(op), name=op.name)
-    layout: Layout = "nhwc" if len(shape) == 4 else "row-major"
-    return Lowered(work, label("add", op), (("A", 0), ("B", 1)), {}, layout)
+    return Lowered(work, label("add", op), (("A", 0), ("B", 1)), {}, NHWC if len(shape) == 4 else ROW_MAJOR)
 
 
 def epilogue(op: QuantizedOp) -> wl.Epilogue:

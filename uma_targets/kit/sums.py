@@ -1,4 +1,4 @@
-"""Operators of which an accelerator stores the int32 sums, and the host makes the result: see tvm_backend.host.finish.
+"""Operators of which an accelerator stores the int32 sums, and the host makes the result: an output stage.
 
 That takes what a store with one factor and without zero points cannot: scales per channel, zero points, uint8, float
 results.
@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from archloom.tvm_backend.compiled import OptionValue
-from archloom.tvm_backend.host.finish import FLIPPED, Finish
+from archloom.tvm_backend.host.output_stage import FLIPPED, OutputStage
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, plain_matmul
@@ -119,7 +119,7 @@ def with_sums(strategy: Strategy) -> Strategy:
     def lowered(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
         plain = as_sums(op)
         found = strategy(plain, options)
-        return replace(found, op=f"{found.op}+int32", finish=finish(op))
+        return replace(found, op=f"{found.op}+int32", output_stage=output_stage(op))
 
     return lowered
 
@@ -163,7 +163,7 @@ def _has_one_matrix(op: QuantizedOp) -> bool:
     return weights.is_constant and (op.anchor == "nn.conv2d" or len(weights.shape) == 2)
 
 
-def finish(op: QuantizedOp) -> Finish:
+def output_stage(op: QuantizedOp) -> OutputStage:
     """What the host does with the sums of :func:`as_sums`."""
     first, second = (zero_point(t) for t in op.operands)
     if op.anchor == "nn.conv2d":
@@ -173,9 +173,9 @@ def finish(op: QuantizedOp) -> Finish:
     else:
         zeros = {"first_zero": first, "second_zero": second}  # type: ignore[dict-item]
     if op.stages and op.stages[0].kind == "convert":
-        return Finish(unit(op), "int32", **zeros)  # type: ignore[arg-type]
+        return OutputStage(unit(op), "int32", **zeros)  # type: ignore[arg-type]
     if not op.stages:
-        return Finish(unit(op), "float32", bias=_float_bias(op), **zeros)  # type: ignore[arg-type]
+        return OutputStage(unit(op), "float32", bias=_float_bias(op), **zeros)  # type: ignore[arg-type]
     position = next(i for i, stage in enumerate(op.stages) if stage.kind == "quantize")
     stage, before, after = op.stages[position], op.stages[:position], op.stages[position + 1:]
     assert stage.scale is not None and stage.zero_point is not None
@@ -186,7 +186,7 @@ def finish(op: QuantizedOp) -> Finish:
         low, high = int(bounds[0]), high if activation.kind == "relu" else int(bounds[1])
     step = np.float32(stage.scale.reshape(-1)[0])
     scale = (unit(op) / step).astype(np.float32)
-    return Finish(
+    return OutputStage(
         scale, after[-1].dtype if after else stage.dtype, int(stage.zero_point.reshape(-1)[0]), low, high,
         table=_table(stage, after) if after else None, between=stage.dtype, bias=_float_bias(op, step), **zeros)  # type: ignore[arg-type]
 

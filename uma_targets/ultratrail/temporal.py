@@ -23,6 +23,7 @@ from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
+from archloom.tvm_backend.targets.layouts import NHWC
 from archloom.uma_targets.kit import rules, strategies
 from archloom.uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
 from archloom.uma_targets.ultratrail.emit import LOWEST, NONE, room
@@ -114,7 +115,7 @@ def convolution(op: QuantizedOp) -> Lowered:
     work = wl.conv2d(n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right),
                      epilogue=strategies.epilogue(op), name=op.name)
     constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **strategies.bias(op)}
-    return Lowered(work, strategies.label("conv2d", op), (("X", 0),), constants, "nhwc")
+    return Lowered(work, strategies.label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
 def temporal_of(workload: Workload) -> Temporal:

@@ -10,10 +10,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom.tvm_backend.compiled import CompiledModel, Partition
+from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
-from archloom.tvm_backend.runtime import Executable
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import only
@@ -108,6 +108,6 @@ def split(
     return part, found, model
 
 
-def executable(source: onnx.ModelProto | Model, backend: UMABackend | None = None) -> Executable:
+def executable(source: onnx.ModelProto | Model, backend: UMABackend | None = None) -> CompiledNetwork:
     """A network that can run on an executor that needs no plans."""
-    return Executable(CompiledModel(split(source, backend)[0], {}))
+    return CompiledNetwork(CompiledModel(split(source, backend)[0], {}))

@@ -249,13 +249,13 @@ def test_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: py
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("archloom.tvm_backend.targets.listing.targets", interrupt)
+    monkeypatch.setattr("archloom.tvm_backend.targets.registry.targets", interrupt)
     assert cli.main(["targets"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
 
 def test_a_signal_exits_with_130() -> None:
-    code = ("import os, signal, sys, archloom.tvm_backend.targets.listing as t;"
+    code = ("import os, signal, sys, archloom.tvm_backend.targets.registry as t;"
             # children of background jobs start with the signal ignored
             "signal.signal(signal.SIGINT, signal.default_int_handler);"
             "t.targets = lambda: os.kill(os.getpid(), signal.SIGINT);")

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 import archloom
-from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, Value
+from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, Value, View
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import load
+from archloom.tvm_backend.targets.layouts import BATCH, TILES, layout_of
 
 SMALL = {"x": 1, "y": 1}
 
@@ -28,12 +29,13 @@ def test_borders_of_regions_are_timed() -> None:
 
 
 def test_only_what_lies_otherwise_is_laid_out_within_a_region() -> None:
-    form = (1, 4, 4, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)
-    image = Value("x", (1, 8, 4, 4), "float32", "tile-windows", form)
-    sums = Value("y", (1, 8, 4, 4), "float32", "tile-places", form)
-    rows = Value("z", (16, 8), "float32", "tiles")
+    sizes = (1, 4, 4, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+    image = Value("x", (1, 8, 4, 4), "float32", layout_of("tile-windows", sizes))
+    sums = Value("y", (1, 8, 4, 4), "float32", layout_of("tile-places", sizes))
+    read = View(image.shape, "float32", image.layout)
+    rows = Value("z", (16, 8), "float32", TILES)
 
-    def step(name: str, source: str, output: str, view: Value) -> Step:
+    def step(name: str, source: str, output: str, view: View) -> Step:
         return Step(name, "conv2d", None, (("A", source),), output, (), views={"A": view})  # type: ignore[arg-type]
 
     def of(*steps: Step) -> list[str]:
@@ -41,10 +43,10 @@ def test_only_what_lies_otherwise_is_laid_out_within_a_region() -> None:
         whole = Partition("n", "", "mesh", {}, (), (), (region,), HostPart("", ()))
         return [op.op for op in conversions(whole)]
 
-    assert of(step("a", "x", "y", image)) == ["to_windows", "from_places"]
-    assert of(step("a", "x", "y", image), step("b", "y", "z", image)) == [
+    assert of(step("a", "x", "y", read)) == ["to_windows", "from_places"]
+    assert of(step("a", "x", "y", read), step("b", "y", "z", read)) == [
         "to_windows", "retile", "from_places"]
-    batch = Value("z", (1, 16, 8), "float32", "tile-batch")
-    assert of(step("a", "x", "y", image), step("b", "z", "z", batch)) == ["to_windows", "from_places"]
-    turned = Value("z", (2, 8, 8), "float32", "tile-batch")
+    batch = View((1, 16, 8), "float32", BATCH)
+    assert of(step("a", "x", "y", read), step("b", "z", "z", batch)) == ["to_windows", "from_places"]
+    turned = View((2, 8, 8), "float32", BATCH)
     assert of(step("b", "z", "z", turned)) == ["to_windows", "retile", "from_places"]

@@ -9,11 +9,11 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.compiled import Partition
+from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.quantization.quantize import Scheme, quantize
-from archloom.tvm_backend.runtime import Executable
 from archloom.uma_targets.gemmini.target import Gemmini
 from tests.support.tvm_backend import networks
 from tests.support.tvm_backend.networks import Net, quantized, samples
@@ -31,7 +31,7 @@ def split(model: onnx.ModelProto) -> tuple[Partition, object, object]:
     return networks.split(model, Fused())
 
 
-def executable(model: onnx.ModelProto) -> Executable:
+def executable(model: onnx.ModelProto) -> CompiledNetwork:
     return networks.executable(model, Fused())
 
 

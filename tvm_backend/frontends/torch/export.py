@@ -19,7 +19,7 @@ from archloom.tvm_backend.frontends.torch import quantized as torch_quantized
 from archloom.tvm_backend.frontends.torch.converters import CONVERTERS
 from archloom.tvm_backend.frontends.torch.pt2_tensors import quiet
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.model import Model, finish
+from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
     import onnx
@@ -109,7 +109,7 @@ def load_program(
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
-    return finish(module, name, "torch", None, input_names, labels)
+    return make_model(module, name, "torch", None, input_names, labels)
 
 
 def _promoted(program: Any) -> Any:

@@ -10,14 +10,18 @@ saturated as onnxruntime's integer kernels do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from archloom.tvm_backend.host.plan import HostProgram
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.compiled import Step
+    from archloom.tvm_backend.programs import Program, Programs
 
 FLIPPED = 128
 """What a uint8 number and its zero point lose to become int8: the highest bit is flipped."""
@@ -25,7 +29,7 @@ ARRAYS = ("scale", "border", "table", "bias")
 
 
 @dataclass(frozen=True, eq=False)
-class Finish:
+class OutputStage:
     """From int32 sums to the result.
 
     ``scale`` (float32) has one value, or one for each channel, the last axis of the workload's output. ``border``
@@ -61,7 +65,7 @@ class Finish:
 
     @property
     def constants(self) -> list[np.ndarray]:
-        """What :meth:`program` takes first: numbers and arrays, in which finishes alike differ."""
+        """What :meth:`program` takes first: numbers and arrays, in which stages alike differ."""
         numbers = [self.zero_point, self.low, self.high, self.first_zero, self.second_zero]
         return [np.array(numbers, np.int32), *self.arrays.values()]
 
@@ -69,8 +73,9 @@ class Finish:
         """A function of :attr:`constants`, sums and :attr:`operands` to the result; ``shapes`` has shape and type of
         ``sums`` and of the step's tensors."""
         arguments = (*((c.shape, str(c.dtype)) for c in self.constants), *(shapes[n] for n in ("sums", *self.operands)))
-        form = (*self.arrays, self.dtype, self.between, bool(self.first_zero), bool(self.second_zero), *arguments)
-        return HostProgram(hashlib.sha256(repr(("finish", form)).encode()).hexdigest(), arguments, self._computed)
+        content = ("output stage", *self.arrays, self.dtype, self.between, bool(self.first_zero),
+                   bool(self.second_zero), *arguments)
+        return HostProgram(hashlib.sha256(repr(content).encode()).hexdigest(), arguments, self._computed)
 
     @cached_property
     def _compiled(self) -> Any:
@@ -116,6 +121,37 @@ class Finish:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that there are."""
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
+
+
+class OutputStages:
+    """The output stages of a network's steps, for sums that are on the device: programs that stages alike share, with
+    their constants on the device."""
+
+    def __init__(self, steps: "Iterable[Step]", programs: "Programs") -> None:
+        from archloom.tvm_backend.executors import on_device
+        from archloom.tvm_backend.host.network import compiled
+
+        wanted = {}
+        for step in steps:
+            if step.output_stage is not None:
+                tensors = {t.name: (t.shape, t.dtype) for t in step.workload.inputs}
+                sums = step.workload.output.shape, "int32"
+                wanted[step.name] = step.output_stage, step.output_stage.program({**tensors, "sums": sums})
+        distinct = {program.key: program for _, program in wanted.values()}
+        made = dict(zip(distinct, compiled(list(distinct.values()), programs), strict=True))
+        self._programs: dict[str, tuple[Program, list[Any]]] = {
+            name: (made[program.key], [on_device(c) for c in stage.constants])
+            for name, (stage, program) in wanted.items()}
+
+    def __call__(self, step: "Step", sums: Any, arguments: Mapping[str, Any]) -> Any:
+        """The step's result."""
+        from archloom.tvm_backend.executors import on_device
+
+        if step.output_stage is None:
+            return sums
+        program, constants = self._programs[step.name]
+        given = {**arguments, **step.constants}
+        return program(*constants, on_device(sums), *(on_device(given[n]) for n in step.output_stage.operands))[0]
 
 
 def as_int8(x: Any) -> Any:
