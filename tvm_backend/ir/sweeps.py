@@ -55,27 +55,33 @@ class Swept:
     """those of the results on the way"""
 
 
-def read_sweep(root: Any, inside: Mapping[Any, Any]) -> Swept:
-    """What ``root`` computes, of the bindings ``inside`` of the match; Unread for anything else."""
+def read_sweep(root: Any, lookup: ir.Lookup) -> Swept:
+    """What ``root`` computes, where ``lookup`` gives the values of the variables inside the match; Unread for anything
+    else."""
     name = ir.op_name(root)
     if name in ROWS:
         return _rows(str(name), root)
     calls, variables, expr = [root], [], root
-    while (below := _below(expr, inside)) is not None:
+    while (below := _below(expr, lookup)) is not None:
         variables.append(below)
-        expr = inside[below]
+        expr = lookup(below)
         calls.append(expr)
-    reading = _Reading(ir.shape_of(root), inside)
+    reading = _Reading(ir.shape_of(root), lookup)
     through: Any = None
-    for call in reversed(calls):
+    for call, var in zip(reversed(calls), [*reversed(variables), None], strict=True):
         reading.apply(call, through)
-        through = next((v for v in variables if ir.same(inside[v], call)), None)
+        through = var
     return Swept(ELEMENTWISE, {"operations": tuple(reading.operations)}, tuple(reading.operands), tuple(variables))
 
 
-def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
+def _is_inside(expr: Any, lookup: ir.Lookup) -> bool:
+    """Whether a match has the operator whose result ``expr`` is."""
+    return ir.is_var(expr) and ir.op_name(lookup(expr)) is not None
+
+
+def _below(call: Any, lookup: ir.Lookup) -> Any:
     """The variable through which the chain comes to a call, None at its beginning."""
-    found = [a for a in call.args if ir.is_var(a) and a in inside]
+    found = [a for a in call.args if _is_inside(a, lookup)]
     if len(found) > 1:
         raise Unread("two of its results on the way meet")
     return found[0] if found else None
@@ -84,8 +90,8 @@ def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
 class _Reading:
     """The operations so far; operand 0 is what goes through them."""
 
-    def __init__(self, shape: tuple[int, ...], inside: Mapping[Any, Any]) -> None:
-        self.shape, self.inside = shape, inside
+    def __init__(self, shape: tuple[int, ...], lookup: ir.Lookup) -> None:
+        self.shape, self.lookup = shape, lookup
         self.operands: list[Any] = []
         self.operations: list[Applied] = []
 
@@ -159,7 +165,7 @@ class _Reading:
             raise Unread(f"it clips to {number:g}")
 
     def _operand(self, expr: Any) -> int:
-        if not ir.is_tensor(expr) or (ir.is_var(expr) and expr in self.inside):
+        if not ir.is_tensor(expr) or _is_inside(expr, self.lookup):
             raise Unread("a result on the way is an operand, too")
         self.operands.append(expr)
         return len(self.operands) - 1
@@ -176,12 +182,12 @@ def _rows(name: str, call: Any) -> Swept:
             raise Unread("it pools to more than one place")
         name, attrs["axes"] = "mean", (2, 3)
     else:
-        given = getattr(call.attrs, "axis" if name in ("mean", "sum", "max") else "axes")
+        given = ir.attr(call, "axis" if name in ("mean", "sum", "max") else "axes")
         axes = range(len(shape)) if given is None else given
         attrs["axes"] = tuple(sorted(int(a) % len(shape) for a in axes))
         if name.startswith("nn."):
             attrs["epsilon"] = float(ir.attr(call, "epsilon"))
-            if not all(getattr(call.attrs, flag, True) for flag in ("center", "scale")):
+            if not all(ir.attr(call, flag, True) for flag in ("center", "scale")):
                 raise Unread("it does not scale or shift")
         else:
             attrs["keepdims"] = bool(ir.attr(call, "keepdims"))

@@ -9,7 +9,7 @@ from typing import Any
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up, is_quantized
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
@@ -161,7 +161,7 @@ class _RegionLowering:
             if composite is None:
                 continue
             label, inner = composite
-            op = operator_of(inner, self.target.backend.numbers)
+            op = operator_of(inner, self.target.backend)
             lowered = self.target.backend.strategy(self.target.composites[label].name, self.target.options)(op)
             given = dict(zip(inner.params, binding.value.args))
             reading = _Reading(label, inner, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
@@ -206,7 +206,7 @@ class _RegionLowering:
         reading = self.readings[binding.var]
         inputs = self._inputs(reading)
         lowered, views = self._in_layout_of_inputs(reading.lowered, inputs, self._views(reading))
-        op, unnamed = reading.op, UNNAMED.fullmatch(binding.var.name) is not None
+        op, unnamed = reading.op, is_made_up(binding.var.name)
         # an operator alone has no other name than that of its result
         name = self.step_names.new(binding.var.name if op.name == op.anchor and not unnamed else op.name)
         value = Value(self._fresh(name if unnamed else binding.var.name), ir.shape_of(binding.var),
@@ -299,14 +299,14 @@ def _heads_last(shape: tuple[int, ...], layout: Layout, name: str) -> tuple[int,
     return batch, length, heads, depth
 
 
-def operator_of(function: ir.Function, numbers: Numbers = "int8") -> QuantizedOp:
+def operator_of(function: ir.Function, backend: UMABackend) -> QuantizedOp:
     """The operator that a composite function computes."""
     bound = {b.var: b.value for b in ir.bindings(function)}
     root = ir.outputs_of(function)[0]
     while ir.is_var(root) and ir.is_var(bound.get(root)):
         root = bound[root]
     expr = bound[root] if ir.is_var(root) else root
-    return read(expr, bound.get, numbers=numbers)
+    return backend.read(expr, bound.get)
 
 
 def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen]) -> HostPart:
@@ -325,7 +325,7 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
     for op in partitioned.host:
         known = {r.target: r for r in refused.get(op.variable, ())}
         answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.variable), bound, c.backend) for c in chosen)
-        name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
+        name = results.get(op.variable, op.variable) if is_made_up(op.variable) else op.variable
         ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _together(answers), answers, op.position))
     return HostPart(None, tuple(ops), kept)
 
@@ -345,9 +345,9 @@ def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -
     if op not in ANCHORS or call is None:
         return Refused(name, f"{name} has no pattern for {op}")
     try:
-        read(call, bound.get, numbers=backend.numbers)
+        backend.read(call, bound.get)
     except NotQuantized as error:
         return Refused(name, str(error), NEEDED[backend.numbers])
-    if backend.numbers != "int8":
+    if not is_quantized(backend.numbers):
         return Refused(name, f"it has no form that {name} takes")
     return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

@@ -97,6 +97,11 @@ class CoresTarget(DescribedTarget):
 
     kit: ClassVar[CoresKit]
 
+    @property
+    def vectors(self) -> bool:
+        """A core has a vector unit, which works on tiles."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()
         swapped = ("swapped_both", "swapped_second", "swapped_first")
