@@ -55,24 +55,24 @@ def _begins_with_zero(node: "onnx.NodeProto", values: "Mapping[str, onnx.TensorP
 
 def plain_floats(function: Any, names: list[str]) -> Any:
     """A Relax function whose results are the variables ``names``, with activations that are not quantized."""
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir import expressions as ir
 
     replaced: dict[Any, Any] = {}
     real: dict[Any, Any] = {}
     body, found = [], {}
-    for binding in compat.bindings(function):
-        var, value, op = binding.var, binding.value, compat.op_name(binding.value)
-        if op == "dequantize" and compat.is_var(value.args[0]) and value.args[0] in real:
+    for binding in ir.bindings(function):
+        var, value, op = binding.var, binding.value, ir.op_name(binding.value)
+        if op == "dequantize" and ir.is_var(value.args[0]) and value.args[0] in real:
             replaced[var] = real[value.args[0]]
         else:
-            value = compat.substitute(value, replaced)
-            body.append(compat.bind(var, value))
-            if op == "quantize" and compat.is_var(value.args[0]):
+            value = ir.substitute(value, replaced)
+            body.append(ir.bind(var, value))
+            if op == "quantize" and ir.is_var(value.args[0]):
                 real[var] = value.args[0]
-            elif op == "clip" and compat.is_var(value.args[0]) and value.args[0] in real:
+            elif op == "clip" and ir.is_var(value.args[0]) and value.args[0] in real:
                 real[var] = real[value.args[0]]  # a narrower range of integers
         if var.name in names:
             found[var.name] = replaced.get(var, real.get(var, var))
     results = [found[name] for name in names] or [
-        replaced.get(r, r) if compat.is_var(r) else r for r in compat.outputs_of(function)]
-    return compat.rebuild(function, body, results)
+        replaced.get(r, r) if ir.is_var(r) else r for r in ir.outputs_of(function)]
+    return ir.rebuild(function, body, results)

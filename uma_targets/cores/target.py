@@ -97,6 +97,11 @@ class CoresTarget(DescribedTarget):
 
     kit: ClassVar[CoresKit]
 
+    @property
+    def vectors(self) -> bool:
+        """A core has a vector unit, which works on tiles."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()
         swapped = ("swapped_both", "swapped_second", "swapped_first")
@@ -130,12 +135,12 @@ class CoresTarget(DescribedTarget):
         by constants, as products of matrices."""
         from archloom.tvm_backend.passes.attention import as_attention
         from archloom.tvm_backend.passes.batch_norms import without_batch_norms
-        from archloom.tvm_backend.passes.composites import gathered
+        from archloom.tvm_backend.passes.composites import fuse_composites
         from archloom.tvm_backend.passes.products import as_products
-        from archloom.tvm_backend.passes.scales import without_factors
+        from archloom.tvm_backend.passes.scales import fold_scales
 
-        machine, module = self._machine(options), gathered(without_batch_norms(module))
-        module = without_factors(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
+        machine, module = self._machine(options), fuse_composites(without_batch_norms(module))
+        module = fold_scales(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
     def _machine(self, options: Options) -> "Machine":

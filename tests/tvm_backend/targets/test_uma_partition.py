@@ -37,6 +37,10 @@ class Borrowed(UMABackend):
     def numbers(self) -> Any:
         return self._source.numbers
 
+    @property
+    def vectors(self) -> bool:
+        return self._source.vectors
+
 
 def mlp() -> onnx.ModelProto:
     """784 to 128, 64 and 10, with ReLU between and softmax after."""

@@ -154,7 +154,7 @@ class _Importer:
 
 def _finished(params: list[Var], body: list[Binding], results: list[Var]) -> Module:
     """A module in TVM's canonical form: the one result is the variable ``gv``."""
-    from archloom.tvm_backend.ir.access import ensure_dataflow
+    from archloom.tvm_backend.ir.plain import ensure_dataflow
 
     result = results[0] if len(results) == 1 else Tuple(tuple(results))
     out = Var("gv", result.ty)
