@@ -9,17 +9,18 @@ substitute. Where widened ranges leave a decision open, the body is executed ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.flow import flow_of, names_in
+from archloom.oracle.flow import flow_of
 from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import MAX_REPEATED, register_key
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
 from archloom.oracle.variables import Input
@@ -139,7 +140,15 @@ class Execution:
 
     def named(self, e: ast.Expr) -> dict[str, Affine]:
         """The values of the names in an expression."""
-        keys = {register_key(n, i) for n, i in _element_names(e, self.scope)}
+        keys: set[str] = set()
+        for node in names(e):
+            if isinstance(node, ast.Name):
+                keys.add(node.name)
+            elif isinstance(node.index, ast.Number):
+                keys.add(register_key(node.name, int(node.index.value)))
+            else:
+                every = (register_key(node.name, i) for i in itertools.count())
+                keys.update(itertools.takewhile(self.scope.__contains__, every))
         return {k: self.scope[k] for k in sorted(keys)}
 
     def assign(self, s: ast.Assign) -> None:
@@ -320,18 +329,6 @@ class Judge:
 
     def check(self, judgement: Judgement, bounds: Bounds) -> None:
         raise NotImplementedError
-
-
-def _element_names(e: ast.Expr, scope: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
-    """The names whose values the expression needs; all elements of an array that is indexed by an expression."""
-    for name, index in names_in(e):
-        if index != -1:
-            yield name, index
-            continue
-        i = 0
-        while register_key(name, i) in scope:
-            yield name, i
-            i += 1
 
 
 def _quote(e: ast.Expr) -> str:
