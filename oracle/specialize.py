@@ -378,17 +378,25 @@ def mark_accumulations(statements: tuple[Statement, ...]) -> tuple[Statement, ..
 # --- kept specializations -----------------------------------------------------------------------------------------
 
 _BLOCK = 26
-_SENTINELS = (0, 0xFFFFFFFF)
+"""Bits of the blocks to which ranges are widened, so that most addresses of a stream share one execution.
+
+A block is larger than any buffer so far, and its upper bits are fixed: there ISAs with 32-bit addresses keep flags on
+which branches depend. Like the marks below it is a guess that only decides how much is shared: what a widened range
+leaves open is executed over the actual values.
+"""
+_MARKS = (0, 0xFFFFFFFF)
+"""Values that ISAs compare addresses with, such as "no address": no widened range mixes one with others."""
 _KEPT = 4096
+"""Effects that are kept for one instruction of an ISA."""
 
 
 def _widen(low: int, high: int) -> tuple[int, int]:
-    """The range of addresses that ``low..high`` lies in: whole blocks of 2**26, but never the marks 0 and 2**32-1."""
-    if low == high and low in _SENTINELS:
+    """The range of addresses that ``low..high`` lies in: whole blocks, but without the marks."""
+    if low == high and low in _MARKS:
         return low, high
     first = low >> _BLOCK << _BLOCK
     last = ((high >> _BLOCK) + 1 << _BLOCK) - 1
-    return (1 if first == 0 < low else first), (last - 1 if last == _SENTINELS[1] > high else last)
+    return (1 if first == 0 < low else first), (last - 1 if last == _MARKS[1] > high else last)
 
 
 @dataclass
@@ -459,7 +467,7 @@ class Specializer:
         for name in self.inputs:
             v = values[name]
             if not v.terms:
-                if name in self.concrete or v.constant in _SENTINELS:
+                if name in self.concrete or v.constant in _MARKS:
                     key.append(v.constant)
                     continue
                 low = high = v.constant

@@ -106,9 +106,6 @@ class Evaluator(Evaluation[Affine]):
     def element(self, e: ast.Element) -> Affine:
         return known(register_key(e.name, integer(self.value(e.index))), self.names, e)
 
-    def negative(self, value: Affine) -> Affine:
-        return -value
-
     def inverted(self, e: ast.Expr) -> Affine:
         return FALSE if self.truth(e) else TRUE
 
@@ -233,9 +230,6 @@ class _Grid(Evaluation[Any]):
 
     def inverted(self, e: ast.Expr) -> Any:
         return np.logical_not(self.value(e))
-
-    def logic(self, e: ast.Binary) -> Any:
-        return self.operation(e, self.value(e.left), self.value(e.right))
 
     def operation(self, e: ast.Binary, left: Any, right: Any) -> Any:
         return _GRID[e.operator](_number(left), _number(right))

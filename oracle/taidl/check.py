@@ -438,12 +438,6 @@ class _Canonical(Evaluation[Affine]):
 
     element = inverted = opaque
 
-    def negative(self, value: Affine) -> Affine:
-        return -value
-
-    def logic(self, e: ast.Binary) -> Affine:
-        return self.operation(e, self.value(e.left), self.value(e.right))
-
     def operation(self, e: ast.Binary, left: Affine, right: Affine) -> Affine:
         if left.is_constant and right.is_constant:
             return self.folded(replace(e, left=ast.Number(left.constant), right=ast.Number(right.constant)))

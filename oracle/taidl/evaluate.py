@@ -98,16 +98,16 @@ class Evaluation(Generic[V]):
     def element(self, e: ast.Element) -> V:
         raise NotImplementedError
 
-    def negative(self, value: V) -> V:
-        raise NotImplementedError
+    def negative(self, value: Any) -> Any:
+        return -value
 
     def inverted(self, e: ast.Expr) -> V:
         """``!e``"""
         raise NotImplementedError
 
     def logic(self, e: ast.Binary) -> V:
-        """``left && right`` or ``left || right``"""
-        raise NotImplementedError
+        """``left && right`` or ``left || right``; where both sides are evaluated always, as any other operator."""
+        return self.operation(e, self.value(e.left), self.value(e.right))
 
     def operation(self, e: ast.Binary, left: V, right: V) -> V:
         """Any other binary operator, comparisons included."""
@@ -151,9 +151,6 @@ class _Integers(Evaluation[int]):
 
     def element(self, e: ast.Element) -> int:
         return known(register_key(e.name, self.value(e.index)), self.scope, e)
-
-    def negative(self, value: int) -> int:
-        return -value
 
     def inverted(self, e: ast.Expr) -> int:
         return not self.value(e)
