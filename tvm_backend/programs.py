@@ -83,6 +83,8 @@ class Programs:
         self._streams: dict[str, StreamProgram] = {}
         self._host: dict[str, str] = {}
         self._code: dict[str, bytes] = {}
+        self.recompiled: dict[str, str] = {}
+        """Stored programs that are compiled again, and why."""
 
     def of_stream(self, key: str) -> "tuple[Program, np.ndarray] | None":
         """The program of a stream and its bit patterns, if it has been compiled before."""
@@ -156,8 +158,11 @@ class Programs:
             program: Program | None = _loaded.get(name)
         if program is None:
             data = self._read(name)
-            program = executables.load(data) if data is not None else None
-            if program is not None:
+            loaded = executables.load(data) if data is not None else None
+            if isinstance(loaded, executables.Unloadable):
+                self.recompiled[name] = loaded.reason
+            elif loaded is not None:
+                program = loaded
                 with _lock:
                     _loaded.put(name, program)
         return program

@@ -25,9 +25,7 @@ from archloom.oracle.resolved import (
     WindowDim,
 )
 from archloom.oracle.stream import HbmTensor
-
-NAME = "%bits"
-"""The argument that holds the patterns: no tensor of a stream can have this name."""
+from archloom.oracle.xla.notation.variables import BIT_PATTERNS
 
 WIDTH = 4
 
@@ -43,7 +41,7 @@ def take_out(stream: ResolvedStream) -> tuple[ResolvedStream, np.ndarray]:
     body = _nodes(stream.body, places, base)
     plain = replace(stream, name="", body=body)
     if places:
-        held = HbmTensor(NAME, base, (len(places),), "uint32")
+        held = HbmTensor(BIT_PATTERNS, base, (len(places),), "uint32")
         plain = replace(plain, arguments=(*stream.arguments, held), hbm_bytes=base + WIDTH * len(places),
                         buffers=tuple(replace(b, shape=(base + WIDTH * len(places),)) if b.name == "hbm" else b
                                       for b in stream.buffers))

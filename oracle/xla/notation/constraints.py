@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.expr import Constraint, Expr, Ranges, is_axis
+from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Ranges, is_axis
 
-Cases = tuple[tuple[int, int, Expr], ...]
+Case = tuple[int, int, Expr]
 """First and last value of a form, and what holds from the one to the other."""
+
+Cases = tuple[Case, ...]
 
 
 def reach(cases: Cases, low: int, high: int) -> Cases:
@@ -29,6 +31,14 @@ def within(constraints: tuple[Constraint, ...], ranges: Ranges) -> Ranges:
             if low <= high:
                 ranges = narrow(form, low, high, ranges)
     return ranges
+
+
+def inside(e: Expr, ranges: Ranges) -> Ranges:
+    """The ranges under which the sub-expressions of a node are taken."""
+    if isinstance(e, Guarded):
+        return within(e.constraints, ranges)
+    named = e.bound_ranges(ranges)
+    return {**ranges, **named} if named else ranges
 
 
 def narrow(form: Affine, low: int, high: int, ranges: Ranges) -> Ranges:

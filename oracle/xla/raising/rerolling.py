@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import (
@@ -25,20 +26,14 @@ from archloom.oracle.resolved import (
 )
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Instr, Loop, Node, Stream
-
-LONG = 64
-"""Instructions of fewer statements stay as they are."""
+from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def with_loops(stream: ResolvedStream) -> ResolvedStream:
+def with_loops(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
     """The stream with the repetitions within its long instructions as loops; itself where there are none."""
-    if not any(len(i.statements) >= LONG for i in _instructions(stream.body)):
+    if not any(len(i.statements) >= limits.rerolled_from for i in _instructions(stream.body)):
         return stream
-    taken = set(_variables(stream.body))
-    prefix = "repeat"
-    while any(name.startswith(prefix) for name in taken):
-        prefix += "_"
-    body = tuple(_Repeats(prefix).nodes(stream.body))
+    body = tuple(_Repeats(limits.rerolled_from, set(_variables(stream.body))).nodes(stream.body))
     return replace(stream, body=body)
 
 
@@ -59,8 +54,9 @@ def _variables(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
 
 @dataclass
 class _Repeats:
-    prefix: str
-    loops: int = 0
+    long: int
+    taken: set[str]
+    """The variables of all loops."""
     kinds: dict[object, str] = field(default_factory=dict)
     """A mnemonic for each kind of segment: all of it but its constants."""
     segments: dict[str, tuple[Statement, ...]] = field(default_factory=dict)
@@ -70,7 +66,7 @@ class _Repeats:
         for node in nodes:
             if isinstance(node, ResolvedLoop):
                 yield replace(node, body=tuple(self.nodes(node.body)))
-            elif len(node.statements) < LONG:
+            elif len(node.statements) < self.long:
                 yield node
             else:
                 yield from self.instruction(node)
@@ -98,8 +94,8 @@ class _Repeats:
                 yield replace(instr, statements=_with_constants(self.segments[node.mnemonic], constants))
             else:
                 assert isinstance(node, Loop)
-                self.loops += 1
-                var = f"{self.prefix}{self.loops}"
+                var = next(name for n in count(1) if (name := f"repeat{n}") not in self.taken)
+                self.taken.add(var)
                 inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
                 yield ResolvedLoop(var, node.start, node.stop, node.step, inner)
 

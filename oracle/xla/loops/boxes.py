@@ -22,16 +22,16 @@ class Touch:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A box: ``box`` is its place in its buffer, ``buffer`` what stands for it, ``windows`` those that lie in it."""
+class Box:
+    """Part of a buffer: ``place`` says which, ``buffer`` stands for it, ``windows`` are those that lie in it."""
 
     buffer: Buffer
-    box: Window
+    place: Window
     windows: tuple[Window, ...]
 
     def moved(self, window: Window) -> Window:
         """One of the windows, in the box."""
-        offsets = tuple(o - origin for o, origin in zip(window.offsets, self.box.offsets, strict=True))
+        offsets = tuple(o - origin for o, origin in zip(window.offsets, self.place.offsets, strict=True))
         return Window(self.buffer.name, offsets, window.dims)
 
 
@@ -44,21 +44,21 @@ class _Placed:
     spans: tuple[Range, ...]
 
 
-def pieces_of(
+def boxes_of(
     touches: Iterable[Touch], buffers: Mapping[str, Buffer], outer: Mapping[str, Range]
-) -> tuple[Piece, ...]:
+) -> tuple[Box, ...]:
     """Boxes of which no two share an element in the same iteration of the loops ``outer`` around the part."""
     found: dict[str, dict[Window, _Placed]] = {}
     for touch in touches:
         found.setdefault(touch.window.buffer, {}).setdefault(touch.window, _placed(touch, outer))
-    made: list[Piece] = []
+    made: list[Box] = []
     for name, placed in found.items():
-        for group in _apart(list(placed.values()), lambda p: _absolute(p, outer)[0]):
+        for group in _disjoint(list(placed.values()), lambda p: _absolute(p, outer)[0]):
             if len({p.base for p in group}) > 1:
                 zero = (Affine(0),) * len(group[0].base)
                 group = [replace(p, base=zero, spans=_absolute(p, outer)) for p in group]
-            for together in _apart(group, lambda p: p.spans[0]):
-                made.append(_piece(f"{name}.{len(made)}", buffers[name], together))
+            for cluster in _disjoint(group, lambda p: p.spans[0]):
+                made.append(_box(f"{name}.{len(made)}", buffers[name], cluster))
     return tuple(made)
 
 
@@ -86,7 +86,7 @@ def _absolute(p: _Placed, outer: Mapping[str, Range]) -> tuple[Range, ...]:
     return tuple((a + low, b + high) for (a, b), (low, high) in zip(ranges, p.spans, strict=True))
 
 
-def _apart(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list[_Placed]]:
+def _disjoint(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list[_Placed]]:
     """Groups whose spans along the first axis are apart."""
     groups: list[list[_Placed]] = []
     end = 0
@@ -101,13 +101,13 @@ def _apart(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list
     return groups
 
 
-def _piece(name: str, buffer: Buffer, placed: Sequence[_Placed]) -> Piece:
+def _box(name: str, buffer: Buffer, placed: Sequence[_Placed]) -> Box:
     spans = [(min(p.spans[axis][0] for p in placed), max(p.spans[axis][1] for p in placed))
              for axis in range(len(buffer.shape))]
     shape = tuple(high - low + 1 for low, high in spans)
     origin = tuple(base + low for base, (low, _) in zip(placed[0].base, spans, strict=True))
     dims = tuple(WindowDim(axis, extent, 1) for axis, extent in enumerate(shape))
-    return Piece(Buffer(name, shape, buffer.dtype), Window(buffer.name, origin, dims), tuple(p.window for p in placed))
+    return Box(Buffer(name, shape, buffer.dtype), Window(buffer.name, origin, dims), tuple(p.window for p in placed))
 
 
 # --- written before they are read ---------------------------------------------------------------------------------
