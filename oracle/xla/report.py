@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.oracle.nests import instructions, touching, walk
+from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.xla.loops.boxes import Box
-from archloom.oracle.xla.loops.nests import Nest, Path, boxes_at, describe, show
+from archloom.oracle.xla.loops.outlining import Nest, Path, boxes_at, describe, show
 from archloom.oracle.xla.notation.expr import wholes
 from archloom.oracle.xla.notation.fallbacks import Fallback
 from archloom.oracle.xla.strategies import Attempt, Left, Outcome, Raised
@@ -175,19 +177,11 @@ def _raised(nodes: Sequence[ResolvedNode], path: Path, run: Sequence[int]) -> It
 def _part(
     place: str, what: str, nodes: Sequence[ResolvedNode], raised: bool, reason: str = "", boxes: tuple[str, ...] = ()
 ) -> PartReport:
-    every = [instr.source + 1 for instr, _ in _instructions(nodes, 1)]
+    every = [instr.source + 1 for instr in instructions(nodes)]
     counted: Counter[str] = Counter()
-    for instr, times in _instructions(nodes, 1):
-        counted[instr.mnemonic] += times
+    for instr, around in walk(nodes):
+        counted[instr.mnemonic] += math.prod(loop.extent for loop in around)
     return PartReport(place, what, dict(counted), (min(every), max(every)), raised, reason, boxes)
-
-
-def _instructions(nodes: Sequence[ResolvedNode], times: int) -> Iterator[tuple[ResolvedInstr, int]]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield from _instructions(node.body, times * node.extent)
-        else:
-            yield node, times
 
 
 def _what(node: ResolvedNode) -> str:
@@ -200,16 +194,9 @@ def _box(box: Box) -> str:
 
 
 def _buffers(stream: ResolvedStream, boxes: Mapping[Path, Sequence[Box]]) -> Iterator[BufferReport]:
-    named = set(_touched(stream.body))
+    named = {s.window.buffer for s, _ in touching(stream.body)}
     for buffer in stream.buffers:
         if buffer.name in named:
             places = tuple(show(path) for path, touched in boxes.items()
                            if any(b.place.buffer == buffer.name for b in touched))
             yield BufferReport(buffer.name, f"{'x'.join(map(str, buffer.shape))} {buffer.dtype}", places)
-
-
-def _touched(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
-    for instr, _ in _instructions(nodes, 1):
-        for s in instr.statements:
-            if not isinstance(s, Op):
-                yield s.window.buffer

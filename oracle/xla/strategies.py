@@ -1,7 +1,7 @@
 """From a resolved stream to one expression for each of its results, by the first strategy that succeeds.
 
 What cannot be raised is left as loops, as little of it as is found: where raising fails at a loop or an instruction,
-that is made a :mod:`nest <archloom.oracle.xla.loops.nests>`, and raising begins again.
+that is made a :mod:`nest <archloom.oracle.xla.loops.outlining>`, and raising begins again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import size
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor
-from archloom.oracle.xla.loops.nests import Nested, Path, describe
+from archloom.oracle.windows import linear
+from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
 from archloom.oracle.xla.notation.build import from_bytes
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import Fallback
@@ -24,7 +26,7 @@ from archloom.oracle.xla.raising.dataflow import Steps, taidl_dtype
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays
 from archloom.oracle.xla.raising.rings import without_rings
-from archloom.oracle.xla.raising.strips import in_strips, size
+from archloom.oracle.xla.raising.strips import in_strips
 from archloom.oracle.xla.raising.tensors import Raiser
 from archloom.oracle.xla.raising.tree import Tree
 
@@ -61,7 +63,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Raising:
-    """The results of a stream as expressions, and what stays loops in them (:mod:`archloom.oracle.xla.loops.nests`)."""
+    """The results of a stream as expressions, and what stays loops in them (:mod:`.loops.outlining`)."""
 
     results: tuple[Raised, ...]
     left: tuple[Left, ...] = ()
@@ -148,7 +150,7 @@ def _in_strips(task: Task) -> Raising | Refusal | None:
 
 def _in_part(task: Task) -> Raising | Refusal:
     """As little of the stream left as loops as some attempts find; refused as a whole if that is all of it."""
-    nested, refusal = Nested(task.stream, ()), task.refusal
+    nested, refusal = Outlined(task.stream, ()), task.refusal
     left: dict[Path, Left] = {}
     steps = Steps(task.limits.part_steps)
     with bounded_work(task.limits.part_rewritings):
@@ -162,7 +164,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             why = left[inside[0]].reason if inside else refusal.reason
             left = {p: part for p, part in left.items() if p not in inside}
             left[path] = Left(path, describe(task.stream, path), why)
-            nested = Nested(task.stream, left)
+            nested = Outlined(task.stream, left)
             if nested.is_all():
                 return Refusal("all of it would be left as loops")
             found = task.attempt(nested.stream, task.limits.rewritings, tuple(left[p] for p in sorted(left)), steps)
@@ -203,9 +205,7 @@ def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:
     axes = tuple(fresh() for _ in tensor.shape)
     ranges = {axis: (0, extent - 1) for axis, extent in zip(axes, tensor.shape, strict=True)}
     dtype, byte = taidl_dtype(tensor.dtype), fresh()
-    element = Affine(0)
-    for axis, extent in zip(axes, tensor.shape, strict=True):
-        element = element * extent + Affine.variable(axis)
+    element = linear(tuple(Affine.variable(a) for a in axes), tensor.shape)
     inner = {**ranges, byte: (0, width(dtype) - 1)}
     address = (element * width(dtype) + Affine.variable(byte) + tensor.address).simplify(inner)
     value = raiser.dataflow.at_end(Query("hbm", (address,), inner))

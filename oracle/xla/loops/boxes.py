@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.resolved import Buffer, Op, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.affine import Affine
+from archloom.oracle.nests import touching
+from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.windows import span
 from archloom.oracle.xla.notation.expr import Range
 
 Form = tuple[Affine, ...]
@@ -65,19 +67,12 @@ def boxes_of(
 def _placed(touch: Touch, outer: Mapping[str, Range]) -> _Placed:
     base, spans = [], []
     for axis, offset in enumerate(touch.window.offsets):
-        around = Affine(0, tuple(t for t in offset.terms if _of(t[0]) <= outer.keys()))
+        around = Affine(0, tuple(t for t in offset.terms if Affine(0, (t,)).variables() <= outer.keys()))
         low, high = (offset - around).range({**outer, **touch.ranges})
-        for dim in touch.window.dims:
-            if dim.axis == axis:
-                reach = dim.stride * (dim.extent - 1)
-                low, high = low + min(0, reach), high + max(0, reach)
+        below, above = span(touch.window, axis)
         base.append(around)
-        spans.append((low, high))
+        spans.append((low + below, high + above))
     return _Placed(touch.window, tuple(base), tuple(spans))
-
-
-def _of(atom: str | Div | Mod) -> frozenset[str]:
-    return frozenset([atom]) if isinstance(atom, str) else frozenset(atom.numerator.variables())
 
 
 def _absolute(p: _Placed, outer: Mapping[str, Range]) -> tuple[Range, ...]:
@@ -117,26 +112,13 @@ def first_written(nodes: Sequence[ResolvedNode], box: Buffer) -> bool:
     """Whether the nodes write all of the box before they read any of it, as far as can be seen at their beginning."""
     for node in nodes:
         if isinstance(node, ResolvedLoop):
-            touching = list(_touching(node, box.name, ()))
-            if touching:
-                return first_written(node.body, box) or (len(touching) == 1 and _fills(*touching[0], box))
+            found = list(touching([node], box.name))
+            if found:
+                return first_written(node.body, box) or (len(found) == 1 and _fills(*found[0], box))
             continue
-        for s in node.statements:
-            if not isinstance(s, Op) and s.window.buffer == box.name:
-                return _fills(s, (), box)
+        for s in node.touching(box.name):
+            return _fills(s, (), box)
     return False
-
-
-def _touching(
-    node: ResolvedNode, name: str, around: tuple[ResolvedLoop, ...]
-) -> "Iterable[tuple[Read | Write, tuple[ResolvedLoop, ...]]]":
-    if isinstance(node, ResolvedLoop):
-        for inner in node.body:
-            yield from _touching(inner, name, (*around, node))
-        return
-    for s in node.statements:
-        if not isinstance(s, Op) and s.window.buffer == name:
-            yield s, around
 
 
 def _fills(s: "Read | Write", around: tuple[ResolvedLoop, ...], box: Buffer) -> bool:

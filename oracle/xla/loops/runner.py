@@ -21,7 +21,7 @@ from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
-from archloom.oracle.xla.raising.tensors import Raiser, Tensor
+from archloom.oracle.xla.raising.tensors import Raiser, Tensor, leaf_over
 from archloom.oracle.xla.raising.tree import Block, InstrItem, ReadItem, Tree, WriteItem
 
 State = dict[str, Any]
@@ -33,11 +33,8 @@ class _Local(Raiser):
     """The tensors of single instructions: what is read, and constants that depend on loops, are arguments."""
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
-        axes, ranges = self._axes(s.window.shape)
-        flat = Affine(0)
-        for axis, extent in zip(axes, s.window.shape, strict=True):
-            flat = flat * extent + Affine.variable(axis)
-        return axes, Leaf(s.dst, flat.simplify(ranges), s.type.dtype)
+        axes, ranges = self._axes(s.type.shape)
+        return axes, leaf_over(s.dst, axes, s.type, ranges)
 
     def _whole(
         self, owner: InstrItem, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]], why: str

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from archloom.oracle.xla.lowering.lower import Lowering
 
 NEST = "loops"
-"""The operator of instructions that stand for loops (:mod:`archloom.oracle.xla.loops.nests`): its attribute ``nest``
-is the function."""
+"""The operator of instructions that stand for loops (:mod:`archloom.oracle.xla.loops.outlining`); its attribute
+``nest`` is the function."""
 
 @dataclass(frozen=True)
 class Operator:

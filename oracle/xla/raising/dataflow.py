@@ -9,11 +9,13 @@ read is split along an axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
+from archloom.oracle.windows import span
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, substitute, zero
 from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
 from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
@@ -88,12 +90,8 @@ def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
     """Whether a window at a constant place lies outside of ``spans``, one for each axis of the buffer."""
     for axis, (offset, (low, high)) in enumerate(zip(window.offsets, spans, strict=True)):
         if not offset.terms:
-            first = last = offset.constant
-            for dim in window.dims:
-                if dim.axis == axis:
-                    reach = dim.stride * (dim.extent - 1)
-                    first, last = first + min(0, reach), last + max(0, reach)
-            if last < low or first > high:
+            below, above = span(window, axis)
+            if offset.constant + above < low or offset.constant + below > high:
                 return True
     return False
 
@@ -341,9 +339,7 @@ class Dataflow:
         address = q.address[0]
         low, high = address.range(q.ranges)
         for tensor in self.tree.stream.arguments:
-            size = width(taidl_dtype(tensor.dtype))
-            for extent in tensor.shape:
-                size *= extent
+            size = width(taidl_dtype(tensor.dtype)) * math.prod(tensor.shape)
             first, last = tensor.address, tensor.address + size - 1
             if high < first or low > last:
                 continue

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import instructions, loops, rewritten, with_window
 from archloom.oracle.resolved import (
     Op,
     Read,
@@ -21,7 +22,6 @@ from archloom.oracle.resolved import (
     ResolvedNode,
     ResolvedStream,
     Statement,
-    Window,
     Write,
 )
 from archloom.oracle.rolling import roll
@@ -31,30 +31,16 @@ from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 def with_loops(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
     """The stream with the repetitions within its long instructions as loops; itself where there are none."""
-    if not any(len(i.statements) >= limits.rerolled_from for i in _instructions(stream.body)):
+    if not any(len(i.statements) >= limits.rerolled_from for i in instructions(stream.body)):
         return stream
-    body = tuple(_Repeats(limits.rerolled_from, set(_variables(stream.body))).nodes(stream.body))
-    return replace(stream, body=body)
-
-
-def _instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
-    for node in nodes:
-        if isinstance(node, ResolvedInstr):
-            yield node
-        else:
-            yield from _instructions(node.body)
-
-
-def _variables(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield node.var
-            yield from _variables(node.body)
+    repeats = _Repeats(limits.rerolled_from, {loop.var for loop in loops(stream.body)})
+    return replace(stream, body=rewritten(stream.body, repeats.instruction))
 
 
 @dataclass
 class _Repeats:
     long: int
+    """From how many statements on an instruction is looked at."""
     taken: set[str]
     """The variables of all loops."""
     kinds: dict[object, str] = field(default_factory=dict)
@@ -62,16 +48,10 @@ class _Repeats:
     segments: dict[str, tuple[Statement, ...]] = field(default_factory=dict)
     """A segment of each kind."""
 
-    def nodes(self, nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
-        for node in nodes:
-            if isinstance(node, ResolvedLoop):
-                yield replace(node, body=tuple(self.nodes(node.body)))
-            elif len(node.statements) < self.long:
-                yield node
-            else:
-                yield from self.instruction(node)
-
     def instruction(self, instr: ResolvedInstr) -> Iterator[ResolvedNode]:
+        if len(instr.statements) < self.long:
+            yield instr
+            return
         body = tuple(self.coded(_renamed(segment)) for segment in _segments(instr.statements))
         rolled = roll(Stream("segments", (), (), (), 0, body, ""))
         if rolled.body == body:
@@ -149,7 +129,7 @@ def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -
     made: list[Statement] = []
     for s in segment:
         if isinstance(s, Read | Write):
-            made.append(replace(s, window=_moved(s.window, constants)))
+            made.append(with_window(s, lambda s: s.window.with_offsets(lambda o: o - o.constant + next(constants))))
             continue
         value = s.attribute("value")
         if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
@@ -161,7 +141,3 @@ def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -
         else:
             made.append(s)
     return tuple(made)
-
-
-def _moved(window: Window, constants: Iterator[Affine]) -> Window:
-    return replace(window, offsets=tuple([o - o.constant + next(constants) for o in window.offsets]))

@@ -16,17 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.resolved import (
-    Buffer,
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Window,
-    Write,
-)
+from archloom.oracle.nests import rewritten, with_windows
+from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.xla.notation.expr import Range, Ranges
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 
@@ -84,7 +75,7 @@ class _Walk:
                 self.nodes(node.body, before.plus(each, Affine.variable(node.var)))
                 before = before.plus(each, node.extent)
             else:
-                for statement in self._touching(node):
+                for statement in node.touching(self.buffer.name):
                     before = self._touch(statement, before)
         return before
 
@@ -95,14 +86,9 @@ class _Walk:
             if isinstance(node, ResolvedLoop):
                 total = total.plus(self._count(node.body), node.extent)
             else:
-                for statement in self._touching(node):
+                for statement in node.touching(self.buffer.name):
                     total = total.plus(_one(statement))
         return total
-
-    def _touching(self, node: ResolvedInstr) -> Iterator[Read | Write]:
-        for statement in node.statements:
-            if not isinstance(statement, Op) and statement.window.buffer == self.buffer.name:
-                yield statement
 
     def _touch(self, statement: Read | Write, before: _Counts) -> _Counts:
         write = isinstance(statement, Write)
@@ -143,10 +129,15 @@ def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> Resolv
     known = [row + slots for row in rows if row is not None]
     if len(known) != len(rows):
         return None
+    numbers = iter(known)
+
+    def in_row(window: Window) -> Window:
+        return window if window.buffer != buffer.name else replace(window, offsets=(next(numbers), *window.offsets[1:]))
+
     straight = replace(buffer, shape=(int(total.writes) + slots, *buffer.shape[1:]))
     return replace(
         stream, buffers=tuple(straight if b == buffer else b for b in stream.buffers),
-        body=_renamed(stream.body, buffer.name, iter(known)),
+        body=rewritten(stream.body, lambda instr: [with_windows(instr, lambda s: in_row(s.window))]),
     )
 
 
@@ -190,21 +181,3 @@ def _atoms(form: Affine) -> Iterator[Div | Mod]:
         if not isinstance(atom, str):
             yield atom
             yield from _atoms(atom.numerator)
-
-
-def _renamed(nodes: tuple[ResolvedNode, ...], buffer: str, rows: Iterator[Affine]) -> tuple[ResolvedNode, ...]:
-    """The nodes with the next of ``rows`` as the first address of each window of the buffer."""
-    made: list[ResolvedNode] = []
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            made.append(replace(node, body=_renamed(node.body, buffer, rows)))
-            continue
-        statements = []
-        for statement in node.statements:
-            if not isinstance(statement, Op) and statement.window.buffer == buffer:
-                window = statement.window
-                window = replace(window, offsets=(next(rows), *window.offsets[1:]))
-                statement = replace(statement, window=window)
-            statements.append(statement)
-        made.append(replace(node, statements=tuple(statements)))
-    return tuple(made)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine, Mod
-from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Statement
+from archloom.oracle.nests import loops, size, with_forms
+from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.variables import strip_copy, strip_of
 
@@ -21,7 +22,7 @@ def in_strips(stream: ResolvedStream, buffer: str, limits: Limits = USUAL) -> Re
     periods = _periods(stream.body, buffer, limits.strip_iterations)
     if not periods:
         return stream
-    ranges = {loop.var: (0, loop.extent - 1) for loop in _loops(stream.body)}
+    ranges = {loop.var: (0, loop.extent - 1) for loop in loops(stream.body)}
     body = _nodes(stream.body, periods, {}, ranges)
     return replace(stream, body=body) if size(body) <= limits.strip_instructions else stream
 
@@ -34,10 +35,9 @@ def _periods(nodes: tuple[ResolvedNode, ...], buffer: str, most: int) -> dict[st
             parts = _periods(node.body, buffer, most)
         else:
             parts = {}
-            for s in node.statements:
-                if not isinstance(s, Op) and s.window.buffer == buffer:
-                    for name, period in _slot_periods(s.window.offsets[0]):
-                        parts[name] = math.lcm(parts.get(name, 1), period)
+            for s in node.touching(buffer):
+                for name, period in _slot_periods(s.window.offsets[0]):
+                    parts[name] = math.lcm(parts.get(name, 1), period)
         for name, period in parts.items():
             found[name] = math.lcm(found.get(name, 1), period)
     return {name: period for name, period in found.items() if 1 < period <= most}
@@ -51,13 +51,6 @@ def _slot_periods(form: Affine) -> Iterator[tuple[str, int]]:
                 yield name, atom.divisor // math.gcd(atom.divisor, factor)
 
 
-def _loops(nodes: tuple[ResolvedNode, ...]) -> Iterator[ResolvedLoop]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield node
-            yield from _loops(node.body)
-
-
 def _nodes(
     nodes: tuple[ResolvedNode, ...], periods: Mapping[str, int], known: Mapping[str, Affine],
     ranges: Mapping[str, tuple[int, int]], suffix: str = "",
@@ -66,7 +59,7 @@ def _nodes(
     found: list[ResolvedNode] = []
     for node in nodes:
         if isinstance(node, ResolvedInstr):
-            found.append(_instr(node, known, ranges) if known else node)
+            found.append(with_forms(node, lambda f: f.substitute(known).simplify(ranges)) if known else node)
             continue
         period = periods.get(node.var, 1)
         strips = node.extent // period
@@ -88,27 +81,3 @@ def _nodes(
             found.append(ResolvedLoop(strip, 0, strips, 1, tuple(n for body in bodies[:period] for n in body)))
         found += [n for body in bodies[period if first else 0:] for n in body]
     return tuple(found)
-
-
-def _instr(
-    instr: ResolvedInstr, known: Mapping[str, Affine], ranges: Mapping[str, tuple[int, int]]
-) -> ResolvedInstr:
-    def now(form: Affine) -> Affine:
-        return form.substitute(known).simplify(ranges)
-
-    statements: list[Statement] = []
-    for s in instr.statements:
-        if isinstance(s, Op):
-            values = tuple((k, now(v) if isinstance(v, Affine) else v) for k, v in s.attributes)
-            statements.append(replace(s, attributes=values))
-        else:
-            window = replace(s.window, offsets=tuple(now(o) for o in s.window.offsets))
-            statements.append(replace(s, window=window))
-    attributes = tuple((k, now(v)) for k, v in instr.attributes)
-    registers = tuple((k, now(v)) for k, v in instr.registers)
-    return replace(instr, attributes=attributes, registers=registers, statements=tuple(statements))
-
-
-def size(nodes: tuple[ResolvedNode, ...]) -> int:
-    """How many instructions are written down."""
-    return sum(size(node.body) if isinstance(node, ResolvedLoop) else 1 for node in nodes)

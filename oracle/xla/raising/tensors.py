@@ -15,6 +15,7 @@ from typing import cast
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Op, Read, TensorType, Write
 from archloom.oracle.taidl.operators.conversion import width as bit_width
+from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
 from archloom.oracle.xla.lowering.wholes import NEST, Operator
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, substitute, switch_of
@@ -42,7 +43,7 @@ from archloom.oracle.xla.notation.variables import OLD_CONTENTS, axis_range, fre
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.tree import InstrItem, Tree, WriteItem
-from archloom.oracle.xla.raising.updates import Update, flat, old_contents, update
+from archloom.oracle.xla.raising.updates import Update, old_contents, update
 
 Tensor = tuple[tuple[str, ...], Expr]
 """Axis variables (an axis of extent 1 has one too) and the value over them."""
@@ -128,18 +129,17 @@ class Raiser:
                 return self._op(owner, number, s, old)
             if number != old:
                 return self._read(owner, number, s)
-            window = owner.windows[number]
-            axes, ranges = self._axes(window.shape)
-            return axes, Leaf(OLD_CONTENTS, flat(axes, window).simplify(ranges), s.type.dtype)
+            axes, ranges = self._axes(s.type.shape)
+            return axes, leaf_over(OLD_CONTENTS, axes, s.type, ranges)
         raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
         item = self.tree.reads[id(owner), number]
         axes, ranges = self._axes(item.window.shape)
         address = list(item.window.offsets)
-        for axis, dim in zip(axes, item.window.dims, strict=True):
+        for name, dim in zip(axes, item.window.dims, strict=True):
             if dim.extent > 1:
-                address[dim.axis] = address[dim.axis] + Affine.variable(axis) * dim.stride
+                address[dim.axis] = address[dim.axis] + Affine.variable(name) * dim.stride
         query = Query(item.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
         return axes, self.dataflow.find(query, Cursor(item.parent, item.position, {}))
 
@@ -214,6 +214,11 @@ class Raiser:
         return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
 
 
+def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> Leaf:
+    """The elements of an argument that has the tensor's shape."""
+    return Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
+
+
 def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
     """The element of a tensor at ``index`` (one variable or form for each axis)."""
     axes, e = value
@@ -246,9 +251,7 @@ class Move:
 
 def _reshape(m: Move) -> Expr:
     source, target = m.operands[0][1].shape, m.op.type.shape
-    flat = Affine(0)
-    for axis, extent in zip(m.forms, target, strict=True):
-        flat = flat * extent + axis
+    flat = linear(m.forms, target)
     index: list[Affine] = []
     for extent in reversed(source):
         index.append((flat % extent).simplify(m.ranges))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
+from archloom.oracle.windows import linear
 from archloom.oracle.xla.notation.build import map_of, substitute
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
@@ -67,17 +68,9 @@ def old_contents(item: WriteItem) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def flat(axes: tuple[str, ...], window: Window) -> Affine:
-    """The number of a window's element."""
-    total = Affine(0)
-    for axis, extent in zip(axes, window.shape, strict=True):
-        total = total * extent + Affine.variable(axis)
-    return total
-
-
 def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Update | None:
     """The update that the value ``e`` over ``axes`` is, with ``OLD_CONTENTS`` in it for the old contents; or None."""
-    at = flat(axes, window).simplify(ranges)
+    at = linear(tuple(Affine.variable(a) for a in axes), window.shape).simplify(ranges)
     if not isinstance(e, ByteOf):
         body = _carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype))
         return None if body is None else Update(axes, 1, body)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.nests import instructions, ranges, rewritten, variables, walk, with_windows
 from archloom.oracle.resolved import (
     Buffer,
     Op,
@@ -78,7 +78,7 @@ def show(path: Path) -> str:
 
 
 @dataclass
-class Nested:
+class Outlined:
     """A stream with its nodes at the paths ``left`` as instructions, and where its nodes come from."""
 
     original: ResolvedStream
@@ -120,16 +120,20 @@ class Nested:
     def _nest(self, nodes: list[ResolvedNode], place: Path, outer: dict[str, Range]) -> Iterator[ResolvedInstr]:
         if not nodes:
             return
-        touches = list(_touches(nodes, {}))
+        touches = list(_touches(nodes))
         shapes = {b.name: b for b in self.original.buffers}
         boxes = boxes_of(touches, shapes, outer)
         placed = {window: box for box in boxes for window in box.windows}
-        body = tuple(_moved(node, placed) for node in nodes)
+
+        def moved(s: Read | Write) -> Window:  # loops without iterations touch nothing
+            return placed[s.window].moved(s.window) if s.window in placed else s.window
+
+        body = rewritten(nodes, lambda instr: [with_windows(instr, moved)])
         written = [p for p in boxes if any(t.is_write for t in touches if placed[t.window] is p)]
         if not written:
             return
         read = [p for p in boxes if not first_written(body, p.buffer)]
-        names = _variables(body)
+        names = frozenset[str]().union(*map(variables, instructions(body)))
         nest = Nest(place, body, tuple(p.buffer for p in boxes), tuple(p.buffer.name for p in read),
                     tuple(p.buffer.name for p in written), tuple(v for v in outer if v in names))
         instr = _instruction(nest, read, written)
@@ -188,45 +192,15 @@ def boxes_at(stream: ResolvedStream, path: Path) -> tuple[Box, ...]:
         found = [nodes[number]]
         if isinstance(found[0], ResolvedLoop) and len(outer) < len(path) - 1:
             nodes, outer[found[0].var] = found[0].body, (0, found[0].extent - 1)
-    return boxes_of(_touches(found, {}), {b.name: b for b in stream.buffers}, outer)
+    return boxes_of(_touches(found), {b.name: b for b in stream.buffers}, outer)
 
 
-def _touches(nodes: Sequence[ResolvedNode], ranges: dict[str, Range]) -> Iterator[Touch]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            if node.extent:
-                ends = node.start, node.start + (node.extent - 1) * node.step
-                yield from _touches(node.body, {**ranges, node.var: (min(ends), max(ends))})
-            continue
-        for s in node.statements:
-            if not isinstance(s, Op):
-                yield Touch(s.window, isinstance(s, Write), ranges)
-
-
-def _moved(node: ResolvedNode, placed: Mapping[Window, Box]) -> ResolvedNode:
-    """The node with its windows in the boxes."""
-    if isinstance(node, ResolvedLoop):
-        return replace(node, body=tuple(_moved(n, placed) for n in node.body if not _is_empty(n)))
-    return replace(node, statements=tuple(
-        s if isinstance(s, Op) else replace(s, window=placed[s.window].moved(s.window)) for s in node.statements))
-
-
-def _is_empty(node: ResolvedNode) -> bool:
-    return isinstance(node, ResolvedLoop) and (not node.extent or all(map(_is_empty, node.body)))
-
-
-def _variables(nodes: Sequence[ResolvedNode]) -> frozenset[str]:
-    """The variables that addresses and constants mention."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            found |= _variables(node.body)
-            continue
-        for s in node.statements:
-            forms = [v for _, v in s.attributes if isinstance(v, Affine)] if isinstance(s, Op) else s.window.offsets
-            for form in forms:
-                found |= form.variables()
-    return frozenset(found)
+def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
+    for instr, around in walk(nodes):
+        if all(loop.extent for loop in around):
+            inside = ranges(around)
+            for s in instr.touching():
+                yield Touch(s.window, isinstance(s, Write), inside)
 
 
 def describe(stream: ResolvedStream, path: Path) -> str:
