@@ -30,10 +30,9 @@ Batched = tuple[Expr, str, int, str, int]
 """The one expression, the variable that counts the cases and their number, that within a case and its extent."""
 
 
-def one_contraction(e: Switch, ranges: Ranges) -> Batched | None:
-    """A distinction along one axis whose cases are of one extent and differ in the operands of sums only."""
-    name, shift = str(e.form.terms[0][0]), e.form.constant
-    low, high = ranges[name]
+def one_contraction(e: Switch, name: str, ranges: Ranges) -> Batched | None:
+    """A distinction along the axis ``name`` whose cases are of one extent and differ in the operands of sums only."""
+    shift, (low, high) = e.form.constant, ranges[name]
     cases = list(reach(e.cases, low + shift, high + shift))
     extent = cases[0][1] - cases[0][0] + 1
     if len(cases) < 2 or any(b - a + 1 != extent for a, b, _ in cases) or not all(is_heavy(x) for _, _, x in cases):

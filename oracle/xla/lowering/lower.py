@@ -39,15 +39,15 @@ from archloom.oracle.xla.notation.expr import (
     Sum,
     Switch,
     Whole,
+    axis_of,
     free,
-    is_axis,
     is_heavy,
     is_integer,
     walk,
     width,
 )
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.variables import fresh, guarded_axis
+from archloom.oracle.xla.notation.variables import GuardedAxis, fresh
 
 UNROLL = 64
 """Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
@@ -207,15 +207,15 @@ class Lowering:
     def _switch(self, e: Switch, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
-        chain = one_chain(e) if is_axis(e.form) else None
+        name = axis_of(e.form)
+        chain = one_chain(e) if name is not None else None
         if chain is not None:
             return self.spread(chain, ranges)
         names = _names(e, ranges)
         shape = {n: extent(ranges[n]) for n in names}
-        if is_axis(e.form):
-            name = str(e.form.terms[0][0])
+        if name is not None:
             low, high = ranges[name]
-            batched = one_contraction(e, ranges)
+            batched = one_contraction(e, name, ranges)
             if batched is not None:
                 return self._batched(batched, name, ranges)
             parts = []
@@ -238,10 +238,9 @@ class Lowering:
         core: Expr | None = e.body
         inner, full, named = dict(ranges), dict(ranges), {}
         for number, (form, low, high) in enumerate(e.constraints):
-            if is_axis(form):
-                axis = str(form.terms[0][0])
-            else:
-                axis = guarded_axis(number)
+            axis = axis_of(form)
+            if axis is None:
+                axis = GuardedAxis.of(number)
                 named[axis] = form
                 full[axis] = form.range(ranges)
                 core = core and _renamed(core, form, axis)

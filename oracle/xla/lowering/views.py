@@ -96,8 +96,8 @@ def view(
     names_in_order: list[str] = []
     axis = 0
     for form in forms:
-        start = form.constant + sum(c * ranges[str(n)][0] for n, c in form.terms)
-        terms = sorted(((c, str(n)) for n, c in form.terms), reverse=True)
+        terms = sorted(_strides(form), reverse=True)
+        start = form.constant + sum(c * ranges[n][0] for c, n in terms)
         array, made = _axes(array, axis, start, terms, ranges)
         names_in_order += made
         axis += len(made)
@@ -109,12 +109,17 @@ def _is_inside(form: Affine, size: int, ranges: Ranges) -> bool:
     return low >= 0 and high < size
 
 
+def _strides(form: Affine) -> list[tuple[int, str]]:
+    """The variables of a linear form, each behind its coefficient."""
+    return [(c, n) for n, c in form.terms if isinstance(n, str)]
+
+
 def overlapping(form: Affine, ranges: Ranges) -> str | None:
     """The shortest variable of a linear form without which no two strides overlap, or None where none do.
 
     Where it takes several, the shortest of all is the first.
     """
-    terms = sorted(((c, extent(ranges[str(n)]), str(n)) for n, c in form.terms))
+    terms = sorted((c, extent(ranges[n]), n) for c, n in _strides(form))
     if not _overlap(terms):
         return None
     alone = [t for t in terms if not _overlap([other for other in terms if other is not t])]
@@ -176,7 +181,7 @@ def _shifted(
     import jax.numpy as jnp
 
     stride, many = form.coefficient(name), extent(ranges[name])
-    other = next((str(n) for n, c in form.terms if c == stride and n != name), None)
+    other = next((n for c, n in _strides(form) if c == stride and n != name), None)
     if other is None or many <= FEW:
         return None
     both = fresh()

@@ -29,8 +29,8 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Sum,
     Switch,
+    axis_of,
     free,
-    is_axis,
     is_heavy,
     is_integer,
     is_number,
@@ -38,7 +38,7 @@ from archloom.oracle.xla.notation.expr import (
     switched,
     width,
 )
-from archloom.oracle.xla.notation.variables import bound_variable
+from archloom.oracle.xla.notation.variables import Bound
 from archloom.oracle.xla.notation.work import Work, remembered, shared_work, spend
 
 
@@ -249,7 +249,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
     used = tuple(v for v in variables if v[0] in free(body))
     cases = switched(body)
-    simple = {v: f for v, f in used if f.is_constant or v not in cases or is_axis(f)}
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or axis_of(f)}
     if is_heavy(body) and _repeats(used, body, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
@@ -258,7 +258,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
-    new = tuple((bound_variable(level(body), i), f) for i, (_, f) in enumerate(used))
+    new = tuple((Bound.of(level(body), i), f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from archloom.oracle.affine import Affine, Div
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation.fallbacks import Record
-from archloom.oracle.xla.notation.variables import level_of
+from archloom.oracle.xla.notation.variables import Bound
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
@@ -478,7 +478,7 @@ def free(e: Expr) -> frozenset[str]:
 @once
 def level(e: Expr) -> int:
     """One more than the highest level of a canonical name bound within; 0 if there is none."""
-    return max((*(level(c) for c in e.children), *(level_of(name) + 1 for name in e.bound)), default=0)
+    return max((*(level(c) for c in e.children), *(v.level + 1 for v in e.bound if isinstance(v, Bound))), default=0)
 
 
 @once
@@ -531,6 +531,9 @@ def _weight(form: Affine, name: str) -> int:
     return total
 
 
-def is_axis(form: Affine) -> bool:
-    """Whether the form is one variable, up to a constant."""
-    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
+def axis_of(form: Affine) -> str | None:
+    """The variable that the form is, up to a constant; None of other forms."""
+    if len(form.terms) != 1:
+        return None
+    ((atom, coefficient),) = form.terms
+    return atom if isinstance(atom, str) and coefficient == 1 else None

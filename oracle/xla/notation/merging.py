@@ -21,7 +21,7 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Sum,
     Switch,
-    is_axis,
+    axis_of,
     same_kind,
     walk,
 )
@@ -31,14 +31,15 @@ def one_function(form: Affine, a: Case, b: Case, ranges: Ranges) -> Expr | None:
     """The expression that is ``a``'s where form is in a's range and ``b``'s in b's, or None if none is found."""
     if a[2] == b[2]:
         return a[2]
-    if not is_axis(form) or isinstance(a[2], Const) or isinstance(b[2], Const):
+    variable = axis_of(form)
+    if variable is None or isinstance(a[2], Const) or isinstance(b[2], Const):
         return None
     in_a, in_b = narrow(form, a[0], a[1], ranges), narrow(form, b[0], b[1], ranges)
     if substitute(a[2], {}, in_b) == b[2]:
         return a[2]
     if substitute(b[2], {}, in_a) == a[2]:
         return b[2]
-    joined = _Join(str(form.terms[0][0]), in_a, in_b).join(a[2], b[2])
+    joined = _Join(variable, in_a, in_b).join(a[2], b[2])
     return joined and _verified(joined, form, a, b, ranges)
 
 

@@ -24,17 +24,17 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Sum,
     Switch,
+    axis_of,
     canonical_order,
     carries,
     free,
-    is_axis,
     is_heavy,
     is_integer,
     level,
     same_kind,
     walk,
 )
-from archloom.oracle.xla.notation.variables import bound_variable, fresh
+from archloom.oracle.xla.notation.variables import Bound, fresh
 
 EXTREMES = {"maximum": "max", "minimum": "min"}
 """Operations on two values, and the kind of the reduction by each."""
@@ -74,7 +74,7 @@ def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ran
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
     depth = max(level(body), level(start))
-    new = tuple((bound_variable(depth, i), extent) for i, (_, extent) in enumerate(variables))
+    new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
     within = {**ranges, **{name: (0, extent - 1) for name, extent in new}}
     return Fold(new, start, build.substitute(body, names, within), body.dtype)
@@ -104,7 +104,7 @@ def _canonical(
 ) -> tuple[tuple[tuple[str, int], ...], dict[str, Affine], Ranges]:
     ordered = canonical_order(list(variables), body)
     depth = level(body)
-    new = tuple((bound_variable(depth, i), extent) for i, (_, extent) in enumerate(ordered))
+    new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(ordered))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(ordered, new)}
     return new, names, {**ranges, **{name: (0, extent - 1) for name, extent in new}}
 
@@ -150,7 +150,7 @@ def _renamed_apart(
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
     """A case distinction along one of the variables, in the body or in a factor of it."""
-    if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in variables:
+    if isinstance(body, Switch) and axis_of(body.form) in variables:
         return body
     if isinstance(body, Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
         return next((s for s in (_switch_along(c, variables) for c in body.children) if s is not None), None)
@@ -159,7 +159,8 @@ def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
 
 def _sum_cases(variables: tuple[tuple[str, int], ...], body: Expr, switch: Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
-    name, shift = str(switch.form.terms[0][0]), switch.form.constant
+    name, shift = axis_of(switch.form), switch.form.constant
+    assert name is not None
     total: Expr = Const(0, body.dtype)
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift

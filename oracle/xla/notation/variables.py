@@ -1,16 +1,11 @@
-"""The variables of expressions that are no loops of the stream: their names are made here, and read nowhere.
-
-Forms (:class:`archloom.oracle.affine.Affine`) have strings for variables. What a string stands for is looked up here
-where it matters; a name that is not known here is a loop's, or a fresh one, and stands for nothing but itself.
-"""
+"""The variables of expressions that are no loops of the stream (see :mod:`archloom.oracle.variables`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from itertools import count
+
+from archloom.oracle.variables import Variable
 
 OLD_CONTENTS = "%old"
 """The argument that stands for what a window holds before a write; no tensor of a stream can have this name."""
@@ -18,73 +13,63 @@ OLD_CONTENTS = "%old"
 BIT_PATTERNS = "%bits"
 """The argument that holds a stream's bit patterns; no tensor of a stream can have this name."""
 
-
-class Kind(Enum):
-    """What a variable is, and how its name is written."""
-
-    AXIS = "&{number}:{extent}"
-    """Axis ``number`` of a tensor of an instruction; equal axes of all tensors are one variable."""
-
-    BOUND = "%{level}_{number}"
-    """Bound by a sum, an extreme, a chain or a ``Let``; ``level`` counts the nodes within that bind such, too."""
-
-    GUARDED = "#{number}"
-    """The axis on which the constraint ``number`` of a padded tensor lies while the tensor is computed."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable with what its kind has of ``number``, ``level``, and ``extent`` (values from 0 on)."""
-
-    kind: Kind
-    number: int
-    level: int = 0
-    extent: int = 0
-
-    @property
-    def name(self) -> str:
-        return self.kind.value.format(number=self.number, level=self.level, extent=self.extent)
-
-
-_by_name: dict[str, Variable] = {}
 _numbers = count()
 
 
-def _named(make: Callable[..., Variable]) -> Callable[..., str]:
-    """The name of the variable that ``make`` makes, which is known from then on."""
+class TensorAxis(Variable):
+    """Axis ``number`` of a tensor of an instruction, over its ``extent``; equal axes of all tensors are one variable.
+    """
 
+    extent: int
+
+    @staticmethod
     @cache
-    def name(*fields: int) -> str:
-        variable = make(*fields)
-        _by_name[variable.name] = variable
-        return variable.name
-
-    return name
+    def of(number: int, extent: int) -> str:
+        made = TensorAxis(f"&{number}:{extent}")
+        made.extent = extent
+        return made
 
 
-@_named
-def tensor_axis(number: int, extent: int) -> Variable:
-    return Variable(Kind.AXIS, number, extent=extent)
+class Bound(Variable):
+    """Number ``number`` of the variables that a node binds; ``level`` counts the nodes within that bind such, too.
+
+    So equal functions are equal expressions, however they came about.
+    """
+
+    level: int
+
+    @staticmethod
+    @cache
+    def of(level: int, number: int) -> str:
+        made = Bound(f"%{level}_{number}")
+        made.level = level
+        return made
 
 
-@_named
-def bound_variable(level: int, number: int) -> Variable:
-    return Variable(Kind.BOUND, number, level=level)
+class GuardedAxis(Variable):
+    """The axis on which the constraint ``number`` of a padded tensor lies while the tensor is computed."""
+
+    @staticmethod
+    def of(number: int) -> str:
+        return GuardedAxis(f"#{number}")
 
 
-@_named
-def guarded_axis(number: int) -> Variable:
-    return Variable(Kind.GUARDED, number)
+class Fresh(Variable):
+    """A variable that no expression contained before."""
 
 
 def fresh() -> str:
-    """A variable that no expression contains yet."""
-    return f"~{next(_numbers)}"
+    """The next of them."""
+    return Fresh(f"~{next(_numbers)}")
 
 
-def strip_of(loop: str, copy: str) -> str:
-    """The loop over the strips of ``loop`` in a copy of its body."""
-    return f"{loop}{copy}'"
+class Strip(Variable):
+    """The loop over the strips of a loop of the stream."""
+
+    @staticmethod
+    def of(loop: str, copy: str) -> str:
+        """The one in the copy of a body that ``copy`` tells from the others."""
+        return Strip(f"{loop}{copy}'")
 
 
 def strip_copy(copy: str, iteration: int) -> str:
@@ -94,11 +79,4 @@ def strip_copy(copy: str, iteration: int) -> str:
 
 def axis_range(name: str) -> tuple[int, int] | None:
     """The first and the last value of the axis of a tensor; None of other variables."""
-    variable = _by_name.get(name)
-    return (0, variable.extent - 1) if variable is not None and variable.kind is Kind.AXIS else None
-
-
-def level_of(name: str) -> int:
-    """The level of a canonical bound variable; -1 of other variables."""
-    variable = _by_name.get(name)
-    return variable.level if variable is not None and variable.kind is Kind.BOUND else -1
+    return (0, name.extent - 1) if isinstance(name, TensorAxis) else None

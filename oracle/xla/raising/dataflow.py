@@ -254,7 +254,7 @@ class Dataflow:
         return byte_of(let_of(((place, form),), value, q.ranges), (digit % word).simplify(q.ranges))
 
     def _chained(
-        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Mapping[int, Affine],
+        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Digits,
         start: Expr | None = None,
     ) -> Expr:
         """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""

@@ -14,7 +14,7 @@ from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.nests import loops, size, with_forms
 from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.variables import strip_copy, strip_of
+from archloom.oracle.xla.notation.variables import Strip, strip_copy
 
 
 def in_strips(stream: ResolvedStream, buffer: str, limits: Limits = USUAL) -> ResolvedStream:
@@ -70,7 +70,7 @@ def _nodes(
             found.append(replace(node, var=name, body=body))
             continue
 
-        strip = strip_of(node.var, suffix)
+        strip = Strip.of(node.var, suffix)
         first = strips * period if strips > 1 else 0
         copies = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
         copies += [(Affine(i), {}) for i in range(first, node.extent)]

@@ -39,7 +39,7 @@ from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
-from archloom.oracle.xla.notation.variables import OLD_CONTENTS, axis_range, fresh, tensor_axis
+from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.tree import InstrItem, Tree, WriteItem
@@ -145,7 +145,7 @@ class Raiser:
 
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
         # equal names for equal axes, so that a value that is only passed on stays the same expression
-        axes = tuple(tensor_axis(number, extent) for number, extent in enumerate(shape))
+        axes = tuple(TensorAxis.of(number, extent) for number, extent in enumerate(shape))
         return axes, {**self.tree.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
 
     def _op(self, owner: InstrItem, number: int, s: Op, old: int | None) -> Tensor:
