@@ -72,7 +72,7 @@ class Program:
         record, operations = Record(), []
         if self.raising is None:
             made = LoopRunner.of(border.as_bytes(self.stream), record).run(named)
-            self._traced = ((),) * len(made), tuple(record.fallbacks)
+            self._traced = ((),) * len(made), record.fallbacks
             return made
         lowering, results = Lowering(named, record, reassociate=self.reassociate), []
         for r in self.raising.results:

@@ -107,7 +107,7 @@ class Task:
         limits = self.limits
         if contractions > max(limits.contractions, min(limits.contractions_of_long, size(stream.body))):
             return Refusal(f"its pieces would be {contractions} contractions, each compiled for itself")
-        return Raising(made, left, tuple(raiser.record.fallbacks))
+        return Raising(made, left, raiser.record.fallbacks)
 
 
 @dataclass(frozen=True)

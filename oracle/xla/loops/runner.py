@@ -136,11 +136,10 @@ class LoopRunner:
         try:
             axes, e = self.tensors.tensor(item.owner, item.write.src)
         except Unraisable as reason:
-            self.record.add(How.WHOLE_ARRAYS, item.owner.instr.mnemonic, str(reason),
-                            f"the operators that make {item.write.src} run one by one")
+            self.record.add(How.WHOLE_ARRAYS, item.owner.instr.mnemonic, str(reason), 1)
             return compute(item.owner.instr, item.write.src, held)
         ranges = {a: (0, n - 1) for a, n in zip(axes, item.write.type.shape, strict=True)}
-        return Lowering(held, Record(fallbacks=self.record.fallbacks)).tensor(e, axes, ranges)
+        return Lowering(held, Record(sizes=self.record.sizes)).tensor(e, axes, ranges)
 
 
 def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:

@@ -139,7 +139,7 @@ class Lowering:
         """The elements ``array[forms]`` of what ``where`` names."""
 
         def note(why: str, elements: int) -> None:
-            self.record.add(How.GATHER, where, why, f"{elements} elements are looked up one by one")
+            self.record.add(How.GATHER, where, why, elements)
 
         return view(array, forms, ranges, note)
 
@@ -261,9 +261,8 @@ class Lowering:
         import jax.numpy as jnp
 
         names = _names(e, ranges)
-        points = math.prod(extent(ranges[n]) for n in names)
         self.record.add(How.MASK, "a padded tensor", "its elements do not follow the forms that bound it",
-                        f"{points} elements are compared {len(e.constraints)} times")
+                        math.prod(extent(ranges[n]) for n in names))
         result = self.spread(e.body, ranges).expand(names)
         for form, low, high in e.constraints:
             values = grid(form, ranges, names)
@@ -386,8 +385,7 @@ class Lowering:
             held = jax_dtype(dtype)
             bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
             if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
-                self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor multiplies bfloat16 sooner than bytes",
-                                "nothing: no sum is rounded")
+                self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor makes them sooner", m * n * k)
                 return bytes_product.product(left, right)
             unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)

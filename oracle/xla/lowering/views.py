@@ -74,9 +74,8 @@ def view(
     ``unrolled`` variables have been made axes of the array already: others that are go before them.
     """
     forms = tuple(form.simplify(ranges) for form in forms)
-    outside = next((f for f, size in zip(forms, array.shape, strict=True) if not _is_inside(f, size, ranges)), None)
-    if outside is not None:
-        return gather(array, forms, ranges, note, f"{outside} may lie outside of the array")
+    if not all(_is_inside(form, size, ranges) for form, size in zip(forms, array.shape, strict=True)):
+        return gather(array, forms, ranges, note, "an index may lie outside of the array")
     nonlinear = [form for form in forms if not form.is_linear]
     if nonlinear:
         return _split_variable(array, forms, nonlinear[0], ranges, note)
@@ -84,9 +83,9 @@ def view(
     for form in forms:
         names = form.variables()
         if not names.isdisjoint(seen):
-            return gather(array, forms, ranges, note, f"{form} shares a variable with another axis")
+            return gather(array, forms, ranges, note, "two axes move with one variable")
         if any(c < 0 for _, c in form.terms):
-            return gather(array, forms, ranges, note, f"{form} runs backwards")
+            return gather(array, forms, ranges, note, "an index runs backwards")
         seen |= names
     for axis in reversed(range(len(forms))):
         short = overlapping(forms[axis], ranges)
@@ -234,12 +233,12 @@ def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges:
 
     found = _single(form)
     if found is None:
-        return gather(array, forms, ranges, note, f"{form} is not linear")
+        return gather(array, forms, ranges, note, "an index is not linear")
     name, divisor, shift = found
     low, high = ranges[name]
     first = (low + shift) // divisor
     if (low + shift) % divisor:
-        return gather(array, forms, ranges, note, f"{form} begins within a step of its division")
+        return gather(array, forms, ranges, note, "an index begins within a step of its division")
     t, y = fresh(), fresh()
     count = -(-(high + 1 - low) // divisor)
     inner = {**ranges, t: (first, first + count - 1), y: (0, divisor - 1)}

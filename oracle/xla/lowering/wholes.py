@@ -85,7 +85,7 @@ def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
 
         return tuple(jnp.broadcast_to(r, (*extents, *r.shape)) for r in one(({},)))
     if function.in_turn:
-        lowering.record.add(How.IN_TURN, function.title, function.in_turn, f"{points} iterations in turn")
+        lowering.record.add(How.IN_TURN, function.title, function.in_turn, points)
     results = lax.map(one, point) if function.in_turn else jax.vmap(one)(point)
     return tuple(r.reshape(*extents, *r.shape[1:]) for r in results)
 

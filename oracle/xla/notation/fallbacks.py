@@ -10,25 +10,33 @@ class How(StrEnum):
     """What was done instead."""
 
     WHOLE_TENSORS = "whole tensors"
-    """An operator was not raised to index notation: it computes all of its result, whatever of it is used."""
+    """An operator was not raised to index notation."""
 
     WHOLE_ARRAYS = "whole arrays"
-    """An instruction in loops was not raised to index notation: its operators run one by one."""
+    """A value of an instruction in loops was not raised to index notation."""
 
     IN_TURN = "one after the other"
     """Iterations are computed by ``lax.map``, not at once by ``vmap``."""
 
     GATHER = "gather"
-    """Elements are looked up one by one, where slices and reshapes do not reach them."""
+    """Elements are looked up, where slices and reshapes do not reach them."""
 
     MASK = "mask"
-    """A tensor is padded by comparing the index of each element."""
+    """A tensor is padded by comparing indices, not by edges."""
 
     BFLOAT16 = "product in bfloat16"
     """Signed bytes are multiplied as bfloat16."""
 
-    CALLED = "called through JAX"
-    """A compiled program cannot be stored, and is called as any function of JAX."""
+
+COSTS = {
+    How.WHOLE_TENSORS: "{} elements are computed, whatever is used of them",
+    How.WHOLE_ARRAYS: "{} values are computed operator by operator",
+    How.IN_TURN: "{} iterations run one after the other",
+    How.GATHER: "{} elements are looked up one by one",
+    How.MASK: "{} elements are chosen by comparing their indices",
+    How.BFLOAT16: "{} products, of which none is rounded",
+}
+"""What each costs, by a number that is recorded with it."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +54,18 @@ class Fallback:
 
 @dataclass
 class Record:
-    """What a lowering made, for reports."""
+    """What is made of a stream, for reports: the heavy operations, and what is done in another way than wanted."""
 
     operations: list[str] = field(default_factory=list)
-    """The heavy operations."""
+    sizes: dict[tuple[How, str, str], int] = field(default_factory=dict)
+    """The number in the cost of each fallback, which is one for all of equal reasons at a place."""
 
-    fallbacks: dict[Fallback, None] = field(default_factory=dict)
-    """Each once, in the order in which they were met."""
-
-    def add(self, how: How, where: str, why: str, cost: str) -> None:
+    def add(self, how: How, where: str, why: str, size: int) -> None:
         """Record a fallback."""
-        self.fallbacks[Fallback(how, where, why, cost)] = None
+        key = how, where, why
+        self.sizes[key] = self.sizes.get(key, 0) + size
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """In the order in which they were met first."""
+        return tuple(Fallback(*key, COSTS[key[0]].format(size)) for key, size in self.sizes.items())

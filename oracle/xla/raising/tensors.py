@@ -192,8 +192,8 @@ class Raiser:
             raise Unraisable(f"{function.title} in {points} iterations at once would be more than "
                              f"{self.limits.elements} elements")
         if s.opcode != NEST:
-            cost = f"all of {math.prod(s.type.shape)} elements are computed" + f" in {points} iterations" * (points > 1)
-            self.record.add(How.WHOLE_TENSORS, f"{owner.instr.mnemonic}: {function.title}", why, cost)
+            size = points * math.prod(s.type.shape)
+            self.record.add(How.WHOLE_TENSORS, f"{function.title} of {owner.instr.mnemonic}", why, size)
         index = tuple(Affine.variable(v) for v in (*(v for v, _ in parameters), *axes))
         # one object for equal ones: what is made of them again is compared by identity
         whole = Whole(function, parameters, tuple(made))

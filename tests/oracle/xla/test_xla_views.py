@@ -93,8 +93,8 @@ def test_view_is_indexing(case):
 
 
 @pytest.mark.parametrize(("form", "why"), [
-    (v("i") * -1 + 3, "-i + 3 runs backwards"),
-    (v("i") + 2, "i + 2 may lie outside of the array"),
+    (v("i") * -1 + 3, "an index runs backwards"),
+    (v("i") + 2, "an index may lie outside of the array"),
 ])
 def test_a_gather_is_told(form, why):
     noted = []
