@@ -23,7 +23,7 @@ def expr(text: str) -> ast.Expr:
 def compiled(tree: ast.Expr, known: tuple[str, ...] = ("k",)) -> int:
     slots = {name: i for i, name in enumerate(SCOPE) if name not in known}
     frame = [SCOPE[name] if name in slots else -999 for name in SCOPE]
-    return Compiler({name: SCOPE[name] for name in known}, slots).compile(tree)(frame)
+    return Compiler({name: SCOPE[name] for name in known}, slots).value(tree)(frame)
 
 
 @pytest.mark.parametrize(("text", "value"), [
