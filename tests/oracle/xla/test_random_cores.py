@@ -8,7 +8,8 @@ import pytest
 
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
-from archloom.oracle.xla.raising import stream as raising
+from archloom.oracle.xla import strategies
+from archloom.oracle.xla.notation.limits import Limits
 from archloom.oracle.xla.raising.relays import without_relays
 from tests.support.oracle.random_checks import Tally
 from tests.support.oracle.random_cores import Grid, check
@@ -37,15 +38,15 @@ def test_relays_are_drawn() -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_many_programs(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tally, strips = Tally(), 0
-    in_strips = raising.in_strips
+    in_strips = strategies.in_strips
 
-    def counted(stream: ResolvedStream, buffer: str) -> ResolvedStream:
+    def counted(stream: ResolvedStream, buffer: str, limits: Limits) -> ResolvedStream:
         nonlocal strips
-        found = in_strips(stream, buffer)
+        found = in_strips(stream, buffer, limits)
         strips += found is not stream
         return found
 
-    monkeypatch.setattr(raising, "in_strips", counted)
+    monkeypatch.setattr(strategies, "in_strips", counted)
     for number in range(shard * EACH, (shard + 1) * EACH):
         check(number, tally)
     assert tally.raised > EACH // 4 and strips > EACH // 20, (tally.raised, strips)

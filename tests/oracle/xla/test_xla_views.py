@@ -74,7 +74,9 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     forms = (v("i") + v("kh"), v("j") * 2 + v("kw"), v("c"))
     ranges = {"c": (0, 4), "i": (0, 5), "j": (0, 3), "kh": (0, 2), "kw": (0, 2)}
     image = np.arange(8 * 9 * 5, dtype=np.int32).reshape(8, 9, 5)
-    found = view(jnp.asarray(image), forms, ranges)
+    noted: list[str] = []
+    found = view(jnp.asarray(image), forms, ranges, lambda why, elements: noted.append(why))
+    assert not noted
     assert found.names == ("i", "j", "kh", "kw", "c")
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
@@ -83,9 +85,19 @@ def test_windows_lie_as_the_weights_of_a_convolution():
 @given(indexings())
 def test_view_is_indexing(case):
     array, forms, ranges = case
-    found = view(jnp.asarray(array), forms, ranges)
+    found = view(jnp.asarray(array), forms, ranges, lambda why, elements: None)
     full = np.broadcast_to(np.asarray(found.expand(tuple(ranges))), expected(array, forms, ranges).shape)
     assert np.array_equal(full, expected(array, forms, ranges))
+
+
+@pytest.mark.parametrize(("form", "why"), [
+    (v("i") * -1 + 3, "an index runs backwards"),
+    (v("i") + 2, "an index may lie outside of the array"),
+])
+def test_a_gather_is_told(form, why):
+    noted = []
+    view(jnp.arange(4), (form,), {"i": (0, 3)}, lambda *told: noted.append(told))
+    assert noted == [(why, 4)]
 
 
 def test_overlapping_names_the_shorter_variable():
@@ -96,7 +108,7 @@ def test_overlapping_names_the_shorter_variable():
 
 def lowered(e, axes, ranges, **arguments):
     lowering = Lowering({k: jnp.asarray(a) for k, a in arguments.items()})
-    return np.asarray(lowering.tensor(e, axes, ranges)), lowering.operations
+    return np.asarray(lowering.tensor(e, axes, ranges)), lowering.record.operations
 
 
 def widened(leaf):
