@@ -77,7 +77,7 @@ def _loops(
     bias = Issue("bias", many * sums, 4 * wide, units=many)
 
     step = Loop(blocks["k"], (products,), first=(load, read), slots=2)
-    panels = Loop(tiles["k"], (step,), first=(fetch,), slots=2, held=0)
+    panels = Loop(tiles["k"], (step,), first=(fetch,), slots=2, occupied=0)
     tile = Loop(rounds * other, (panels,), first=(bias,) if shape.bias else (), last=(store,), slots=2)
     return Loop(1, (tile,), alone=(products, store))
 
