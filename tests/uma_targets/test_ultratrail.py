@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import archloom
@@ -24,6 +24,7 @@ from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.uma_targets.ultratrail import published
 from archloom.uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
 from archloom.uma_targets.ultratrail.target import ULTRATRAIL
+from tests.support.examples import examples
 
 Arrays = dict[str, np.ndarray]
 
@@ -83,7 +84,7 @@ block = st.builds(
 
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=3), st.integers(1, 9),
        st.sampled_from([2, 4, 8]))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(10, 100)
 def test_random_networks_equal_numpy(channels, positions, blocks, classes, dim):
     check(network("net", channels, positions, blocks, classes), dim, xla=False)
 
@@ -93,7 +94,7 @@ def test_a_residual_network_equals_numpy_on_the_oracle():
 
 
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=2), st.integers(1, 9))
-@settings(max_examples=10, deadline=None)
+@examples(5, 100)
 def test_engine_equals_reference(channels, positions, blocks, classes):
     graph = ultratrail(dim=4)
     stream = inference(network("net", channels, positions, blocks, classes), isa_parameters(graph))
@@ -195,7 +196,7 @@ def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(
 
 @given(st.integers(1, 2), st.integers(1, 13), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5),
        st.integers(1, 3), st.integers(0, 4), st.integers(0, 4), st.booleans(), st.data())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@examples(15, 150)
 def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, left, right, bias, data):
     assume(left < kernel and right < kernel and w + left + right >= kernel)
     work = conv2d(n, 1, w, c, o, 1, kernel, stride=(1, stride), padding=(0, left, 0, right),

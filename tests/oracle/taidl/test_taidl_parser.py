@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
@@ -13,6 +13,7 @@ from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_expr, print_isa, print_statement
+from tests.support.examples import examples
 
 TPU = """
 isa tpu
@@ -171,7 +172,7 @@ expressions = st.recursive(leaves, trees, max_leaves=20)
 
 
 @given(expressions)
-@settings(max_examples=200, deadline=None)
+@examples(60, 1000)
 def test_printed_expressions_parse_to_the_same_tree(tree: ast.Expr) -> None:
     assert expr(print_expr(tree)) == tree
 
@@ -208,7 +209,7 @@ statements = st.recursive(leaf_statements, blocks, max_leaves=6)
 
 
 @given(st.lists(statements, max_size=4).map(tuple))
-@settings(max_examples=100, deadline=None)
+@examples(30, 500)
 def test_printed_statements_parse_to_the_same_tree(tree: tuple[ast.Statement, ...]) -> None:
     assert body("\n".join(print_statement(s) for s in tree)) == tree
 

@@ -31,7 +31,7 @@ def test_every_operator_and_statement_is_drawn() -> None:
 
 
 def test_programs() -> None:
-    tally = check(range(7, PROGRAMS, 467))
+    tally = check(range(7, PROGRAMS, 934))
     assert tally.raised and tally.partly
 
 

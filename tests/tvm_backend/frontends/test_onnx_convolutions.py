@@ -8,11 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, executable, quantized, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -30,7 +31,7 @@ def evaluated(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@examples(16, 200)
 @given(st.data())
 def test_transposed_convolution_by_phases(data: st.DataObject) -> None:
     def pick(*values: int) -> int:
