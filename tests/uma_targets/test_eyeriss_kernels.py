@@ -93,7 +93,7 @@ def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Sha
 @pytest.mark.parametrize(("bits", "fraction"), [(16, 0), (32, 0), (16, 6)])
 def test_oracle_equals_interpreter(bits: int, fraction: int) -> None:
     made, isa = machine_of(rows=3, cols=4, glb_kib=8, psum_bits=bits)
-    shape = conv_shape(2, 4, 7, 5, 6, 3, 3, 1, (1, 1, 1, 1))
+    shape = conv_shape(2, 3, 5, 4, 5, 3, 2, 1, (1, 1, 1, 0))
     stream = conv_stream(shape, made, dict(isa.parameters), fraction=fraction, relu=True)
     given_arguments, result = interpreted(stream, isa)
     found = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))

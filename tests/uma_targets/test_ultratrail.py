@@ -159,10 +159,10 @@ def test_engine_equals_reference_on_products(shape):
 
 
 def temporal_network(across: bool) -> onnx.ModelProto:
-    """A TC-ResNet block on 13 positions of 11 channels, along the width or (``across``) the height, quantized."""
+    """A TC-ResNet block on 7 positions of 6 channels, along the width or (``across``) the height, quantized."""
     rng = np.random.default_rng(2)
     graph = OnnxGraph("tcn")
-    positions = (1, 11, 13, 1) if across else (1, 11, 1, 13)
+    positions = (1, 6, 7, 1) if across else (1, 6, 1, 7)
 
     def conv(x: str, outputs: int, inputs: int, kernel: int, stride: int, name: str) -> str:
         weight = rng.standard_normal((outputs, inputs, 1, kernel)).astype(np.float32)
@@ -175,11 +175,11 @@ def temporal_network(across: bool) -> onnx.ModelProto:
         return graph.node("Conv", inputs_, name, kernel_shape=shape, strides=strides, pads=pads)
 
     x = graph.input("x", positions)
-    around = graph.relu(conv(x, 9, 11, 1, 2, "around"), "around.relu")
-    y = graph.relu(conv(x, 9, 11, 9, 2, "first"), "first.relu")
-    y = conv(y, 9, 9, 9, 1, "second")
+    around = graph.relu(conv(x, 5, 6, 1, 2, "around"), "around.relu")
+    y = graph.relu(conv(x, 5, 6, 5, 2, "first"), "first.relu")
+    y = conv(y, 5, 5, 5, 1, "second")
     y = graph.relu(graph.add(y, around, "sum"), "sum.relu")
-    model = graph.model(y, (1, 9, 7, 1) if across else (1, 9, 1, 7))
+    model = graph.model(y, (1, 5, 4, 1) if across else (1, 5, 1, 4))
     return quantize(model, [{"x": rng.standard_normal(positions).astype(np.float32)} for _ in range(3)])
 
 
@@ -219,7 +219,7 @@ def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, le
 
 
 def test_a_temporal_convolution_that_does_not_fit_stays_on_the_host_with_a_reason():
-    report = archloom.estimate(archloom.load(temporal_network(False)), "ultratrail", {"dim": 4, "features": 16})
+    report = archloom.estimate(archloom.load(temporal_network(False)), "ultratrail", {"dim": 4, "features": 8})
     refused = [host.reason for host in report.host if host.op == "nn.conv2d"]
-    assert refused == [f"11 channels at 13 positions, kernel {k}, 7 results do not fit" for k in (1, 9)] + [
-        "9 channels at 7 positions, kernel 9, 7 results do not fit"]
+    assert refused == [f"6 channels at 7 positions, kernel {k}, 4 results do not fit" for k in (1, 5)] + [
+        "5 channels at 4 positions, kernel 5, 4 results do not fit"]

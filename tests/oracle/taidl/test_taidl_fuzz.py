@@ -15,9 +15,9 @@ from archloom.oracle.errors import ArchloomError, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
-from tests.oracle.taidl.test_taidl_parser import expressions, statements, tensor_names, types
 from tests.support.examples import examples, randoms
 from tests.support.oracle.taidl_hostile import HOSTILE, outcome
+from tests.support.oracle.taidl_trees import expressions, statements, tensor_names, types
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/**/*.taidl")])

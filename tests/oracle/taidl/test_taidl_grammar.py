@@ -13,9 +13,9 @@ from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_statement
-from tests.oracle.taidl.test_taidl_parser import TPU, statements
 from tests.support.examples import examples
 from tests.support.oracle import lark_parser
+from tests.support.oracle.taidl_trees import TPU, statements
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
