@@ -44,6 +44,17 @@ def test_the_example_that_the_module_reckons_by_hand() -> None:
     assert found == pytest.approx([10 * four + 83 + 32 - four, 10 * one])
 
 
+def test_no_iteration_is_faster_than_its_instructions_are_fetched() -> None:
+    """Qkv fetches two a cycle: 16 loads of a row, 16 stores of one and a product keep each unit busy for 16 cycles."""
+    row = {"rows": 1}
+    one, other, product = Issue("load", 16, values=row), Issue("store", 16, values=row), Issue("gemm")
+    assert qkv(Loop(10, (one, product))) == qkv(Loop(10, (other, product))) == [10 * 16]
+    assert qkv(Loop(10, (one, other, product))) == [10 * (16 + 16 + 1) / 2]
+    # nor faster than the fetches of what comes first and last, and of inner loops
+    assert qkv(Loop(10, (product,), first=(one,), last=(other,), slots=99))[0] >= 10 * (16 + 16 + 1) / 2
+    assert qkv(Loop(10, (Loop(1, (one,)), other, product))) == [10 * (16 + 16 + 1) / 2]
+
+
 def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:
     load, product = Issue("load", moves=64, pieces=16, values=LOAD), Issue("gemm")
     # from the first request to the last word: 1 of the unit, 50 of the memory, 16 of the transfer

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window, WindowDim
 from archloom.oracle.xla.notation.refusals import Unraisable
 from archloom.oracle.xla.raising.match import exact_range, match
+from tests.support.examples import examples
 
 
 def window(offset: Affine, *dims: tuple[int, int]) -> Window:
@@ -52,7 +53,7 @@ def hits(write: Window, unknown: dict, address: int) -> list[dict[str, int]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@examples(120, 1500)
 @given(problems())
 def test_solution_is_the_hit(problem):
     write, unknown, address, ranges = problem

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.views import overlapping, view
 from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch
+from tests.support.examples import examples
 
 
 def v(name: str) -> Affine:
@@ -63,7 +65,7 @@ def windows(draw: st.DrawFn):
     return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
 
 
-@settings(max_examples=40, deadline=None)
+@examples(16, 200)
 @given(windows())
 def test_view_of_windows_is_indexing(case):
     test_view_is_indexing.hypothesis.inner_test(case)
@@ -81,7 +83,7 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, 300)
 @given(indexings())
 def test_view_is_indexing(case):
     array, forms, ranges = case
