@@ -116,7 +116,7 @@ class Programs:
         self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def keep(self, key: str, program: "Program", bits: Sequence[int] = ()) -> None:
+    def keep(self, key: str, program: "Program", bits: "Sequence[int] | np.ndarray" = ()) -> None:
         """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:
