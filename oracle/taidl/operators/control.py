@@ -22,6 +22,7 @@ from archloom.oracle.taidl.operators.base import (
     Region,
     Shaped,
     differ,
+    in_both,
     integer,
     shapes_differ,
 )
@@ -115,14 +116,6 @@ def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Se
 def _call_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     function = _region(a, "function")
     return _chosen(result, function.outputs(operands), a, function.name)
-
-
-def _call(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return a["function"](*x)[a["result"]]
-
-
-def _call_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return a["function"](*x)[a["result"]]
 
 
 # --- custom_call --------------------------------------------------------------------------------------------------
@@ -234,8 +227,8 @@ ROWS: list[Opcode] = [
     Opcode("conditional", None, _conditional_rule, _conditional, _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
-    Opcode("call", None, _call_rule, _call, _call_lowering, "opaque", "the output number `result` (0) of a `def`",
-           (_function("function"), integer("result", 0)), least=0),
+    Opcode("call", None, _call_rule, *in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
+           "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
     Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
            typed=True),

@@ -24,6 +24,7 @@ from archloom.oracle.taidl.operators.base import (
     Opcode,
     Rule,
     Shaped,
+    in_both,
     is_kind,
     shapes_differ,
     wrong,
@@ -337,14 +338,6 @@ def _compare_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], ty
     return _lax(a["direction"])(*map(carriers.flush, map(carriers.value, x, types)))
 
 
-def _select(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return np.where(*x)
-
-
-def _select_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return _jnp("where")(*x)
-
-
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].dtype != "f32":
         return f"{{}} is not defined for {operands[0].dtype}"
@@ -453,6 +446,6 @@ ROWS: list[Opcode] = [
     Opcode("compare", 2, _compare_rule, _compare, _compare_lowering, "elementwise",
            "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", ("eq", "ne", "lt", "le", "gt", "ge")),)),
-    Opcode("select", 3, _select_rule, _select, _select_lowering, "elementwise",
+    Opcode("select", 3, _select_rule, *in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
            "i1, then, else; the first may be a scalar"),
 ]

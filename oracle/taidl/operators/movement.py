@@ -18,6 +18,7 @@ from archloom.oracle.taidl.operators.base import (
     axes_fault,
     axis_fault,
     differ,
+    in_both,
     integer,
     integers,
     ints,
@@ -101,23 +102,23 @@ def _broadcast_in_dim_rule(result: Shaped, operands: Sequence[Shaped], a: Attrib
     return wrong(result, result.shape, x.dtype)
 
 
-def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    dims = a["dims"]
+def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
+    """The tensor with its axes in the order of the result's, and axes of extent 1 for those that it has not."""
     order = sorted(range(len(dims)), key=lambda i: dims[i])
-    aligned = [1] * len(shape)
+    aligned = [1] * rank
     for i in order:
-        aligned[dims[i]] = x[0].shape[i]
-    return np.broadcast_to(x[0].transpose(order).reshape(aligned), shape).copy()
+        aligned[dims[i]] = x.shape[i]
+    return x.transpose(order).reshape(aligned)
+
+
+def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy()
 
 
 def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     import jax.numpy as jnp
 
-    order = sorted(range(len(a["dims"])), key=lambda i: a["dims"][i])
-    aligned = [1] * len(result.shape)
-    for i in order:
-        aligned[a["dims"][i]] = x[0].shape[i]
-    return jnp.broadcast_to(x[0].transpose(order).reshape(aligned), result.shape)
+    return jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape)
 
 
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -128,27 +129,11 @@ def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     return None
 
 
-def _reshape(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return x[0].reshape(shape)
-
-
-def _reshape_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return x[0].reshape(result.shape)
-
-
 def _transpose_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dim")
     if sorted(map(str, dims)) != sorted(map(str, range(len(x.shape)))):
         return f"dim={show(dims)} is no permutation of the {len(x.shape)} axes of {x}"
     return wrong(result, [x.shape[int(d)] for d in dims], x.dtype)
-
-
-def _transpose(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return x[0].transpose(a["dim"])
-
-
-def _transpose_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return x[0].transpose(a["dim"])
 
 
 def _reverse_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -282,8 +267,8 @@ ROWS: list[Opcode] = [
     Opcode("broadcast", 1, _broadcast_rule, _broadcast, _broadcast_lowering, "layout", "a scalar"),
     Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, _broadcast_in_dim, _broadcast_in_dim_lowering, "layout",
            "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated", (ints("dims"),)),
-    Opcode("reshape", 1, _reshape_rule, _reshape, _reshape_lowering, "layout", "row-major"),
-    Opcode("transpose", 1, _transpose_rule, _transpose, _transpose_lowering, "layout",
+    Opcode("reshape", 1, _reshape_rule, *in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout", "row-major"),
+    Opcode("transpose", 1, _transpose_rule, *in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
            "axis i of the result is axis `dim`[i]", (ints("dim"),)),
     Opcode("reverse", 1, _reverse_rule, _reverse, _reverse_lowering, "layout", "along the axes named", (ints("dim"),)),
     Opcode("slice", 1, _slice_rule, _slice, _slice_lowering, "layout", "as Python's; `stride` 1 by default",
