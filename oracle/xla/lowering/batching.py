@@ -58,7 +58,7 @@ def _batched(parts: Sequence[Expr], number: str) -> Expr | None:
     if isinstance(first, Map) and all(same_kind(p, replace(first, operands=p.children)) for p in parts):
         operands = [_batched([p.children[i] for p in parts], number) for i in range(len(first.operands))]
         return None if None in operands else replace(first, operands=tuple(o for o in operands if o is not None))
-    return _told_apart(parts, number)
+    return _switch_over(parts, number)
 
 
 def _same_sum(e: Expr, first: Sum) -> bool:
@@ -71,10 +71,10 @@ def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:
     step = next((p.index - first.index for p in parts[1:2] if isinstance(p, Leaf)), Affine(0))
     if not step.terms and all(p == replace(first, index=first.index + step * i) for i, p in enumerate(parts)):
         return replace(first, index=first.index + Affine.variable(number) * step.constant)
-    return _told_apart(parts, number)
+    return _switch_over(parts, number)
 
 
-def _told_apart(parts: Sequence[Expr], number: str) -> Expr | None:
+def _switch_over(parts: Sequence[Expr], number: str) -> Expr | None:
     if any(isinstance(node, (Sum, Fold)) for p in parts for node in walk(p)):
         return None
     return Switch(Affine.variable(number), tuple((i, i, p) for i, p in enumerate(parts)), parts[0].dtype)

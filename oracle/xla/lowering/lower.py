@@ -318,8 +318,8 @@ class Lowering:
         axes = tuple(i for i, n in enumerate(body.names) if n not in names)
         times = math.prod(x for n, x in e.variables if n not in body.names)
         self.record.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
-        held = value(body.array, e.dtype)
-        total = jnp.sum(held, axis=axes, dtype=held.dtype) * jnp.asarray(times).astype(held.dtype)
+        carrier = value(body.array, e.dtype)
+        total = jnp.sum(carrier, axis=axes, dtype=carrier.dtype) * jnp.asarray(times).astype(carrier.dtype)
         return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
 
     def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
@@ -379,20 +379,20 @@ class Lowering:
         self.record.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
 
         def multiply(a: Any, b: Any) -> Any:
-            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
+            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=carrier)
 
         if is_integer(dtype):
-            held = jax_dtype(dtype)
-            bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
+            carrier = jax_dtype(dtype)
+            bytes_alone = left.dtype == right.dtype == "int8" and carrier == "int32"
             if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
                 self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor makes them sooner", m * n * k)
                 return bytes_product.product(left, right)
-            unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
+            unsigned = "uint8" in (left.dtype, right.dtype) and carrier.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
         if not self.reassociate:
             return ordered(left, right, dtype)
         left, right = value(left, dtype), value(right, dtype)
-        held = left.dtype
+        carrier = left.dtype
         return element(multiply(left, right), dtype)
 
 

@@ -13,20 +13,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, dataclass_transform
 
 from archloom.oracle.affine import Affine, Div
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation.fallbacks import Record
 from archloom.oracle.xla.notation.variables import Bound
-
-if TYPE_CHECKING:
-    from typing import dataclass_transform
-else:
-
-    def dataclass_transform(**_: object) -> Any:
-        return lambda f: f
-
 
 T = TypeVar("T")
 Range = tuple[int, int]

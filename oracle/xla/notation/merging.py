@@ -1,4 +1,4 @@
-"""Gluing pieces together: two expressions on neighbouring ranges of a form as one expression on both.
+"""Merging cases: two expressions on neighbouring ranges of a form as one expression on both.
 
 Loops are peeled where tiles end, where a reduction begins, where padding begins; the pieces are the same function of
 the absolute index. A candidate for that function counts only if its restriction to each piece *is* the piece.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.nests import rewritten, with_windows
+from archloom.oracle.nests import rewritten, touching, with_windows
 from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.xla.notation.expr import Range, Ranges
 from archloom.oracle.xla.notation.limits import USUAL, Limits
@@ -82,12 +82,8 @@ class _Walk:
     def _count(self, nodes: tuple[ResolvedNode, ...]) -> _Counts:
         """What one run of ``nodes`` does."""
         total = NOTHING
-        for node in nodes:
-            if isinstance(node, ResolvedLoop):
-                total = total.plus(self._count(node.body), node.extent)
-            else:
-                for statement in node.touching(self.buffer.name):
-                    total = total.plus(_one(statement))
+        for statement, around in touching(nodes, self.buffer.name):
+            total = total.plus(_one(statement), math.prod(loop.extent for loop in around))
         return total
 
     def _touch(self, statement: Read | Write, before: _Counts) -> _Counts:

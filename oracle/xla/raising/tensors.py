@@ -388,11 +388,14 @@ def _reduce(m: Move) -> Expr:
     bound = {axis: (fresh(), shape[axis]) for axis in dims}
     rest = list(m.forms)
     index = tuple(Affine.variable(bound[axis][0]) if axis in bound else rest.pop(0) for axis in range(len(shape)))
-    return _reduced(m, str(kind), tuple(bound.values()), index)
+    variables = tuple(bound.values())
+    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in variables}}
+    return _combine(m, str(kind), variables, m.element(index, inner))
 
 
 def _reduce_window(m: Move) -> Expr:
-    _plain_window(m)
+    if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
+        raise NoNotation("reduce_window with edges or dilation has no index notation")
     size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
     bound = tuple((fresh(), extent) for extent in size)
     axes, e = m.operands[0][0]
@@ -404,16 +407,6 @@ def _reduce_window(m: Move) -> Expr:
     named = substitute(e, {a: Affine.variable(v[0]) for a, v in zip(axes, variables, strict=True)}, ranges)
     kept = tuple(b for b in bound if b[1] > 1)
     return _combine(m, str(kind), kept, let_of(variables, named, inner))
-
-
-def _reduced(m: Move, kind: str, bound: tuple[tuple[str, int], ...], index: tuple[Affine, ...]) -> Expr:
-    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
-    return _combine(m, kind, bound, m.element(index, inner))
-
-
-def _plain_window(m: Move) -> None:
-    if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
-        raise NoNotation("reduce_window with edges or dilation has no index notation")
 
 
 def _combine(m: Move, kind: str, bound: tuple[tuple[str, int], ...], body: Expr) -> Expr:

@@ -65,6 +65,10 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     report = agree(program(LOAD + merged + "sort row=9, from=8\n" + STORE)).report
     assert not report.raised and [p.raised for p in report.parts] == [True, False, True]
     assert report.results[0].operations == ("loops at 2", "sort 1x4")
+    assert [str(s) for s in report.strategies] == [f"as it stands: {report.results[0].reason}", "in part: succeeds"]
+    (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
+    assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
+                         "4 elements are computed, whatever is used of them")
     assert "carries" in report.results[0].reason and "loops at 2" in str(report)
     stays = report.parts[1]
     assert (stays.place, stays.numbers, stays.instructions) == ("2", (2, 2), {"merge": 8})
@@ -104,6 +108,7 @@ def test_nothing_but_loops() -> None:
                            "  merge row=1, from=2\n  store dram=1040 + 16*i, row=1\n}\n")).report
     assert not report.raised and [p.raised for p in report.parts] == [False]
     assert report.results[0].operations == () and "carr" in report.parts[0].reason
+    assert [s.strategy for s in report.strategies] == ["as it stands", "in part"]
 
 
 def test_neighbours_that_stay_are_one_nest() -> None:
@@ -111,6 +116,7 @@ def test_neighbours_that_stay_are_one_nest() -> None:
     report = agree(program(LOAD + merged + STORE)).report
     assert report.results[0].operations == ("loops at 2",)
     assert [p.raised for p in report.parts] == [True, False, False, True]
+    assert json.loads(json.dumps(report.to_dict()))["strategies"][-1] == {"strategy": "in part", "reason": ""}
 
 
 @settings(quiet, max_examples=10, derandomize=True)
