@@ -17,7 +17,19 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.windows import span
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, substitute, zero
-from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
+from archloom.oracle.xla.notation.expr import (
+    Const,
+    Expr,
+    Leaf,
+    Range,
+    Ranges,
+    Variables,
+    carries,
+    free,
+    is_integer,
+    over,
+    width,
+)
 from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
@@ -260,7 +272,7 @@ class Dataflow:
         """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
         value = self.find(q, at.back()) if start is None else start
         body: Expr | None = None
-        variables: tuple[tuple[str, int], ...] = ()
+        variables: Variables = ()
         for (_, around, hit), update in parts:
             own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
             if not adds and body is not None:
@@ -270,8 +282,8 @@ class Dataflow:
             mapping = {**at.known, **hit.loops}
             mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
             mapping.update({axis: digits[n] for n, axis in enumerate(update.axes)})
-            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}}
             variables = tuple(own.values())
+            ranges = over(variables, q.ranges)
             if adds:
                 assert update.addend is not None
                 value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
@@ -286,7 +298,7 @@ class Dataflow:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
         own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
         known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}
-        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}})
+        inner = replace(q, ranges=over(tuple(own.values()), q.ranges))
         value = self._instance(item, known, found, inner)
         if own and not is_integer(value.dtype) and not self.reassociate:
             raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
