@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.build import substitute
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     Expr,
@@ -29,6 +28,7 @@ from archloom.oracle.xla.notation.expr import (
     same_kind,
     walk,
 )
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import fresh
 
 

@@ -18,7 +18,6 @@ from archloom.oracle.xla.lowering.folds import fold, one_chain
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
-from archloom.oracle.xla.notation.build import substitute
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
@@ -45,6 +44,7 @@ from archloom.oracle.xla.notation.expr import (
     width,
 )
 from archloom.oracle.xla.notation.fallbacks import How, Record
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import GuardedAxis
 
 UNROLL = 64

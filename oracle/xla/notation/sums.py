@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation import build
+from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     Carry,
@@ -36,6 +36,7 @@ from archloom.oracle.xla.notation.expr import (
     same_kind,
     walk,
 )
+from archloom.oracle.xla.notation.substitution import NORMAL, substitute
 from archloom.oracle.xla.notation.variables import Bound, fresh
 
 EXTREMES = {"maximum": "max", "minimum": "min"}
@@ -47,7 +48,7 @@ def extreme_of(kind: str, variables: Variables, body: Expr, ranges: Ranges) -> E
     variables, body = _without_ones(variables, body, ranges)
     if not variables:  # of one number it is that number, without what a comparison flushes
         opcode = next(o for o, k in EXTREMES.items() if k == kind)
-        return body if is_integer(body.dtype) else build.map_of(opcode, (body, body), (), body.dtype)
+        return body if is_integer(body.dtype) else map_of(opcode, (body, body), (), body.dtype)
     if isinstance(body, Extreme) and body.kind == kind:
         both, single = _renamed_apart(variables, body, ranges)
         return extreme_of(kind, both, single, ranges)
@@ -76,14 +77,14 @@ def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Var
     if not ones:
         return variables, body
     rest = tuple(v for v in variables if v[1] != 1)
-    return rest, build.substitute(body, ones, over(rest, ranges))
+    return rest, substitute(body, ones, over(rest, ranges))
 
 
 def _canonical(variables: Variables, depth: int, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
     """The variables under their canonical names, and the body over these."""
     new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
-    return new, build.substitute(body, names, over(new, ranges))
+    return new, substitute(body, names, over(new, ranges))
 
 
 def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
@@ -93,7 +94,7 @@ def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
             joined = _continue(one, other, ranges)
             if joined is not None:
                 return joined
-    return build.map_of(opcode, (a, b), (), a.dtype)
+    return map_of(opcode, (a, b), (), a.dtype)
 
 
 def plug(body: Expr, start: Expr) -> Expr:
@@ -102,7 +103,7 @@ def plug(body: Expr, start: Expr) -> Expr:
         return start
     if not isinstance(body, Map):
         return body
-    return build.map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
+    return map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
 
 
 def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
@@ -135,7 +136,7 @@ def _renamed_apart(
     """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
     names = {name: fresh() for name, _ in (*variables, *e.variables)}
     both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
-    return both, build.substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, over(both, ranges))
+    return both, substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, over(both, ranges))
 
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
@@ -155,7 +156,7 @@ def _sum_cases(variables: Variables, body: Expr, switch: Switch, ranges: Ranges)
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift
         part = tuple((n, last - first + 1 if n == name else x) for n, x in variables)
-        shifted = build.substitute(body, {name: Affine.variable(name) + first}, over(part, ranges))
+        shifted = substitute(body, {name: Affine.variable(name) + first}, over(part, ranges))
         total = add_of(total, sum_of(part, shifted, ranges), ranges)
     return total
 
@@ -172,7 +173,7 @@ def _merge_axes(
                 w = fresh()
                 merged = tuple((n, x) for n, x in variables if n not in (u, v)) + ((w, items[u] * items[v]),)
                 inner = {**ranges, w: (0, items[u] * items[v] - 1)}
-                return _merge_axes(merged, build.substitute(body, {u: Affine(0), v: Affine.variable(w)}, inner), inner)
+                return _merge_axes(merged, substitute(body, {u: Affine(0), v: Affine.variable(w)}, inner), inner)
     return variables, body
 
 
@@ -192,14 +193,14 @@ def terms(e: Expr) -> list[Expr]:
 def add_of(a: Expr, b: Expr, ranges: Ranges) -> Expr:
     """``a + b``; integer sums whose ranges continue each other become one sum."""
     if not is_integer(a.dtype):
-        return build.map_of("add", (a, b), (), a.dtype)
+        return map_of("add", (a, b), (), a.dtype)
     parts = terms(a)
     for new in terms(b):
         _absorb(parts, new, ranges)
     parts.sort(key=lambda e: not is_heavy(e))
     total = parts[0]
     for part in parts[1:]:
-        total = build.map_of("add", (total, part), (), a.dtype)
+        total = map_of("add", (total, part), (), a.dtype)
     return total
 
 
@@ -260,7 +261,14 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
             continue
         shift = {old: Affine.variable(new) for old, new in mine.items()}
         shift[name] = (Affine.variable(mine[name]) if name in mine else Affine(0)) + extent
-        if build.substitute(a.body, shift, over(b_variables, ranges)) == b_body:
+        if substitute(a.body, shift, over(b_variables, ranges)) == b_body:
             total = tuple((n, x + more if n == name else x) for n, x in a.variables)
             return sum_of(total, a.body, ranges) if isinstance(a, Sum) else extreme_of(a.kind, total, a.body, ranges)
     return None
+
+
+NORMAL.update({
+    Sum: lambda e, ranges: sum_of(e.variables, e.body, ranges),
+    Fold: lambda e, ranges: fold_of(e.variables, e.start, e.body, ranges),
+    Extreme: lambda e, ranges: e,  # it stays one, whatever its variables become
+})

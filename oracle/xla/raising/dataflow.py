@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.windows import span
-from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, substitute, zero
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
 from archloom.oracle.xla.notation.expr import (
     Const,
     Expr,
@@ -31,6 +31,7 @@ from archloom.oracle.xla.notation.expr import (
     width,
 )
 from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
 from archloom.oracle.xla.raising.match import Condition, Digits, Match, match

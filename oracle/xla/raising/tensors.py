@@ -18,7 +18,7 @@ from archloom.oracle.taidl.operators.conversion import width as bit_width
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
 from archloom.oracle.xla.lowering.wholes import NEST, Operator
-from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, substitute, switch_of
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
 from archloom.oracle.xla.notation.expr import (
     Carry,
     Const,
@@ -40,6 +40,7 @@ from archloom.oracle.xla.notation.expr import (
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
