@@ -20,12 +20,14 @@ stream, of a dimension) stand in double quotes as JSON strings. ``parse(to_text(
 from __future__ import annotations
 
 import json
+import operator
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, NoReturn
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.errors import Position, StreamError, suggest
+from archloom.oracle.errors import StreamError, suggest
+from archloom.oracle.scanner import Climbing, Scanner
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
@@ -80,44 +82,18 @@ def _word(name: str, what: str) -> str:
     return name
 
 
-# --- tokens -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    offset: int
-
-
-_TOKEN = re.compile(
-    r"(?P<space>[ \t\r\f]+|\#[^\n]*)|(?P<newline>\n)|(?P<number>0[xX][0-9a-fA-F]+|[0-9]+)"
-    r"|(?P<directive>\.[A-Za-z_]+)|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<string>\"(?:[^\"\\\n]|\\.)*\")"
-    r"|(?P<symbol>\.\.|//|[-+*%(){}\[\],=@])"
-)
-
-
-def _tokens(text: str, file: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    offset = 0
-    while offset < len(text):
-        match = _TOKEN.match(text, offset)
-        if match is None:
-            raise StreamError(f"unexpected character {text[offset]!r}", _position(text, offset, file), text)
-        kind = str(match.lastgroup)
-        if kind != "space":
-            tokens.append(_Token(kind, match.group(), offset))
-        offset = match.end()
-    tokens.append(_Token("end", "", offset))
-    return tokens
-
-
-def _position(text: str, offset: int, file: str) -> Position:
-    line_start = text.rfind("\n", 0, offset) + 1
-    return Position(file, text.count("\n", 0, offset) + 1, offset - line_start + 1)
-
-
 # --- parsing ------------------------------------------------------------------------------------------------------
+
+_SPACE = re.compile(r"(?:[ \t\r\f]|\#[^\n]*)*")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
+_DIRECTIVE = re.compile(r"\.[A-Za-z_]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"")
+_SIGNS = re.compile(r"[-+]")
+_TOKEN = re.compile("|".join([
+    r"\n", _NUMBER.pattern, _DIRECTIVE.pattern, _NAME.pattern, _STRING.pattern, r"\.\.|//|[-+*%(){}\[\],=@]"
+]))
+_TEXT = re.compile(rf"(?:[ \t\r\f]+|\#[^\n]*|{_TOKEN.pattern})*+")
 
 
 def parse(text: str, file: str = "<string>") -> Stream:
@@ -128,66 +104,64 @@ def parse(text: str, file: str = "<string>") -> Stream:
     return _Parser(text, file).stream()
 
 
-class _Parser:
+class _Parser(Climbing[Affine]):
+    signs = re.compile(r"//|[-+*%]")
+    levels: ClassVar[Mapping[str, int]] = {"+": 0, "-": 0, "*": 1, "//": 1, "%": 1}
+
     def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.file = file
-        self.tokens = _tokens(text, file)
-        self.index = 0
+        super().__init__(Scanner(text, file, _SPACE, _TOKEN, StreamError, longest=None))
         self.variables: list[str] = []
+        self.depth = 0
+        """Open parentheses around the expression."""
+        well_formed = _TEXT.match(text)
+        end = 0 if well_formed is None else well_formed.end()
+        if end < len(text):
+            self.fail(f"unexpected character {text[end]!r}", end)
 
     # tokens
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.index]
+    def fail(self, message: str, at: int) -> NoReturn:
+        self.s.fail(message, self.s.position(at))
 
-    def fail(self, message: str, token: _Token | None = None) -> StreamError:
-        return StreamError(message, _position(self.text, (token or self.token).offset, self.file), self.text)
+    def take(self, pattern: re.Pattern[str], what: str) -> str:
+        text = self.s.take(pattern)
+        return self.s.expected(what) if text is None else text
 
-    def expected(self, what: str) -> StreamError:
-        found = {"end": "the end of the text", "newline": "the end of the line"}.get(self.token.kind)
-        return self.fail(f"expected {what}, found {found or repr(self.token.text)}")
+    def sees(self, word: str) -> bool:
+        """Whether a word comes next, as a whole."""
+        match = self.s.matches(_NAME)
+        return match is not None and match.group() == word
 
-    def accept(self, text: str) -> bool:
-        if self.token.text == text and self.token.kind in ("symbol", "name"):
-            self.index += 1
-            return True
-        return False
+    def accept(self, word: str) -> bool:
+        return self.sees(word) and self.s.take(_NAME) is not None
 
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            raise self.expected(repr(text))
-
-    def take(self, kind: str, what: str) -> _Token:
-        token = self.token
-        if token.kind != kind:
-            raise self.expected(what)
-        self.index += 1
-        return token
+    def need(self, word: str) -> None:
+        if not self.accept(word):
+            self.s.expected(repr(word))
 
     def name(self, what: str) -> str:
         """An identifier, or any name in double quotes."""
-        if self.token.kind == "string":
-            token = self.take("string", what)
-            try:
-                return str(json.loads(token.text))
-            except ValueError as error:
-                raise self.fail(f"{token.text} is no JSON string ({error})", token) from None
-        return self.take("name", what).text
+        at = self.s.at
+        text = self.s.take(_STRING)
+        if text is None:
+            return self.take(_NAME, what)
+        try:
+            return str(json.loads(text))
+        except ValueError as error:
+            self.fail(f"{text} is no JSON string ({error})", at)
 
     def integer(self, what: str) -> int:
-        sign = -1 if self.accept("-") else 1
-        return sign * int(self.take("number", what).text, 0)
+        sign = -1 if self.s.accept("-") else 1
+        return sign * int(self.take(_NUMBER, what), 0)
 
     def end_line(self) -> None:
-        if self.token.kind not in ("newline", "end"):
-            raise self.expected("the end of the line")
+        if not (self.s.done or self.s.sees("\n")):
+            self.s.expected("the end of the line")
         self.skip_lines()
 
     def skip_lines(self) -> None:
-        while self.token.kind == "newline":
-            self.index += 1
+        while self.s.accept("\n"):
+            pass
 
     # header
 
@@ -197,52 +171,52 @@ class _Parser:
         hbm: int | None = None
         tensors: dict[str, list[HbmTensor]] = {".arg": [], ".result": []}
         self.skip_lines()
-        while self.token.kind == "directive":
-            token = self.take("directive", "a directive")
-            if token.text in tensors:
-                tensors[token.text].append(self.tensor())
-            elif token.text not in _DIRECTIVES:
-                raise self.fail(f"unknown directive {token.text!r}{suggest(token.text, _DIRECTIVES)}", token)
-            elif {".stream": name, ".isa": isa, ".hbm": hbm}[token.text] is not None:
-                raise self.fail(f"{token.text} is given twice", token)
-            elif token.text == ".stream":
+        while self.s.matches(_DIRECTIVE):
+            at, directive = self.s.at, self.take(_DIRECTIVE, "a directive")
+            if directive in tensors:
+                tensors[directive].append(self.tensor())
+            elif directive not in _DIRECTIVES:
+                self.fail(f"unknown directive {directive!r}{suggest(directive, _DIRECTIVES)}", at)
+            elif {".stream": name, ".isa": isa, ".hbm": hbm}[directive] is not None:
+                self.fail(f"{directive} is given twice", at)
+            elif directive == ".stream":
                 name = self.name("the stream's name")
-            elif token.text == ".isa":
+            elif directive == ".isa":
                 isa = self.isa()
             else:
                 hbm = self.integer("the size of HBM in bytes")
             self.end_line()
         if isa is None:
-            raise self.expected("a line '.isa NAME parameter=value ...' before the first instruction")
+            self.s.expected("a line '.isa NAME parameter=value ...' before the first instruction")
         if hbm is None:
-            raise self.expected("a line '.hbm BYTES' before the first instruction")
+            self.s.expected("a line '.hbm BYTES' before the first instruction")
         body = self.nodes(0)
-        if self.token.kind != "end":
-            raise self.expected("an instruction, 'loop' or 'parallel'")
+        if not self.s.done:
+            self.s.expected("an instruction, 'loop' or 'parallel'")
         arguments, results = tuple(tensors[".arg"]), tuple(tensors[".result"])
         return Stream(*isa, arguments, results, hbm, body, "stream" if name is None else name)
 
     def isa(self) -> tuple[str, tuple[tuple[str, int], ...]]:
         name = self.name("the ISA's name")
-        parameters: list[tuple[str, int]] = []
-        while self.token.kind == "name":
-            token = self.take("name", "a parameter's name")
-            if any(token.text == k for k, _ in parameters):
-                raise self.fail(f"parameter {token.text!r} is given twice", token)
-            self.expect("=")
-            parameters.append((token.text, self.integer("the parameter's value")))
-        return name, tuple(parameters)
+        parameters: dict[str, int] = {}
+        while self.s.matches(_NAME):
+            at, key = self.s.at, self.take(_NAME, "a parameter's name")
+            if key in parameters:
+                self.fail(f"parameter {key!r} is given twice", at)
+            self.s.need("=")
+            parameters[key] = self.integer("the parameter's value")
+        return name, tuple(parameters.items())
 
     def tensor(self) -> HbmTensor:
         name = self.name("the tensor's name")
-        dtype = self.take("name", "a NumPy dtype such as int8").text
-        self.expect("[")
+        dtype = self.take(_NAME, "a NumPy dtype such as int8")
+        self.s.need("[")
         shape: list[int] = []
-        while not self.accept("]"):
+        while not self.s.accept("]"):
             if shape:
-                self.expect(",")
+                self.s.need(",")
             shape.append(self.integer("an extent"))
-        self.expect("@")
+        self.s.need("@")
         return HbmTensor(name, self.integer("the tensor's address in bytes"), tuple(shape), dtype)
 
     # body
@@ -250,117 +224,101 @@ class _Parser:
     def nodes(self, depth: int) -> tuple[Node, ...]:
         nodes: list[Node] = []
         self.skip_lines()
-        while self.token.kind == "name":
-            if self.token.text == "loop":
+        while self.s.matches(_NAME):
+            if self.accept("loop"):
                 nodes.append(self.loop(depth))
-            elif self.token.text == "parallel":
+            elif self.accept("parallel"):
                 nodes.append(self.parallel(depth))
             else:
                 nodes.append(self.instr())
-            if self.token.text != "}":
+            if not self.s.sees("}"):
                 self.end_line()
         return tuple(nodes)
 
-    def block(self, var: _Token, depth: int) -> tuple[Node, ...]:
+    def block(self, var: str, at: int, depth: int) -> tuple[Node, ...]:
         if depth >= MAX_DEPTH:
-            raise self.fail(f"loops nest deeper than {MAX_DEPTH}", var)
-        self.expect("{")
-        self.variables.append(var.text)
+            self.fail(f"loops nest deeper than {MAX_DEPTH}", at)
+        self.s.need("{")
+        self.variables.append(var)
         body = self.nodes(depth + 1)
         self.variables.pop()
-        if self.token.text != "}":
-            raise self.expected("an instruction, 'loop', 'parallel' or '}'")
-        self.expect("}")
+        if not self.s.accept("}"):
+            self.s.expected("an instruction, 'loop', 'parallel' or '}'")
         return body
 
     def loop(self, depth: int) -> Loop:
-        self.expect("loop")
-        var = self.take("name", "the loop's variable")
-        self.expect("in")
+        named, var = self.s.at, self.take(_NAME, "the loop's variable")
+        self.need("in")
         start = self.integer("the first value")
-        self.expect("..")
+        self.s.need("..")
         stop = self.integer("the end of the range")
-        at = self.token
+        at = self.s.at
         step = self.integer("the step") if self.accept("step") else 1
         if not step:
-            raise self.fail("the step of a loop must not be 0", at)
-        return Loop(var.text, start, stop, step, self.block(var, depth))
+            self.fail("the step of a loop must not be 0", at)
+        return Loop(var, start, stop, step, self.block(var, named, depth))
 
     def parallel(self, depth: int) -> Parallel:
-        self.expect("parallel")
-        var = self.take("name", "the variable")
-        self.expect("in")
-        at = self.token
+        named, var = self.s.at, self.take(_NAME, "the variable")
+        self.need("in")
+        at = self.s.at
         if self.integer("0"):
-            raise self.fail("a parallel range begins at 0", at)
-        self.expect("..")
+            self.fail("a parallel range begins at 0", at)
+        self.s.need("..")
         extent = self.integer("the number of cores")
-        self.expect("along")
+        self.need("along")
         dim = self.name("the name of a dimension of the architecture")
-        return Parallel(var.text, extent, dim, self.block(var, depth))
+        return Parallel(var, extent, dim, self.block(var, named, depth))
 
     def instr(self) -> Instr:
-        mnemonic = self.take("name", "a mnemonic").text
-        attributes: list[tuple[str, Affine]] = []
-        while self.token.kind not in ("newline", "end") and self.token.text != "}":
+        mnemonic = self.take(_NAME, "a mnemonic")
+        attributes: dict[str, Affine] = {}
+        while not (self.s.done or self.s.sees("\n") or self.s.sees("}")):
             if attributes:
-                self.expect(",")
-            token = self.take("name", "an attribute's name")
-            if any(token.text == k for k, _ in attributes):
-                raise self.fail(f"attribute {token.text!r} of {mnemonic} is given twice", token)
-            self.expect("=")
-            attributes.append((token.text, self.sum(0)))
-        return Instr(mnemonic, tuple(attributes))
+                self.s.need(",")
+            at, key = self.s.at, self.take(_NAME, "an attribute's name")
+            if key in attributes:
+                self.fail(f"attribute {key!r} of {mnemonic} is given twice", at)
+            self.s.need("=")
+            attributes[key] = self.expr()
+        return Instr(mnemonic, tuple(attributes.items()))
 
     # expressions
 
-    def sum(self, depth: int) -> Affine:
-        if depth > MAX_DEPTH:
-            raise self.fail(f"parentheses nest deeper than {MAX_DEPTH}")
-        value = self.product(depth)
-        while self.token.text in ("+", "-"):
-            if self.accept("+"):
-                value = value + self.product(depth)
-            else:
-                self.expect("-")
-                value = value - self.product(depth)
-        return value
+    def binary(self, sign: str, left: Affine, right: Affine, at: int) -> Affine:
+        try:
+            if sign in ("//", "%") and not right.is_constant:
+                raise ValueError(f"the divisor {right} is no constant")
+            return _OPERATORS[sign](left, right)
+        except ValueError as error:
+            self.fail(f"not an affine expression: {error}", at)
 
-    def product(self, depth: int) -> Affine:
-        value = self.unary(depth)
-        while self.token.text in ("*", "//", "%"):
-            operator = self.take("symbol", "an operator")
-            right = self.unary(depth)
-            try:
-                if operator.text == "*":
-                    value = value * right
-                elif not right.is_constant:
-                    raise ValueError(f"the divisor {right} is no constant")
-                else:
-                    value = value // int(right) if operator.text == "//" else value % int(right)
-            except ValueError as error:
-                raise self.fail(f"not an affine expression: {error}", operator) from None
-        return value
-
-    def unary(self, depth: int) -> Affine:
+    def unary(self) -> Affine:
         negative = False
-        while self.token.text in ("-", "+"):
-            negative ^= self.take("symbol", "a sign").text == "-"
-        value = self.primary(depth)
+        while sign := self.s.take(_SIGNS):
+            negative ^= sign == "-"
+        value = self.operand()
         return -value if negative else value
 
-    def primary(self, depth: int) -> Affine:
-        token = self.token
-        if self.accept("("):
-            value = self.sum(depth + 1)
-            self.expect(")")
+    def operand(self) -> Affine:
+        if self.s.accept("("):
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                self.fail(f"parentheses nest deeper than {MAX_DEPTH}", self.s.at)
+            value = self.expr()
+            self.depth -= 1
+            self.s.need(")")
             return value
-        if token.kind == "number":
+        if self.s.matches(_NUMBER):
             return Affine(self.integer("a number"))
-        if token.kind != "name":
-            raise self.expected("a number, a loop variable or '('")
-        if token.text not in self.variables:
-            known = suggest(token.text, self.variables) if self.variables else " (no loop encloses it)"
-            raise self.fail(f"no enclosing loop has the variable {token.text!r}{known}", token)
-        self.index += 1
-        return Affine.variable(token.text)
+        at, name = self.s.at, self.take(_NAME, "a number, a loop variable or '('")
+        if name not in self.variables:
+            known = suggest(name, self.variables) if self.variables else " (no loop encloses it)"
+            self.fail(f"no enclosing loop has the variable {name!r}{known}", at)
+        return Affine.variable(name)
+
+
+_OPERATORS: dict[str, Callable[[Affine, Affine], Affine]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": lambda a, b: a // int(b),
+    "%": lambda a, b: a % int(b),
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.nest import Scope
 from archloom.oracle.nests import with_values, with_window
+from archloom.oracle.numbering import Scope
 from archloom.oracle.proofs import Place
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
 from archloom.oracle.specialize import Effect, Judgement, Open

@@ -8,22 +8,21 @@ registers equal those of an earlier one repeats what that one did (:mod:`archloo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from archloom.oracle.affine import Affine, Atom, Div
+from archloom.oracle.affine import Affine
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.kernels import Array, numpy_dtype
 from archloom.oracle.taidl.machine import Machine, Unit
+from archloom.oracle.taidl.operators.base import Array
 from archloom.oracle.taidl.operators.numbers import kind_bits
-from archloom.oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, to_bytes
+from archloom.oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, numpy_dtype, to_bytes
 from archloom.oracle.validate import check_isa
 
 
@@ -126,10 +125,10 @@ _Values = dict[str, int]
 
 @dataclass(frozen=True)
 class _Instance:
-    """An instruction of the stream with what executes it and its attributes as functions of the loop values."""
+    """An instruction of the stream with what executes it and its attributes over the loop variables."""
 
     unit: Unit
-    attributes: tuple[Callable[[_Values], int], ...]
+    attributes: tuple[Affine, ...]
     source: int
 
 
@@ -147,9 +146,8 @@ def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Instance 
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
         unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
-        return _Instance(unit, tuple(_closure(value) for _, value in node.attributes), next(numbers))
-    values = range(node.start, node.stop, node.step)
-    return _Nest(node.var, values, tuple(_prepare(n, machine, numbers) for n in node.body))
+        return _Instance(unit, tuple(value for _, value in node.attributes), next(numbers))
+    return _Nest(node.var, node.values, tuple(_prepare(n, machine, numbers) for n in node.body))
 
 
 def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
@@ -157,7 +155,7 @@ def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
     for node in nodes:
         if isinstance(node, _Instance):
             try:
-                node.unit.run(tuple([f(loops) for f in node.attributes]), loops)
+                node.unit.run(tuple([value.evaluate(loops) for value in node.attributes]), loops)
             except StreamError as error:
                 error.instruction = node.source
                 raise
@@ -170,26 +168,3 @@ def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
             loops.pop(node.variable, None)
         else:
             loops[node.variable] = outer
-
-
-def _closure(expr: Affine) -> Callable[[_Values], int]:
-    """``expr.evaluate``, faster."""
-    constant, terms = expr.constant, [(_atom(atom), factor) for atom, factor in expr.terms]
-    if not terms:
-        return lambda values: constant
-    if len(terms) == 1:
-        ((only, factor),) = terms
-        return lambda values: constant + factor * only(values)
-    if len(terms) == 2:
-        (first, a), (second, b) = terms
-        return lambda values: constant + a * first(values) + b * second(values)
-    return lambda values: constant + sum([factor * atom(values) for atom, factor in terms])
-
-
-def _atom(atom: Atom) -> Callable[[_Values], int]:
-    if isinstance(atom, str):
-        return itemgetter(atom)
-    inner, divisor = _closure(atom.numerator), atom.divisor
-    if isinstance(atom, Div):
-        return lambda values: inner(values) // divisor
-    return lambda values: inner(values) % divisor

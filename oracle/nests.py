@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias, Union, overload
+from typing import Any, TypeAlias, Union, overload
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import (
@@ -40,10 +40,14 @@ def walk(nodes: Sequence[ResolvedNode], around: Around = ()) -> Iterator[tuple[R
             yield from walk(node.body, (*around, node))
 
 
-def instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
+@overload
+def instructions(nodes: Sequence[Node]) -> Iterator[Instr]: ...
+@overload
+def instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]: ...
+def instructions(nodes: Sequence[Any]) -> Iterator[Any]:
     """Every instruction in textual order."""
     for node in nodes:
-        if isinstance(node, ResolvedInstr):
+        if isinstance(node, (ResolvedInstr, Instr)):
             yield node
         else:
             yield from instructions(node.body)
@@ -53,12 +57,12 @@ def instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
 def loops(nodes: Sequence[Node]) -> Iterator[Loop | Parallel]: ...
 @overload
 def loops(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedLoop]: ...
-def loops(nodes: Sequence[AnyNode]) -> Iterator[AnyNode]:
+def loops(nodes: Sequence[Any]) -> Iterator[Any]:
     """Every loop in textual order, each before those inside of it."""
     for node in nodes:
         if not isinstance(node, (ResolvedInstr, Instr)):
             yield node
-            yield from loops(node.body)  # type: ignore[misc]
+            yield from loops(node.body)
 
 
 def size(nodes: Sequence[AnyNode]) -> int:
@@ -92,6 +96,13 @@ def rewritten(
         elif body := rewritten(node.body, instr):
             made.append(replace(node, body=body))
     return tuple(made)
+
+
+def with_attributes(node: Node, form: Callable[[Affine], Affine]) -> Node:
+    """A node of a stream as it is written with ``form`` of each attribute of its instructions, in textual order."""
+    if isinstance(node, Instr):
+        return Instr(node.mnemonic, tuple([(k, form(v)) for k, v in node.attributes]))
+    return replace(node, body=tuple([with_attributes(n, form) for n in node.body]))
 
 
 def with_window(statement: Statement, window: Callable[[Read | Write], Window]) -> Statement:

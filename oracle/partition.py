@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from archloom.oracle.nest import Scope
+from archloom.oracle.numbering import Scope
 from archloom.oracle.proofs import GRID_CAP, Place
 from archloom.oracle.specialize import Open
-from archloom.oracle.symbolic import evaluate_grid, grid, grid_size
+from archloom.oracle.symbolic import evaluate_grid, grid_size, whole_grid
 
 _MAX_PIECES = 16
 _MAX_PERIOD = 16
@@ -34,7 +34,7 @@ def partition(o: Open, scope: Scope, place: Place) -> Exception:
         return place.error(f"cannot decide {o.what}")
     if grid_size(variables, scope.bounds) > GRID_CAP:
         return Split(variables[0], what)
-    axes = grid(variables, scope.bounds)
+    axes = whole_grid(variables, scope.bounds)
     arrays = {k: np.asarray(v.evaluate(axes)) for k, v in values.items()}
     if o.condition is not None:
         answer = np.asarray(evaluate_grid(o.condition, arrays.__getitem__))

@@ -16,7 +16,7 @@ from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
 from archloom.oracle.resolved import Buffer, Window
 from archloom.oracle.specialize import Judge, Judgement, Open
-from archloom.oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid, grid_size
+from archloom.oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid_size, whole_grid
 from archloom.oracle.variables import unknowns
 from archloom.oracle.windows import span
 
@@ -70,7 +70,7 @@ class Place(Judge):
         if grid_size(ordered, bounds) > GRID_CAP:
             raise self.error(f"cannot decide {what}: expected at most {GRID_CAP} iterations of the loops it depends "
                              f"on, found {grid_size(ordered, bounds)}")
-        return grid(ordered, bounds)
+        return whole_grid(ordered, bounds)
 
     def first(self, bad: np.ndarray, axes: Mapping[str, np.ndarray]) -> dict[str, int]:
         """The values of the loop variables at the first bad point; those of other loops at their start."""

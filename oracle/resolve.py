@@ -26,7 +26,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.branches import registers_after
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.instance import Instance
-from archloom.oracle.nest import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
+from archloom.oracle.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
 from archloom.oracle.partition import Split, partition
 from archloom.oracle.proofs import Place
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream

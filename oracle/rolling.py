@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.nests import loops
+from archloom.oracle.nests import instructions, loops, with_attributes
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 
 LEAST = 3
@@ -163,36 +163,25 @@ def _shape(node: Node) -> Shape:
 
 def _constants(node: Node) -> Iterator[int]:
     """The constants of a node's attributes, in textual order."""
-    if isinstance(node, Instr):
-        for _, value in node.attributes:
+    for instr in instructions((node,)):
+        for _, value in instr.attributes:
             yield value.constant
-    else:
-        for inner in node.body:
-            yield from _constants(inner)
 
 
 def _moved(node: Node, steps: Iterator[int], var: str) -> Node:
     """``node`` with ``step * var`` added to each attribute, the steps in textual order."""
-    if isinstance(node, Instr):
-        by = Affine.variable(var)
-        return Instr(node.mnemonic, tuple([(k, v + by * next(steps)) for k, v in node.attributes]))
-    return replace(node, body=tuple([_moved(n, steps, var) for n in node.body]))
+    by = Affine.variable(var)
+    return with_attributes(node, lambda value: value + by * next(steps))
 
 
 def _free(node: Node) -> frozenset[str]:
     """The variables that the attributes of a node name."""
-    if isinstance(node, Instr):
-        return frozenset().union(*(v.variables() for _, v in node.attributes))
-    return frozenset().union(*(_free(n) for n in node.body))
+    return frozenset[str]().union(*(v.variables() for i in instructions((node,)) for _, v in i.attributes))
 
 
 def _renamed(node: Node, old: str, new: str) -> Node:
-    if isinstance(node, Instr):
-        if not any(v.terms for _, v in node.attributes):
-            return node
-        at = {old: Affine.variable(new)}
-        return Instr(node.mnemonic, tuple([(k, v.substitute(at)) for k, v in node.attributes]))
-    return replace(node, body=tuple([_renamed(n, old, new) for n in node.body]))
+    at = {old: Affine.variable(new)}
+    return with_attributes(node, lambda value: value.substitute(at))
 
 
 def _height(node: Node, prefix: str) -> int:

@@ -20,7 +20,7 @@ from archloom.oracle.flow import flow_of
 from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import MAX_REPEATED, names, register_key
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
 from archloom.oracle.variables import Input
@@ -259,10 +259,9 @@ class Execution:
 
     def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:
         """The value of a constant: an integer expression, or a float literal with or without a sign."""
-        literal = e.operand if isinstance(e, ast.Unary) else e
-        if isinstance(literal, ast.Number):
-            value = -literal.value if isinstance(e, ast.Unary) else literal.value
-            return Real(value) if isinstance(value, float) else value
+        literal = float_literal(e)
+        if literal is not None:
+            return Real(literal)
         if fixed:
             return self.integer(e, "a number within an operator")
         v = self.value(e)

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import TaidlError
@@ -252,15 +253,18 @@ def _number(x: Any) -> Any:
     return np.asarray(x).astype(np.int64) if np.asarray(x).dtype == bool else x
 
 
-def grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, np.ndarray]:
-    """For each variable its values along an axis of its own, in order; they broadcast together."""
-    axes: dict[str, np.ndarray] = {}
-    for i, v in enumerate(variables):
-        low, high = bounds[v]
-        shape = [1] * len(variables)
-        shape[i] = high - low + 1
-        axes[v] = np.arange(low, high + 1, dtype=np.int64).reshape(shape)
+def grid(values: Mapping[str, range]) -> dict[str, NDArray[np.int64]]:
+    """The values of each variable along an axis of its own, in the order given; they broadcast together."""
+    axes: dict[str, NDArray[np.int64]] = {}
+    for axis, (name, of) in enumerate(values.items()):
+        line = np.arange(of.start, of.stop, of.step, dtype=np.int64)
+        axes[name] = line.reshape([-1 if k == axis else 1 for k in range(len(values))])
     return axes
+
+
+def whole_grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, NDArray[np.int64]]:
+    """The grid of all values that the variables may have."""
+    return grid({v: range(bounds[v][0], bounds[v][1] + 1) for v in variables})
 
 
 def grid_size(variables: tuple[str, ...], bounds: Bounds) -> int:

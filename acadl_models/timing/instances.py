@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from archloom.acadl_models.timing.routing import Need, Routing
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.nests import ranges
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
+from archloom.oracle.symbolic import grid
 from archloom.oracle.windows import linear, positions
 
 Array = NDArray[np.int64]
@@ -113,7 +113,7 @@ def _banks_touched(
     """Over the grid of the loops that move an access: which set of banks it touches."""
     names = tuple(var for var in loops if var in place.first.variables())
     _check_size(node, [loops[v].extent for v in names])
-    firsts = np.asarray(place.first.evaluate(_grid(names, loops)), dtype=np.int64)
+    firsts = np.asarray(place.first.evaluate(grid({v: loops[v].values for v in names})), dtype=np.int64)
     firsts = np.broadcast_to(firsts, [loops[v].extent for v in names])
     distinct, inverse = np.unique(firsts, return_inverse=True)
     starts = np.array(place.starts)
@@ -127,16 +127,6 @@ def _banks_touched(
             inside = np.unique(np.searchsorted(starts, first + place.words, side="right") - 1).tolist()
         numbers[k] = sets.setdefault(frozenset(place.banks[max(i, 0)].storage for i in inside), len(sets))
     return *_needed(names, numbers[inverse].reshape(firsts.shape)), list(sets)
-
-
-def _grid(names: Sequence[str], loops: Mapping[str, ResolvedLoop]) -> dict[str, Any]:
-    """Each loop's values along its own axis."""
-    found = {}
-    for axis, name in enumerate(names):
-        loop = loops[name]
-        values = np.arange(loop.start, loop.stop, loop.step, dtype=np.int64)
-        found[name] = values.reshape([-1 if k == axis else 1 for k in range(len(names))])
-    return found
 
 
 def _needed(names: tuple[str, ...], choice: Array) -> tuple[tuple[str, ...], Array]:

@@ -20,7 +20,7 @@ from archloom.oracle.kernel.callable import Call
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import resolve_rolled
 from archloom.oracle.kernel.points import Part, Point, Registers
-from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded, with_body
+from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded
 from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
@@ -134,7 +134,7 @@ def _events(recorded: Sequence[Recorded], loops: dict[str, int]) -> Iterator[tup
         if isinstance(node, Point):
             yield node, loops
         elif isinstance(node, Nest) and isinstance(node.loop, Loop) and _points(node.body, 1):
-            for value in range(node.loop.start, node.loop.stop, node.loop.step):
+            for value in node.loop.values:
                 yield from _events(node.body, {**loops, node.loop.var: value})
 
 
@@ -206,7 +206,7 @@ class _Maker:
             elif isinstance(node, Nest):
                 body = self._nodes(node.body, _inner(visit, node), points)
                 if body:
-                    made.append(with_body(node.loop, body))
+                    made.append(replace(node.loop, body=body))
             elif isinstance(node.data, (Part, Registers)) and node in points:
                 self.sites.append(node.site)
                 made.append(self._instr(node, node.data, visit))
@@ -284,7 +284,7 @@ def _collect(
     for node in nodes:
         if not isinstance(node, ResolvedInstr):
             if _reads_registers(node.body):
-                for value in range(node.start, node.stop, node.step):
+                for value in node.values:
                     _collect(node.body, {**loops, node.var: value}, keys, found)
             continue
         if _is_register_point(node):

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, Union
 
@@ -141,15 +141,8 @@ def nodes(recorded: list[Recorded], sites: list[Site]) -> tuple[Node, ...]:
         elif isinstance(node, Nest):
             body = nodes(node.body, sites)
             if body:
-                made.append(with_body(node.loop, body))
+                made.append(replace(node.loop, body=body))
     return tuple(made)
-
-
-def with_body(loop: Loop | Parallel, body: tuple[Node, ...]) -> Loop | Parallel:
-    """The loop around ``body``."""
-    if isinstance(loop, Loop):
-        return Loop(loop.var, loop.start, loop.stop, loop.step, body)
-    return Parallel(loop.var, loop.extent, loop.dim, body)
 
 
 @contextmanager

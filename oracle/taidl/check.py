@@ -17,7 +17,7 @@ from archloom.oracle.errors import TaidlError, suggest, together
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
-from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, names
+from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
@@ -344,8 +344,7 @@ class BodyChecker:
         self.define(s.dst, kind, s, scope)
 
     def number(self, value: ast.Expr) -> None:
-        inner = value.operand if isinstance(value, ast.Unary) and value.operator == "-" else value
-        if not (isinstance(inner, ast.Number) and isinstance(inner.value, float)):
+        if float_literal(value) is None:
             self.integers([value])
 
     def read_attributes(self, s: ast.Op, known: tuple[Attribute, ...], scope: _Scope) -> dict[str, AttributeValue]:

@@ -71,6 +71,14 @@ def names(expr: ast.Expr) -> Iterator[ast.Name | ast.Element]:
             rest += operands(e)[::-1]
 
 
+def float_literal(expr: ast.Expr) -> float | None:
+    """The value of a float literal with or without a sign; None for all other expressions."""
+    literal = expr.operand if isinstance(expr, ast.Unary) and expr.operator == "-" else expr
+    if not isinstance(literal, ast.Number) or not isinstance(literal.value, float):
+        return None
+    return literal.value if literal is expr else -literal.value
+
+
 class Evaluation(Generic[V]):
     """The walk over an expression for one kind of values: what leaves and operators give is up to the subclass.
 

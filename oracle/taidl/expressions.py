@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from archloom.oracle.errors import Position, suggest
+from archloom.oracle.scanner import Climbing, Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import operands
-from archloom.oracle.taidl.scanner import Scanner
 
 T = TypeVar("T")
 
@@ -32,8 +32,6 @@ MAX_DEPTH = 100
 MAX_NESTING = 50
 """How many brackets, or blocks, may be open at once."""
 
-_LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs} | {"/": len(LEVELS) - 1}
-_SIGN = re.compile(r"\|\||&&|[=!<>]=|<<|>>|//|[<>|&*/%]|[+-](?!>)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[")
 
 
@@ -46,44 +44,31 @@ def parse_expression(text: str, file: str = "<string>") -> ast.Expr:
     return expr
 
 
-class ExpressionParser:
+class ExpressionParser(Climbing[ast.Expr]):
     """The rules of expressions and of brackets."""
 
+    signs = re.compile(r"\|\||&&|[=!<>]=|<<|>>|//|[<>|&*/%]|[+-](?!>)")
+    levels = {sign: level for level, signs in enumerate(LEVELS) for sign in signs} | {"/": len(LEVELS) - 1}
+    single = COMPARISON
+
     def __init__(self, scanner: Scanner) -> None:
-        self.s = scanner
+        super().__init__(scanner)
         self.depth = 0
         """Open parentheses and brackets around the expression."""
         self.operators = 0
         """Operators read so far."""
 
     def expr(self, level: int = 0) -> ast.Expr:
-        """An expression of operators of the level and tighter ones."""
         before = self.operators
-        left = self.unary()
-        tightest = len(LEVELS)
-        while (sign := self.sign(level, tightest)) is not None:
-            own = _LEVEL[sign]
-            right = self.expr(own + 1)
-            left = ast.Binary("//" if sign == "/" else sign, left, right, position=left.position)
-            self.operators += 1
-            # comparisons do not associate; all others do to the left
-            tightest = own - 1 if own == COMPARISON else own
-        if self.operators - before > MAX_DEPTH and _deeper(left, MAX_DEPTH):
+        made = super().expr(level)
+        if self.operators - before > MAX_DEPTH and _deeper(made, MAX_DEPTH):
             self.s.fail(f"this expression is more than {MAX_DEPTH} operators deep: take it apart with let",
-                        left.position)
-        return left
+                        made.position)
+        return made
 
-    def sign(self, loosest: int, tightest: int) -> str | None:
-        """Read an operator of these levels, if one comes next."""
-        s = self.s
-        match = s.matches(_SIGN)
-        if match is None or not loosest <= _LEVEL[match.group()] <= tightest:
-            return None
-        return None if self.ends_expression(match.group()) else s.take(_SIGN)
-
-    def ends_expression(self, sign: str) -> bool:
-        """Whether the sign that comes next is no operator here."""
-        return False
+    def binary(self, sign: str, left: ast.Expr, right: ast.Expr, at: int) -> ast.Binary:
+        self.operators += 1
+        return ast.Binary("//" if sign == "/" else sign, left, right, position=left.position)
 
     def unary(self) -> ast.Expr:
         s = self.s

@@ -10,7 +10,7 @@ from archloom.oracle.errors import StreamError, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import Frame
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.kernels import Array
+from archloom.oracle.taidl.operators.base import Array
 from archloom.oracle.taidl.regions import Violation
 from archloom.oracle.taidl.replay import Recording, Tape, address_attribute
 from archloom.oracle.taidl.statements import statement_names

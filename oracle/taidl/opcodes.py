@@ -12,13 +12,9 @@ from archloom.oracle.errors import suggest
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, AttributeValue, Dim, Opcode, Region, Shaped
-from archloom.oracle.taidl.types import TYPES, Kind
 
-__all__ = ["DTYPES", "OPCODES", "Attribute", "AttributeValue", "Attributes", "Dim", "Opcode", "Region", "Shaped",
+__all__ = ["OPCODES", "Attribute", "AttributeValue", "Attributes", "Dim", "Opcode", "Region", "Shaped",
            "fault", "lookup", "word"]
-
-DTYPES: dict[str, tuple[Kind, int]] = {name: (t.kind, t.bits) for name, t in TYPES.items()}
-"""Kind and width in bits of each element type that has a name of its own."""
 
 
 def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: Attributes) -> str | None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from archloom.oracle.errors import Position, TaidlError, together
+from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
-from archloom.oracle.taidl.scanner import Scanner
 from archloom.oracle.taidl.types import PATTERN, element_type
 
 T = TypeVar("T")
@@ -340,7 +340,7 @@ class _Parser(ExpressionParser):
         self.s.need(":")
         return extent, self.expr()
 
-    def ends_expression(self, sign: str) -> bool:
+    def ends(self, sign: str) -> bool:
         """A ``%`` may begin the next statement, a ``+`` the walk of a slice."""
         if sign == "%":
             return not self.depth and self.s.matches(_STARTS_STATEMENT) is not None

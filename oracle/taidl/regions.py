@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import evaluate
+from archloom.oracle.taidl.evaluate import evaluate, float_literal
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
 from archloom.oracle.taidl.operators.base import Kernel
@@ -105,7 +105,5 @@ class Bound:
 
     def number(self, e: ast.Expr) -> int | float:
         """An integer expression, or a float literal with or without a sign."""
-        literal = e.operand if isinstance(e, ast.Unary) and e.operator == "-" else e
-        if isinstance(literal, ast.Number) and isinstance(literal.value, float):
-            return literal.value if literal is e else -literal.value
-        return evaluate(e, self.scope)
+        literal = float_literal(e)
+        return evaluate(e, self.scope) if literal is None else literal

@@ -22,7 +22,7 @@ from archloom.oracle.taidl.check import canonical
 from archloom.oracle.taidl.evaluate import names
 from archloom.oracle.taidl.inline import rename
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.kernels import Array, Kernel
+from archloom.oracle.taidl.operators.base import Array, Kernel
 from archloom.oracle.taidl.statements import statement_expressions
 
 Played: TypeAlias = Callable[[dict[str, Any], int], None]

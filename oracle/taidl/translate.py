@@ -21,17 +21,18 @@ from archloom.oracle.taidl.evaluate import (
     Frame,
     constant,
     evaluate,
+    float_literal,
     names,
     register_key,
 )
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.kernels import Array, numpy_dtype
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
+from archloom.oracle.taidl.operators.base import Array
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
-from archloom.oracle.taidl.types import of_numpy
+from archloom.oracle.taidl.types import numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
@@ -290,11 +291,8 @@ class Translator:
         return lambda v: Bound(region.name, region, {**known, **{name: v[i] for name, i in slots.items()}})
 
     def number(self, value: ast.Expr) -> Callable[[Frame], Any]:
-        negative = isinstance(value, ast.Unary) and value.operator == "-"
-        literal = value.operand if isinstance(value, ast.Unary) else value
-        if isinstance(literal, ast.Number) and isinstance(literal.value, float):
-            return constant(-literal.value if negative else literal.value)
-        return self.compiler.value(value)
+        literal = float_literal(value)
+        return self.compiler.value(value) if literal is None else constant(literal)
 
     def group(self, value: ast.Group) -> Callable[[Frame], tuple[int, ...]]:
         items = [self.compiler.value(i) for i in value.items]

@@ -101,23 +101,23 @@ def _broadcast_in_dim_rule(result: Shaped, operands: Sequence[Shaped], a: Attrib
     return wrong(result, result.shape, x.dtype)
 
 
-def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    dims = a["dims"]
+def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
+    """The tensor with its axes in the order of the result's, and axes of extent 1 for those that it has not."""
     order = sorted(range(len(dims)), key=lambda i: dims[i])
-    aligned = [1] * len(shape)
+    aligned = [1] * rank
     for i in order:
-        aligned[dims[i]] = x[0].shape[i]
-    return np.broadcast_to(x[0].transpose(order).reshape(aligned), shape).copy()
+        aligned[dims[i]] = x.shape[i]
+    return x.transpose(order).reshape(aligned)
+
+
+def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+    return np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy()
 
 
 def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     import jax.numpy as jnp
 
-    order = sorted(range(len(a["dims"])), key=lambda i: a["dims"][i])
-    aligned = [1] * len(result.shape)
-    for i in order:
-        aligned[a["dims"][i]] = x[0].shape[i]
-    return jnp.broadcast_to(x[0].transpose(order).reshape(aligned), result.shape)
+    return jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape)
 
 
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:

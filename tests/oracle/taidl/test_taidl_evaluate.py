@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import Compiler, evaluate, names, register_key
+from archloom.oracle.taidl.expressions import parse_expression
 from archloom.oracle.taidl.parser import parse
 
 SCOPE = {"a": 7, "b": -3, "zero": 0, "k": 4, "r[0]": 10, "r[1]": 20}
@@ -87,3 +88,19 @@ def test_what_has_no_value(text: str, message: str) -> None:
 def test_names_and_keys() -> None:
     assert [getattr(n, "name", "") for n in names(expr("a + r[b] * min(k, -zero)"))] == ["a", "r", "b", "k", "zero"]
     assert register_key("r", 1) == "r[1]" and register_key("r", None) == "r"
+
+
+def test_an_expression_as_a_text_of_its_own() -> None:
+    assert evaluate(parse_expression(" select(a > b, a // 2, 1)  # a remark\n + r[k - 4]"), SCOPE) == 13
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "f:1:1: expected a value, found the end of the text"),
+    ("1 +\n  *", r"f:2:3: expected a value, found '\*'"),
+    ("a b", "f:1:3: expected an operator or the end of the text, found 'b'"),
+    ("a < b < 1", "f:1:7: expected an operator or the end of the text, found '<'"),
+    ("least(a, b)", "f:1:1: unknown function 'least'"),
+])
+def test_what_is_no_expression(text: str, message: str) -> None:
+    with pytest.raises(TaidlError, match=message):
+        parse_expression(text, "f")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, ResolvedStream, Window
-from archloom.oracle.taidl.kernels import KERNELS, numpy_dtype
+from archloom.oracle.taidl.opcodes import OPCODES
+from archloom.oracle.taidl.types import numpy_dtype
 
 
 def execute(resolved: ResolvedStream, buffers: dict[str, np.ndarray]) -> None:
@@ -31,7 +32,7 @@ def _instr(instr: ResolvedInstr, values: Mapping[str, int], buffers: dict[str, n
             attributes = {k: v.evaluate(values) if hasattr(v, "evaluate") else v for k, v in s.attributes}
             operands = [tensors[o] for o in s.operands]
             tensors[s.dst] = np.asarray(
-                KERNELS[s.opcode](s.type.shape, numpy_dtype(s.type.dtype), operands, attributes)
+                OPCODES[s.opcode].kernel(s.type.shape, numpy_dtype(s.type.dtype), operands, attributes)
             )
             assert tensors[s.dst].shape == s.type.shape
         elif isinstance(s, Read):

@@ -1,7 +1,7 @@
-"""Reads TAIDL text piece by piece for the parser: spaces, comments, names, numbers, signs, and places for errors.
+"""Reads text piece by piece for parsers: spaces, comments, names, numbers, signs, operators, and places for errors.
 
-Pieces are read on demand, because what ``x`` and ``%`` are depends on where they stand: ``16x64xi8`` is a type with
-three parts, ``%T`` a tensor at the start of a statement and the modulo by ``T`` within parentheses.
+Pieces are read on demand, because in TAIDL what ``x`` and ``%`` are depends on where they stand: ``16x64xi8`` is a type
+with three parts, ``%T`` a tensor at the start of a statement and the modulo by ``T`` within parentheses.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import ClassVar, Generic, NoReturn, TypeVar
 
-from archloom.oracle.errors import Position, TaidlError
+from archloom.oracle.errors import Position, SourceError, TaidlError
+
+V = TypeVar("V")
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -25,17 +28,27 @@ MAX_DIGITS = 300
 
 
 class Scanner:
-    """A place in a text; every reading method skips the space and the comments after what it read."""
+    """A place in a text; every reading method skips the space and the comments after what it read.
 
-    def __init__(self, text: str, file: str) -> None:
+    ``space`` matches those, ``word`` what errors show as found, up to ``longest`` characters; ``error`` is raised.
+    """
+
+    def __init__(
+        self, text: str, file: str, space: re.Pattern[str] = _SPACE, word: re.Pattern[str] = _WORD,
+        error: type[SourceError] = TaidlError, longest: int | None = 40,
+    ) -> None:
         self.text = text
         self.file = file
         self.at = 0
+        self._space = space
+        self._word = word
+        self._error = error
+        self._longest = longest
         self._lines = [0, *(m.end() for m in re.finditer("\n", text))]
         self._skip()
 
     def _skip(self) -> None:
-        match = _SPACE.match(self.text, self.at)
+        match = self._space.match(self.text, self.at)
         assert match is not None
         self.at = match.end()
 
@@ -46,13 +59,21 @@ class Scanner:
         return Position(self.file, line, at - self._lines[line - 1] + 1)
 
     def fail(self, message: str, position: Position | None = None) -> NoReturn:
-        """Raise TaidlError at a position (by default, here)."""
-        raise TaidlError(message, position or self.position(), self.text)
+        """Raise the error at a position (by default, here)."""
+        raise self._error(message, position or self.position(), self.text)
 
     def expected(self, what: str) -> NoReturn:
-        """Raise TaidlError for something else than what was expected."""
-        match = _WORD.match(self.text, self.at)
-        self.fail(f"expected {what}, found {repr(_short(match.group())) if match else 'the end of the text'}")
+        """Raise the error for something else than what was expected."""
+        match = self._word.match(self.text, self.at)
+        found = "the end of the text" if match is None else match.group()
+        if match is not None:
+            found = "the end of the line" if found == "\n" else repr(self.short(found))
+        self.fail(f"expected {what}, found {found}")
+
+    def short(self, text: str) -> str:
+        """A text for a message, cut where it is long."""
+        longest = self._longest
+        return text if longest is None or len(text) <= longest else f"{text[:longest - 3]}..."
 
     # --- what comes next ---
 
@@ -114,7 +135,7 @@ class Scanner:
             return self.whole(_NUMBER)
         value = float(match.group())
         if not math.isfinite(value):
-            self.fail(f"{_short(match.group())} is beyond the range of floats")
+            self.fail(f"{self.short(match.group())} is beyond the range of floats")
         self.at = match.end()
         self._skip()
         return value
@@ -125,7 +146,7 @@ class Scanner:
         assert match is not None
         text = match.group().replace("_", "")
         if len(text) > MAX_DIGITS:
-            self.fail(f"the number {_short(text)} has {len(text)} digits, more than {MAX_DIGITS}")
+            self.fail(f"the number {self.short(text)} has {len(text)} digits, more than {MAX_DIGITS}")
         self.at = match.end()
         self._skip()
         if text.startswith("0x"):
@@ -138,5 +159,48 @@ class Scanner:
         return value if isinstance(value, int) else self.expected("an integer")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."
+class Climbing(Generic[V]):
+    """Reads expressions of binary operators by precedence climbing; what they are made of and give, subclasses say.
+
+    ``levels`` has for each operator how tightly it binds; those of the level ``single`` do not associate, all others
+    do to the left.
+    """
+
+    signs: ClassVar[re.Pattern[str]]
+    levels: ClassVar[Mapping[str, int]]
+    single: ClassVar[int | None] = None
+
+    def __init__(self, scanner: Scanner) -> None:
+        self.s = scanner
+
+    def expr(self, level: int = 0) -> V:
+        """An expression of operators of the level and tighter ones."""
+        left = self.unary()
+        tightest = len(self.levels)
+        while True:
+            at = self.s.at
+            sign = self.sign(level, tightest)
+            if sign is None:
+                return left
+            tightest = self.levels[sign]
+            left = self.binary(sign, left, self.expr(tightest + 1), at)
+            tightest -= tightest == self.single
+
+    def sign(self, loosest: int, tightest: int) -> str | None:
+        """Read an operator of these levels, if one comes next."""
+        match = self.s.matches(self.signs)
+        if match is None or not loosest <= self.levels[match.group()] <= tightest or self.ends(match.group()):
+            return None
+        return self.s.take(self.signs)
+
+    def ends(self, sign: str) -> bool:
+        """Whether the sign that comes next is no operator here: the expression ends before it."""
+        return False
+
+    def unary(self) -> V:
+        """An operand with the signs before it."""
+        raise NotImplementedError
+
+    def binary(self, sign: str, left: V, right: V, at: int) -> V:
+        """What an operator at an offset of the text gives."""
+        raise NotImplementedError
