@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
@@ -311,8 +312,8 @@ class Dataflow:
         hits: list[tuple[WriteItem, Affine | None]] = []
         for item, around in writes(loop, q.buffer):
             renamed = {inner.var: fresh() for inner in around}
-            window = replace(item.window, offsets=tuple(
-                o.substitute({k: Affine.variable(v) for k, v in renamed.items()}) for o in item.window.offsets))
+            names = {k: Affine.variable(v) for k, v in renamed.items()}
+            window = item.window.with_offsets(partial(Affine.substitute, values=names))
             unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
             found = match(window, at.known, unknown, q.address, q.ranges)
             if found is None:
