@@ -13,6 +13,7 @@ from archloom.oracle import interpreter
 from archloom.oracle.assembly import parse
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import Oracle, compile_stream
+from archloom.oracle.xla.notation.limits import Limits
 from tests.support.oracle.whole_streams import WHOLE, whole_streams
 
 pytest.importorskip("jax")
@@ -68,7 +69,7 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     assert [str(s) for s in report.strategies] == [f"as it stands: {report.results[0].reason}", "in part: succeeds"]
     (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
     assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
-                         "4 elements are computed, whatever is used of them")
+                         "elements computed, used or not: 4")
     assert "carries" in report.results[0].reason and "loops at 2" in str(report)
     stays = report.parts[1]
     assert (stays.place, stays.numbers, stays.instructions) == ("2", (2, 2), {"merge": 8})
@@ -109,6 +110,16 @@ def test_nothing_but_loops() -> None:
     assert not report.raised and [p.raised for p in report.parts] == [False]
     assert report.results[0].operations == () and "carr" in report.parts[0].reason
     assert [s.strategy for s in report.strategies] == ["as it stands", "in part"]
+
+
+def test_a_stream_beyond_the_limits_stays_loops() -> None:
+    stream = program(LOAD + "loop i in 0..8 {\n  merge row=8, from=i\n}\n" + STORE)
+    first = compile_stream(stream, WHOLE).report.strategies[0].reason
+    for limits, why in ((Limits(attempts=0), f"after 0 attempts still {first}"),
+                        (Limits(part_steps=0), "no further part is to blame: its reads fall into too many pieces")):
+        report = compile_stream(stream, WHOLE, limits=limits).report
+        assert not report.raised and report.results[0].reason == first
+        assert [s.reason for s in report.strategies] == [first, why], report.explanation
 
 
 def test_neighbours_that_stay_are_one_nest() -> None:
