@@ -72,8 +72,8 @@ class BufferReport:
     places: tuple[str, ...]
 
     def __str__(self) -> str:
-        held = f"exists in loops at {', '.join(self.places)}" if self.places else "vanishes"
-        return f"{self.buffer} ({self.type}): {held}"
+        where = f"exists in loops at {', '.join(self.places)}" if self.places else "vanishes"
+        return f"{self.buffer} ({self.type}): {where}"
 
 
 @dataclass(frozen=True)

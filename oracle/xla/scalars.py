@@ -31,8 +31,8 @@ def take_out(stream: ResolvedStream) -> tuple[ResolvedStream, np.ndarray]:
     body = rewritten(stream.body, lambda i: [_instruction(i, places, base)] if i.statements else [])
     plain = replace(stream, name="", body=body)
     if places:
-        held = HbmTensor(BIT_PATTERNS, base, (len(places),), "uint32")
-        plain = replace(plain, arguments=(*stream.arguments, held), hbm_bytes=base + WIDTH * len(places),
+        patterns = HbmTensor(BIT_PATTERNS, base, (len(places),), "uint32")
+        plain = replace(plain, arguments=(*stream.arguments, patterns), hbm_bytes=base + WIDTH * len(places),
                         buffers=tuple(replace(b, shape=(base + WIDTH * len(places),)) if b.name == "hbm" else b
                                       for b in stream.buffers))
     return plain, np.array(list(places), np.uint32)
@@ -48,9 +48,9 @@ def _instruction(instr: ResolvedInstr, places: dict[int, int], base: int) -> Res
         assert isinstance(s, Op)
         place = base + WIDTH * places.setdefault(pattern, len(places))
         window = Window("hbm", (Affine(place),), (WindowDim(0, WIDTH, 1),))
-        held = f"{s.dst}.bytes"
-        statements.append(Read(held, window, TensorType((WIDTH,), "i8")))
-        statements.append(Op(s.dst, "bitcast_convert", (held,), (), s.type))
+        bits = f"{s.dst}.bytes"
+        statements.append(Read(bits, window, TensorType((WIDTH,), "i8")))
+        statements.append(Op(s.dst, "bitcast_convert", (bits,), (), s.type))
     return replace(instr, attributes=(), registers=(), statements=tuple(statements))
 
 

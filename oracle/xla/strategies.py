@@ -159,7 +159,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             while path in left:
                 path = path[:-1]
             if not path:
-                return Refusal("nothing that is left as loops would help")
+                return Refusal(f"no further part is to blame: {refusal.reason}")
             inside = [p for p in left if p[:len(path)] == path]
             why = left[inside[0]].reason if inside else refusal.reason
             left = {p: part for p, part in left.items() if p not in inside}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import carriers, numbers
+from archloom.oracle.taidl.operators import carriers, fused_jax, numbers
 from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
@@ -179,13 +179,11 @@ def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> A
     import jax.numpy as jnp
     from jax import lax
 
-    from archloom.oracle.xla.lowering.fused import fma as lowered
-
     left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
 
     def body(i: Any, total: Any) -> Any:
         a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
-        return lowered(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
+        return fused_jax.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
 
     return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
 

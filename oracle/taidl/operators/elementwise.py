@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import carriers, elementary, numbers
+from archloom.oracle.taidl.operators import carriers, elementary, fused_jax, numbers
 from archloom.oracle.taidl.operators.base import (
     Array,
     Attribute,
@@ -349,9 +349,7 @@ def _fma(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, A
 
 
 def _fma_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    from archloom.oracle.xla.lowering.fused import fma as lowered
-
-    return lowered(*x, flush=a["subnormals"] == "flush")
+    return fused_jax.fma(*x, flush=a["subnormals"] == "flush")
 
 
 SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")

@@ -163,14 +163,8 @@ class Outlined:
 
     def _normalized(self, path: Path) -> bool:
         """Whether the loops around start at 0 and count by ones."""
-        nodes = self.original.body
-        for number in path[:-1]:
-            node = nodes[number]
-            assert isinstance(node, ResolvedLoop)
-            if (node.start, node.step) != (0, 1):
-                return False
-            nodes = node.body
-        return True
+        return all(isinstance(node, ResolvedLoop) and (node.start, node.step) == (0, 1)
+                   for node in _down(self.original, path[:-1]))
 
 
 def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedInstr:
@@ -185,14 +179,28 @@ def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedIns
     return ResolvedInstr(nest.title, (), (), tuple(statements), 0)
 
 
+def _down(stream: ResolvedStream, path: Path) -> Iterator[ResolvedNode]:
+    """The nodes on the way to the one at a path, which is the last."""
+    nodes = stream.body
+    for number in path:
+        node = nodes[number]
+        yield node
+        nodes = node.body if isinstance(node, ResolvedLoop) else ()
+
+
 def boxes_at(stream: ResolvedStream, path: Path) -> tuple[Box, ...]:
     """The boxes of buffers that the node at a path touches, over the variables of the loops around it."""
-    nodes, outer, found = stream.body, dict[str, Range](), list[ResolvedNode]()
-    for number in path:
-        found = [nodes[number]]
-        if isinstance(found[0], ResolvedLoop) and len(outer) < len(path) - 1:
-            nodes, outer[found[0].var] = found[0].body, (0, found[0].extent - 1)
-    return boxes_of(_touches(found), {b.name: b for b in stream.buffers}, outer)
+    *around, node = _down(stream, path)
+    outer = {loop.var: (0, loop.extent - 1) for loop in around if isinstance(loop, ResolvedLoop)}
+    return boxes_of(_touches([node]), {b.name: b for b in stream.buffers}, outer)
+
+
+def describe(stream: ResolvedStream, path: Path) -> str:
+    """The loop or the instruction at a path, in words."""
+    *_, node = _down(stream, path)
+    if isinstance(node, ResolvedLoop):
+        return f"loop {node.var} in {node.start}..{node.stop}"
+    return node.mnemonic
 
 
 def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
@@ -201,14 +209,3 @@ def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
             inside = ranges(around)
             for s in instr.touching():
                 yield Touch(s.window, isinstance(s, Write), inside)
-
-
-def describe(stream: ResolvedStream, path: Path) -> str:
-    """The loop or the instruction at a path, in words."""
-    nodes, node = stream.body, None
-    for number in path:
-        node = nodes[number]
-        nodes = node.body if isinstance(node, ResolvedLoop) else ()
-    if isinstance(node, ResolvedLoop):
-        return f"loop {node.var} in {node.start}..{node.stop}"
-    return node.mnemonic if node else "nothing"

@@ -88,20 +88,20 @@ class LoopRunner:
     def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
         from jax import lax
 
-        held: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         owner: InstrItem | None = None
         for item in block.items:
             if isinstance(item, Block):
                 state, owner = self._loop(item, state, values), None
                 continue
             if item.owner is not owner:
-                owner, held = item.owner, self._constants(item.owner, values)
+                owner, tensors = item.owner, self._constants(item.owner, values)
             if isinstance(item, ReadItem):
-                held[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
+                tensors[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
             else:
                 # computed before: XLA fuses a value with its write, and where it reads the buffer at other places
                 # through a reshape, it overwrites in place what is still to be read
-                value = lax.optimization_barrier(self._value(item, held))
+                value = lax.optimization_barrier(self._value(item, tensors))
                 new = write_window(state[item.window.buffer], item.window, value, values)
                 state = {**state, item.window.buffer: new}
         return state
@@ -132,14 +132,14 @@ class LoopRunner:
                 made[s.dst] = jnp.broadcast_to(convert(evaluate(value, values), "i32", s.type.dtype), s.type.shape)
         return made
 
-    def _value(self, item: WriteItem, held: dict[str, Any]) -> Any:
+    def _value(self, item: WriteItem, tensors: dict[str, Any]) -> Any:
         try:
             axes, e = self.tensors.tensor(item.owner, item.write.src)
         except Unraisable as reason:
             self.record.add(How.WHOLE_ARRAYS, item.owner.instr.mnemonic, str(reason), 1)
-            return compute(item.owner.instr, item.write.src, held)
+            return compute(item.owner.instr, item.write.src, tensors)
         ranges = {a: (0, n - 1) for a, n in zip(axes, item.write.type.shape, strict=True)}
-        return Lowering(held, Record(sizes=self.record.sizes)).tensor(e, axes, ranges)
+        return Lowering(tensors, Record(sizes=self.record.sizes)).tensor(e, axes, ranges)
 
 
 def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:

@@ -15,22 +15,22 @@ from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
 
 
-def compute(instr: ResolvedInstr, name: str, held: dict[str, Any]) -> Any:
-    """The tensor ``name`` of an instruction as a carrier; ``held`` has what it read so far, and keeps what is made."""
-    if name in held:
-        return held[name]
+def compute(instr: ResolvedInstr, name: str, tensors: dict[str, Any]) -> Any:
+    """The tensor ``name`` of an instruction as a carrier; ``tensors`` has what was read, and keeps what is made."""
+    if name in tensors:
+        return tensors[name]
     types = {s.dst: s.type.dtype for s in instr.statements if not isinstance(s, Write)}
     needed, waiting = set[str](), [name]
     definitions = {s.dst: s for s in instr.statements if isinstance(s, Op)}
     while waiting:
         wanted = waiting.pop()
-        if wanted not in needed and wanted not in held:
+        if wanted not in needed and wanted not in tensors:
             needed.add(wanted)
             waiting += definitions[wanted].operands
     for s in instr.statements:
         if isinstance(s, Op) and s.dst in needed:
-            held[s.dst] = apply(s, held, types)
-    return held[name]
+            tensors[s.dst] = apply(s, tensors, types)
+    return tensors[name]
 
 
 def apply(s: Op, tensors: Mapping[str, Any], types: Mapping[str, str]) -> Any:

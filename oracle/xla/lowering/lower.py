@@ -13,14 +13,11 @@ from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
 from archloom.oracle.xla.lowering import bytes_product
-from archloom.oracle.xla.lowering.batching import Batched, one_contraction
-from archloom.oracle.xla.lowering.constants import known
-from archloom.oracle.xla.lowering.digits import Digits, digits
+from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
 from archloom.oracle.xla.lowering.folds import fold, one_chain
-from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype
+from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
-from archloom.oracle.xla.notation.build import substitute
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
@@ -47,7 +44,8 @@ from archloom.oracle.xla.notation.expr import (
     width,
 )
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.variables import GuardedAxis, fresh
+from archloom.oracle.xla.notation.substitution import substitute
+from archloom.oracle.xla.notation.variables import GuardedAxis
 
 UNROLL = 64
 """Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
@@ -103,9 +101,9 @@ class Lowering:
 
     def _lower(self, e: Expr, ranges: Ranges) -> Spread:
         if isinstance(e, (Sum, Fold)):
-            parts = digits(e, ranges)
-            if parts is not None:
-                return self._by_digits(e, parts, ranges)
+            divided = by_digits(e, ranges)
+            if divided is not None:
+                return self._divided(divided)
         return _LOWERINGS[type(e)](self, e, ranges)
 
     def _const(self, e: Const, ranges: Ranges) -> Spread:
@@ -157,35 +155,17 @@ class Lowering:
         types = [o.dtype for o in e.operands]
         return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
 
-    def _by_digits(self, e: Expr, parts: Digits, ranges: Ranges) -> Spread:
-        """A variable of which only quotient and remainder matter as two axes, so that each is one."""
-        name, divisor = parts
-        t, y = fresh(), fresh()
-        low, high = ranges[name]
-        inner: dict[str, tuple[int, int]] = {}
-        for n, r in ranges.items():  # the order of axes stays
-            inner.update({t: (low // divisor, high // divisor), y: (0, divisor - 1)} if n == name else {n: r})
-        form = Affine.variable(t) * divisor + Affine.variable(y)
-        return self._one_axis(substitute(e, {name: form}, inner), t, y, name, inner)
-
-    def _batched(self, batched: Batched, name: str, ranges: Ranges) -> Spread:
-        """A distinction that is one contraction: the number of the case and the place in it are axes."""
-        e, number, times, inside, size = batched
-        inner: dict[str, tuple[int, int]] = {}
-        for n, r in ranges.items():
-            inner.update({number: (0, times - 1), inside: (0, size - 1)} if n == name else {n: r})
-        return self._one_axis(e, number, inside, name, inner)
-
-    def _one_axis(self, e: Expr, outer: str, minor: str, name: str, ranges: Ranges) -> Spread:
-        """``e`` with the axes of two variables as one, of another."""
+    def _divided(self, divided: Divided) -> Spread:
+        """The axes of the two variables as one."""
         import jax.numpy as jnp
 
-        found = self.spread(e, ranges)
-        names = tuple(n for n in found.names if n not in (outer, minor))
-        array = found.expand((*names, outer, minor))
+        minor = divided.outer, divided.inner
+        found = self.spread(divided.e, divided.ranges)
+        names = tuple(n for n in found.names if n not in minor)
+        array = found.expand((*names, *minor))
         shape = array.shape[:len(names)]
-        array = jnp.broadcast_to(array, (*shape, extent(ranges[outer]), extent(ranges[minor])))
-        return Spread(array.reshape(*shape, -1), (*names, name))
+        array = jnp.broadcast_to(array, (*shape, *(extent(divided.ranges[n]) for n in minor)))
+        return Spread(array.reshape(*shape, -1), (*names, divided.variable))
 
     def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
         """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
@@ -217,7 +197,7 @@ class Lowering:
             low, high = ranges[name]
             batched = one_contraction(e, name, ranges)
             if batched is not None:
-                return self._batched(batched, name, ranges)
+                return self._divided(batched)
             parts = []
             shift = e.form.constant
             for first, last, body in reach(e.cases, low + shift, high + shift):
@@ -318,8 +298,8 @@ class Lowering:
         axes = tuple(i for i, n in enumerate(body.names) if n not in names)
         times = math.prod(x for n, x in e.variables if n not in body.names)
         self.record.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
-        held = value(body.array, e.dtype)
-        total = jnp.sum(held, axis=axes, dtype=held.dtype) * jnp.asarray(times).astype(held.dtype)
+        carrier = value(body.array, e.dtype)
+        total = jnp.sum(carrier, axis=axes, dtype=carrier.dtype) * jnp.asarray(times).astype(carrier.dtype)
         return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
 
     def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
@@ -379,20 +359,20 @@ class Lowering:
         self.record.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
 
         def multiply(a: Any, b: Any) -> Any:
-            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
+            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=carrier)
 
         if is_integer(dtype):
-            held = jax_dtype(dtype)
-            bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
+            carrier = jax_dtype(dtype)
+            bytes_alone = left.dtype == right.dtype == "int8" and carrier == "int32"
             if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
                 self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor makes them sooner", m * n * k)
                 return bytes_product.product(left, right)
-            unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
+            unsigned = "uint8" in (left.dtype, right.dtype) and carrier.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
         if not self.reassociate:
             return ordered(left, right, dtype)
         left, right = value(left, dtype), value(right, dtype)
-        held = left.dtype
+        carrier = left.dtype
         return element(multiply(left, right), dtype)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
-from archloom.oracle.taidl.operators.carriers import carrier_dtype, constant, uncontracted
+from archloom.oracle.taidl.operators.carriers import carrier_dtype, constant
 from archloom.oracle.taidl.operators.conversion import convert as converted
 from archloom.oracle.taidl.types import element_type
+from archloom.oracle.xla.notation.expr import Const, Expr, Map
 
-__all__ = ["ELEMENTWISE", "NUMPY", "bitcast", "constant", "convert", "elementwise", "jax_dtype", "uncontracted"]
+__all__ = ["ELEMENTWISE", "NUMPY", "bitcast", "constant", "convert", "elementwise", "jax_dtype", "known"]
 
 NUMPY = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
          "f16": "float16", "bf16": "bfloat16", "f32": "float32"}
@@ -47,3 +48,28 @@ def elementwise(
     """Apply an operation to arrays of element types ``types`` that broadcast against each other."""
     named: Mapping[str, Any] = dict(attributes)
     return OPCODES[opcode].lowering(Shaped((), dtype), list(operands), named, types)
+
+
+_FOLDED = frozenset(NUMPY) - {"f16", "bf16"}
+"""Element types that JAX holds as NumPy does."""
+
+
+def known(e: Expr) -> Any:
+    """The value of an expression of constants, as the interpreter computes it, as an array of shape (); None of others.
+
+    No cache by expression: 0.0 and -0.0 are equal, and are not the same constant.
+    """
+    if e.dtype not in _FOLDED:
+        return None
+    if isinstance(e, Const):
+        return np.asarray(constant(e.value, e.dtype))
+    if not isinstance(e, Map):
+        return None
+    operands = []
+    for o in e.operands:
+        operands.append(known(o))
+        if operands[-1] is None:
+            return None
+    attributes = dict(e.attributes, types=(e.dtype, *(o.dtype for o in e.operands)))
+    with np.errstate(all="ignore"):
+        return np.asarray(OPCODES[e.opcode].kernel((), np.dtype(NUMPY[e.dtype]), operands, attributes))

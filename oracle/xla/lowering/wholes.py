@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.resolved import Op
 from archloom.oracle.xla.lowering.direct import apply
-from archloom.oracle.xla.notation.expr import Operand, Whole
+from archloom.oracle.xla.notation.expr import Operand, Whole, over
 from archloom.oracle.xla.notation.fallbacks import How, Record
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _operand(lowering: "Lowering", whole: Whole, operand: Operand) -> tuple[Any,
 
     shape = tuple(n for _, n in operand.axes)
     axes, names = (tuple(a for a, _ in pairs) for pairs in (operand.axes, whole.parameters))
-    ranges = {name: (0, n - 1) for name, n in (*whole.parameters, *operand.axes)}
+    ranges = over((*whole.parameters, *operand.axes), {})
     found = lowering.spread(operand.body, ranges)
     if not any(n in found.names for n in names):
         return jnp.broadcast_to(found.expand(axes), shape), False

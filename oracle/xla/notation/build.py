@@ -1,4 +1,4 @@
-"""Constructors that keep expressions in normal form, and substitution.
+"""Constructors that keep expressions in normal form.
 
 Every function takes the ``ranges`` of the variables that are free in its result; forms are simplified under them.
 The rules are equations of integer arithmetic modulo 2^32 and of case distinctions; sums, and what else combines many
@@ -7,27 +7,21 @@ values, are those of :mod:`archloom.oracle.xla.notation.sums`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl.types import element_type
-from archloom.oracle.xla.notation import sums
-from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, narrow, reach
+from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, reach
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
-    Carry,
     Const,
     Constraint,
     Expr,
-    Fold,
     FromBytes,
     Guarded,
     Let,
     Map,
     Ranges,
-    Sum,
     Switch,
     axis_of,
     free,
@@ -38,73 +32,9 @@ from archloom.oracle.xla.notation.expr import (
     switched,
     width,
 )
+from archloom.oracle.xla.notation.merging import one_function
+from archloom.oracle.xla.notation.substitution import NORMAL, substitute
 from archloom.oracle.xla.notation.variables import Bound
-from archloom.oracle.xla.notation.work import Work, remembered, shared_work, spend
-
-
-def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
-    """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
-    if isinstance(e, (Const, Carry)):
-        return e
-    done = remembered()
-    if done is None:
-        with shared_work():
-            return substitute(e, mapping, ranges)
-    key = _key(e, mapping, ranges)
-    found = done.get(key)
-    if found is None:
-        found = done[key] = _substituted(e, mapping, ranges)
-    return found
-
-
-def _key(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Work:
-    """All that the result of :func:`substitute` depends on."""
-    parts: list[object] = []
-    for name in free(e):
-        form = mapping.get(name)
-        if form is None:
-            parts.append((name, ranges.get(name)))
-        else:
-            parts.append((name, form, *((v, ranges.get(v)) for v in form.variables())))
-    return e, tuple(parts)
-
-
-def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
-    spend()
-    if isinstance(e, Switch):
-        return _substitute_switch(e, mapping, ranges)
-    own = [_form(form, mapping, ranges) for form in e.forms]
-    made = e.rebuilt(own, e.children) if own else e
-    if not e.children:
-        return made
-    inner = inside(made, ranges)
-    made = made.rebuilt(own, [substitute(c, mapping, inner) for c in e.children])
-    normal = _NORMAL.get(type(made))
-    return normal(made, ranges) if normal is not None else made
-
-
-_NORMAL: dict[type[Expr], Callable[[Any, Ranges], Expr]] = {
-    Map: lambda e, ranges: map_of(e.opcode, e.operands, e.attributes, e.dtype),
-    Sum: lambda e, ranges: sums.sum_of(e.variables, e.body, ranges),
-    Fold: lambda e, ranges: sums.fold_of(e.variables, e.start, e.body, ranges),
-    Guarded: lambda e, ranges: guard_of(e.body, e.constraints, e.fill, ranges),
-    Let: lambda e, ranges: let_of(e.variables, e.body, ranges),
-    ByteOf: lambda e, ranges: byte_of(e.body, e.byte),
-    FromBytes: lambda e, ranges: from_bytes(e.variable, e.body, e.dtype, ranges),
-}
-"""The normal form of a node whose sub-expressions are normal; other nodes always are."""
-
-
-def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine:
-    return form.substitute(mapping).simplify(ranges)
-
-
-def _substitute_switch(e: Switch, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
-    form = _form(e.form, mapping, ranges)
-    cases = []
-    for first, last, body in reach(e.cases, *form.range(ranges)):
-        cases.append((first, last, substitute(body, mapping, narrow(form, first, last, ranges))))
-    return switch_of(form, tuple(cases), ranges)
 
 
 def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str, object], ...], dtype: str) -> Expr:
@@ -181,8 +111,6 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
 
 def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
     """Cases out of range are dropped; neighbours that are one function are merged; constant ends become a guard."""
-    from archloom.oracle.xla.notation.merging import one_function
-
     if form.constant:
         shifted = tuple((first - form.constant, last - form.constant, body) for first, last, body in cases)
         return switch_of(form - form.constant, shifted, ranges)
@@ -275,3 +203,13 @@ def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Rang
         low, high = form.range(ranges)
         values *= high - low + 1
     return points > values
+
+
+NORMAL.update({
+    Map: lambda e, ranges: map_of(e.opcode, e.operands, e.attributes, e.dtype),
+    Switch: lambda e, ranges: switch_of(e.form, e.cases, ranges),
+    Guarded: lambda e, ranges: guard_of(e.body, e.constraints, e.fill, ranges),
+    Let: lambda e, ranges: let_of(e.variables, e.body, ranges),
+    ByteOf: lambda e, ranges: byte_of(e.body, e.byte),
+    FromBytes: lambda e, ranges: from_bytes(e.variable, e.body, e.dtype, ranges),
+})

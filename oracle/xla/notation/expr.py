@@ -13,25 +13,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, dataclass_transform
 
 from archloom.oracle.affine import Affine, Div
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation.fallbacks import Record
 from archloom.oracle.xla.notation.variables import Bound
 
-if TYPE_CHECKING:
-    from typing import dataclass_transform
-else:
-
-    def dataclass_transform(**_: object) -> Any:
-        return lambda f: f
-
-
 T = TypeVar("T")
 Range = tuple[int, int]
 """Smallest and largest value of a variable, both inclusive."""
 Ranges = Mapping[str, Range]
+Variables = tuple[tuple[str, int], ...]
+"""Variables from 0 on, with their extents."""
 
 
 _comparing = threading.local()
@@ -139,14 +133,14 @@ class Wrapping(Expr):
 class Combining(Wrapping):
     """Base of nodes that combine what ``body`` is for all values of ``variables`` (name, extent), each from 0."""
 
-    variables: tuple[tuple[str, int], ...]
+    variables: Variables
 
     @property
     def bound(self) -> tuple[str, ...]:
         return tuple([name for name, _ in self.variables])
 
     def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
-        return {name: (0, extent - 1) for name, extent in self.variables}
+        return over(self.variables, {})
 
 
 def once(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
@@ -208,7 +202,7 @@ class Map(Expr):
 class Sum(Combining):
     """Sum of ``body`` over ``variables`` (name, extent); each runs from 0."""
 
-    variables: tuple[tuple[str, int], ...]
+    variables: Variables
     body: Expr
     dtype: str
 
@@ -228,7 +222,7 @@ class Fold(Combining):
     next value of the one before.
     """
 
-    variables: tuple[tuple[str, int], ...]
+    variables: Variables
     start: Expr
     body: Expr
     dtype: str
@@ -246,7 +240,7 @@ class Extreme(Combining):
     """Maximum (or minimum) of ``body`` over ``variables``."""
 
     kind: str
-    variables: tuple[tuple[str, int], ...]
+    variables: Variables
     body: Expr
     dtype: str
 
@@ -383,7 +377,7 @@ class TensorFunction(Protocol):
 class Operand:
     """A whole tensor: ``body`` over ``axes`` (name, extent)."""
 
-    axes: tuple[tuple[str, int], ...]
+    axes: Variables
     body: Expr
 
 
@@ -395,7 +389,7 @@ class Whole:
     """
 
     function: TensorFunction
-    parameters: tuple[tuple[str, int], ...]
+    parameters: Variables
     operands: tuple[Operand, ...]
 
 
@@ -513,11 +507,17 @@ def switched(e: Expr) -> frozenset[str]:
     return frozenset(names)
 
 
-def canonical_order(names: list[tuple[str, int]], body: Expr) -> list[tuple[str, int]]:
+def over(variables: Variables, ranges: Ranges) -> dict[str, Range]:
+    """``ranges``, and those of the variables."""
+    return {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
+
+
+def canonical_order(names: Variables, body: Expr) -> Variables:
     """The bound variables sorted by how they occur in ``body``, in its leaves first, whatever their names."""
     nodes = sorted(walk(body), key=lambda node: not isinstance(node, (Leaf, Index)))
     every = [form for node in nodes for form in node.forms]
-    return sorted(names, key=lambda item: (tuple(_weight(form, item[0]) for form in every), item[1]), reverse=True)
+    return tuple(sorted(
+        names, key=lambda item: (tuple(_weight(form, item[0]) for form in every), item[1]), reverse=True))
 
 
 def _weight(form: Affine, name: str) -> int:

@@ -29,12 +29,12 @@ class How(StrEnum):
 
 
 COSTS = {
-    How.WHOLE_TENSORS: "{} elements are computed, whatever is used of them",
-    How.WHOLE_ARRAYS: "{} values are computed operator by operator",
-    How.IN_TURN: "{} iterations run one after the other",
-    How.GATHER: "{} elements are looked up one by one",
-    How.MASK: "{} elements are chosen by comparing their indices",
-    How.BFLOAT16: "{} products, of which none is rounded",
+    How.WHOLE_TENSORS: "elements computed, used or not: {}",
+    How.WHOLE_ARRAYS: "values computed operator by operator: {}",
+    How.IN_TURN: "iterations run one after the other: {}",
+    How.GATHER: "elements looked up one by one: {}",
+    How.MASK: "elements chosen by comparing indices: {}",
+    How.BFLOAT16: "products, none of them rounded: {}",
 }
 """What each costs, by a number that is recorded with it."""
 

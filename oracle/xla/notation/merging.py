@@ -1,4 +1,4 @@
-"""Gluing pieces together: two expressions on neighbouring ranges of a form as one expression on both.
+"""Merging cases: two expressions on neighbouring ranges of a form as one expression on both.
 
 Loops are peeled where tiles end, where a reduction begins, where padding begins; the pieces are the same function of
 the absolute index. A candidate for that function counts only if its restriction to each piece *is* the piece.
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.build import substitute
 from archloom.oracle.xla.notation.constraints import Case, conjunction, inside, narrow, within
 from archloom.oracle.xla.notation.expr import (
     Const,
@@ -25,6 +24,7 @@ from archloom.oracle.xla.notation.expr import (
     same_kind,
     walk,
 )
+from archloom.oracle.xla.notation.substitution import substitute
 
 
 def one_function(form: Affine, a: Case, b: Case, ranges: Ranges) -> Expr | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation import build
+from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     Carry,
@@ -24,6 +24,7 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Sum,
     Switch,
+    Variables,
     axis_of,
     canonical_order,
     carries,
@@ -31,41 +32,34 @@ from archloom.oracle.xla.notation.expr import (
     is_heavy,
     is_integer,
     level,
+    over,
     same_kind,
     walk,
 )
+from archloom.oracle.xla.notation.substitution import NORMAL, substitute
 from archloom.oracle.xla.notation.variables import Bound, fresh
 
 EXTREMES = {"maximum": "max", "minimum": "min"}
 """Operations on two values, and the kind of the reduction by each."""
 
 
-def extreme_of(kind: str, variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -> Expr:
+def extreme_of(kind: str, variables: Variables, body: Expr, ranges: Ranges) -> Expr:
     """Maximum or minimum with canonical names; variables of one value are put in place."""
-    ones = {name: Affine(0) for name, extent in variables if extent == 1}
-    if ones:
-        variables = tuple(v for v in variables if v[1] != 1)
-        body = build.substitute(body, ones, {**ranges, **{name: (0, extent - 1) for name, extent in variables}})
+    variables, body = _without_ones(variables, body, ranges)
     if not variables:  # of one number it is that number, without what a comparison flushes
         opcode = next(o for o, k in EXTREMES.items() if k == kind)
-        return body if is_integer(body.dtype) else build.map_of(opcode, (body, body), (), body.dtype)
+        return body if is_integer(body.dtype) else map_of(opcode, (body, body), (), body.dtype)
     if isinstance(body, Extreme) and body.kind == kind:
         both, single = _renamed_apart(variables, body, ranges)
         return extreme_of(kind, both, single, ranges)
     if is_integer(body.dtype):
-        within_all = {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
-        variables, body = _merge_axes(variables, body, within_all)
-    new, names, inner = _canonical(variables, body, ranges)
-    return Extreme(kind, new, build.substitute(body, names, inner), body.dtype)
+        variables, body = _merge_axes(variables, body, over(variables, ranges))
+    return Extreme(kind, *_canonical(canonical_order(variables, body), level(body), body, ranges), body.dtype)
 
 
-def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ranges: Ranges) -> Expr:
+def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Expr:
     """A chain with canonical names; variables of one value are put in place."""
-    ones = {name: Affine(0) for name, extent in variables if extent == 1}
-    inner = {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
-    if ones:
-        body = build.substitute(body, ones, inner)
-        variables = tuple(v for v in variables if v[1] != 1)
+    variables, body = _without_ones(variables, body, ranges)
     if not variables:
         return plug(body, start)
     if isinstance(body, Map) and body.opcode in EXTREMES and is_integer(body.dtype):
@@ -73,11 +67,24 @@ def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ran
         if len(mine) == 1 and any(isinstance(o, Carry) for o in body.operands):
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
-    depth = max(level(body), level(start))
+    new, step = _canonical(variables, max(level(body), level(start)), body, ranges)
+    return Fold(new, start, step, body.dtype)
+
+
+def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
+    """The variables of more than one value, and the body with 0 for the others."""
+    ones = {name: Affine(0) for name, extent in variables if extent == 1}
+    if not ones:
+        return variables, body
+    rest = tuple(v for v in variables if v[1] != 1)
+    return rest, substitute(body, ones, over(rest, ranges))
+
+
+def _canonical(variables: Variables, depth: int, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
+    """The variables under their canonical names, and the body over these."""
     new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
-    within = {**ranges, **{name: (0, extent - 1) for name, extent in new}}
-    return Fold(new, start, build.substitute(body, names, within), body.dtype)
+    return new, substitute(body, names, over(new, ranges))
 
 
 def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
@@ -87,7 +94,7 @@ def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
             joined = _continue(one, other, ranges)
             if joined is not None:
                 return joined
-    return build.map_of(opcode, (a, b), (), a.dtype)
+    return map_of(opcode, (a, b), (), a.dtype)
 
 
 def plug(body: Expr, start: Expr) -> Expr:
@@ -96,29 +103,15 @@ def plug(body: Expr, start: Expr) -> Expr:
         return start
     if not isinstance(body, Map):
         return body
-    return build.map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
+    return map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
 
 
-def _canonical(
-    variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges
-) -> tuple[tuple[tuple[str, int], ...], dict[str, Affine], Ranges]:
-    ordered = canonical_order(list(variables), body)
-    depth = level(body)
-    new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(ordered))
-    names = {old: Affine.variable(name) for (old, _), (name, _) in zip(ordered, new)}
-    return new, names, {**ranges, **{name: (0, extent - 1) for name, extent in new}}
-
-
-def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -> Expr:
+def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
     """``sum over variables of body``, flattened, distributed over additions and with mixed-radix axes merged."""
     variables = tuple(v for v in variables if v[1] != 1 or v[0] in free(body))
-    ones = {name: Affine(0) for name, extent in variables if extent == 1}
-    if ones:
-        variables = tuple(v for v in variables if v[1] != 1)
-        body = build.substitute(body, ones, {**ranges, **{n: (0, x - 1) for n, x in variables}})
+    variables, body = _without_ones(variables, body, ranges)
     if not variables or (isinstance(body, Const) and body.value == 0):
         return body
-    inner = {**ranges, **{name: (0, extent - 1) for name, extent in variables}}
     if is_integer(body.dtype):
         if isinstance(body, Map) and body.opcode == "add":
             a, b = (sum_of(variables, o, ranges) for o in body.operands)
@@ -128,24 +121,22 @@ def sum_of(variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges) -
         found = _switch_along(body, dict(variables))
         if found is not None:
             return _sum_cases(variables, body, found, ranges)
-        variables, body = _merge_axes(variables, body, inner)
-    new, names, within = _canonical(variables, body, ranges)
-    return Sum(new, build.substitute(body, names, within), body.dtype)
+        variables, body = _merge_axes(variables, body, over(variables, ranges))
+    return Sum(*_canonical(canonical_order(variables, body), level(body), body, ranges), body.dtype)
 
 
-def _flatten(variables: tuple[tuple[str, int], ...], body: Sum, ranges: Ranges) -> Expr:
+def _flatten(variables: Variables, body: Sum, ranges: Ranges) -> Expr:
     both, inner = _renamed_apart(variables, body, ranges)
     return sum_of(both, inner, ranges)
 
 
 def _renamed_apart(
-    variables: tuple[tuple[str, int], ...], e: Sum | Extreme, ranges: Ranges
-) -> tuple[tuple[tuple[str, int], ...], Expr]:
+    variables: Variables, e: Sum | Extreme, ranges: Ranges
+) -> tuple[Variables, Expr]:
     """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
     names = {name: fresh() for name, _ in (*variables, *e.variables)}
     both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
-    inner = {**ranges, **{name: (0, extent - 1) for name, extent in both}}
-    return both, build.substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, inner)
+    return both, substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, over(both, ranges))
 
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
@@ -157,7 +148,7 @@ def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
     return None
 
 
-def _sum_cases(variables: tuple[tuple[str, int], ...], body: Expr, switch: Switch, ranges: Ranges) -> Expr:
+def _sum_cases(variables: Variables, body: Expr, switch: Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
     name, shift = axis_of(switch.form), switch.form.constant
     assert name is not None
@@ -165,15 +156,14 @@ def _sum_cases(variables: tuple[tuple[str, int], ...], body: Expr, switch: Switc
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift
         part = tuple((n, last - first + 1 if n == name else x) for n, x in variables)
-        inner = {**ranges, **{n: (0, x - 1) for n, x in part}}
-        shifted = build.substitute(body, {name: Affine.variable(name) + first}, inner)
+        shifted = substitute(body, {name: Affine.variable(name) + first}, over(part, ranges))
         total = add_of(total, sum_of(part, shifted, ranges), ranges)
     return total
 
 
 def _merge_axes(
-    variables: tuple[tuple[str, int], ...], body: Expr, ranges: Ranges
-) -> tuple[tuple[tuple[str, int], ...], Expr]:
+    variables: Variables, body: Expr, ranges: Ranges
+) -> tuple[Variables, Expr]:
     """Make one variable ``w = E*u + v`` of two (E the extent of v) wherever only ``E*u + v`` occurs."""
     items = dict(variables)
     every = [form for node in walk(body) for form in node.forms if not form.is_constant]
@@ -183,7 +173,7 @@ def _merge_axes(
                 w = fresh()
                 merged = tuple((n, x) for n, x in variables if n not in (u, v)) + ((w, items[u] * items[v]),)
                 inner = {**ranges, w: (0, items[u] * items[v] - 1)}
-                return _merge_axes(merged, build.substitute(body, {u: Affine(0), v: Affine.variable(w)}, inner), inner)
+                return _merge_axes(merged, substitute(body, {u: Affine(0), v: Affine.variable(w)}, inner), inner)
     return variables, body
 
 
@@ -203,14 +193,14 @@ def terms(e: Expr) -> list[Expr]:
 def add_of(a: Expr, b: Expr, ranges: Ranges) -> Expr:
     """``a + b``; integer sums whose ranges continue each other become one sum."""
     if not is_integer(a.dtype):
-        return build.map_of("add", (a, b), (), a.dtype)
+        return map_of("add", (a, b), (), a.dtype)
     parts = terms(a)
     for new in terms(b):
         _absorb(parts, new, ranges)
     parts.sort(key=lambda e: not is_heavy(e))
     total = parts[0]
     for part in parts[1:]:
-        total = build.map_of("add", (total, part), (), a.dtype)
+        total = map_of("add", (total, part), (), a.dtype)
     return total
 
 
@@ -254,7 +244,7 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
     """``sum_{v<n} f(v) + sum_{v<m} f(v+n) = sum_{v<n+m} f(v)``, for one of the variables of ``a``; extremes alike."""
     if not isinstance(a, (Sum, Extreme)):
         return None
-    b_variables: tuple[tuple[str, int], ...] = ()
+    b_variables: Variables = ()
     b_body = b
     if (isinstance(a, Sum) and isinstance(b, Sum)) or (
             isinstance(a, Extreme) and isinstance(b, Extreme) and a.kind == b.kind):
@@ -271,8 +261,14 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
             continue
         shift = {old: Affine.variable(new) for old, new in mine.items()}
         shift[name] = (Affine.variable(mine[name]) if name in mine else Affine(0)) + extent
-        inner = {**ranges, **{n: (0, x - 1) for n, x in b_variables}}
-        if build.substitute(a.body, shift, inner) == b_body:
+        if substitute(a.body, shift, over(b_variables, ranges)) == b_body:
             total = tuple((n, x + more if n == name else x) for n, x in a.variables)
             return sum_of(total, a.body, ranges) if isinstance(a, Sum) else extreme_of(a.kind, total, a.body, ranges)
     return None
+
+
+NORMAL.update({
+    Sum: lambda e, ranges: sum_of(e.variables, e.body, ranges),
+    Fold: lambda e, ranges: fold_of(e.variables, e.start, e.body, ranges),
+    Extreme: lambda e, ranges: e,  # it stays one, whatever its variables become
+})

@@ -17,7 +17,7 @@ Work = tuple[Expr, tuple[object, ...]]
 
 @contextmanager
 def bounded_work(nodes: int) -> Iterator[None]:
-    """Within, :func:`.build.substitute` raises Exhausted after so many nodes; equal work is done once.
+    """Within, :func:`.substitution.substitute` raises Exhausted after so many nodes; equal work is done once.
 
     Inside of another bound, what is left of that is a bound, too.
     """

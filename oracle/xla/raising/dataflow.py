@@ -12,13 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.windows import span
-from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, substitute, zero
-from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
+from archloom.oracle.xla.notation.expr import (
+    Const,
+    Expr,
+    Leaf,
+    Range,
+    Ranges,
+    Variables,
+    carries,
+    free,
+    is_integer,
+    over,
+    width,
+)
 from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
 from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
@@ -260,7 +274,7 @@ class Dataflow:
         """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
         value = self.find(q, at.back()) if start is None else start
         body: Expr | None = None
-        variables: tuple[tuple[str, int], ...] = ()
+        variables: Variables = ()
         for (_, around, hit), update in parts:
             own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
             if not adds and body is not None:
@@ -270,8 +284,8 @@ class Dataflow:
             mapping = {**at.known, **hit.loops}
             mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
             mapping.update({axis: digits[n] for n, axis in enumerate(update.axes)})
-            ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}}
             variables = tuple(own.values())
+            ranges = over(variables, q.ranges)
             if adds:
                 assert update.addend is not None
                 value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
@@ -286,7 +300,7 @@ class Dataflow:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
         own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
         known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}
-        inner = replace(q, ranges={**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}})
+        inner = replace(q, ranges=over(tuple(own.values()), q.ranges))
         value = self._instance(item, known, found, inner)
         if own and not is_integer(value.dtype) and not self.reassociate:
             raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
@@ -298,8 +312,8 @@ class Dataflow:
         hits: list[tuple[WriteItem, Affine | None]] = []
         for item, around in writes(loop, q.buffer):
             renamed = {inner.var: fresh() for inner in around}
-            window = replace(item.window, offsets=tuple(
-                o.substitute({k: Affine.variable(v) for k, v in renamed.items()}) for o in item.window.offsets))
+            names = {k: Affine.variable(v) for k, v in renamed.items()}
+            window = item.window.with_offsets(partial(Affine.substitute, values=names))
             unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
             found = match(window, at.known, unknown, q.address, q.ranges)
             if found is None:

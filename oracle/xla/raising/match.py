@@ -23,6 +23,9 @@ from archloom.oracle.xla.notation.refusals import Unraisable
 _LARGEST = 1 << 62
 """Larger values are not counted out in int64."""
 
+_COUNTED = 4096
+"""Up to how many values of a variable the range of a form is counted out; beyond, it is one that may be too wide."""
+
 
 Unknown = Union[str, int]
 """What a write determines of an element that it hits: a loop variable, or the place along a dim of its window."""
@@ -253,7 +256,7 @@ def exact_range(form: Affine, ranges: Ranges) -> Range:
         return low, high
     (name,) = names
     first, last = ranges[name]
-    if last - first > 4096:
+    if last - first > _COUNTED:
         return low, high
     if max(-low, high) > _LARGEST:
         return low, high

@@ -63,7 +63,7 @@ def _first_source(
         return None
     if not _are_disjoint(source, line, inside, most):
         return None
-    return replace(source, offsets=tuple(o.substitute({var: Affine(line.start)}) for o in source.offsets))
+    return source.with_offsets(lambda o: o.substitute({var: line.start}))
 
 
 def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop], most: int) -> bool:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.nests import rewritten, with_windows
+from archloom.oracle.nests import loops, rewritten, touching, with_windows
 from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
-from archloom.oracle.xla.notation.expr import Range, Ranges
+from archloom.oracle.xla.notation.expr import Ranges
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
@@ -32,100 +32,71 @@ def without_rings(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStr
 
 
 @dataclass(frozen=True)
-class _Counts:
-    """Writes and reads of the ring, over loop variables."""
+class _Access:
+    """A read or write of the ring, and how many writes and reads were before it, over loop variables."""
 
+    statement: Read | Write
     writes: Affine
     reads: Affine
 
-    def plus(self, other: "_Counts", times: Affine | int = 1) -> "_Counts":
-        if isinstance(times, Affine):
-            return _Counts(self.writes + times * int(other.writes), self.reads + times * int(other.reads))
-        return _Counts(self.writes + other.writes * times, self.reads + other.reads * times)
+    @property
+    def slot(self) -> Affine:
+        return self.statement.window.offsets[0]
+
+    @property
+    def is_write(self) -> bool:
+        return isinstance(self.statement, Write)
 
 
-@dataclass(frozen=True)
-class _Access:
-    """A place that touches the ring: its slot, and what was done before."""
-
-    slot: Affine
-    before: _Counts
-    is_write: bool
-
-
-NOTHING = _Counts(Affine(0), Affine(0))
-
-
-@dataclass
-class _Walk:
-    """The touches of one buffer in the order of the program; ``fits`` is false where it is no ring."""
-
-    buffer: Buffer
-    touches: list[_Access] = field(default_factory=list)
-    ranges: dict[str, Range] = field(default_factory=dict)
-    fits: bool = True
-
-    def nodes(self, nodes: tuple[ResolvedNode, ...], before: _Counts) -> _Counts:
-        """What was done when ``nodes`` have run."""
-        for node in nodes:
-            if isinstance(node, ResolvedLoop):
-                self.fits &= (node.start, node.step) == (0, 1)
-                self.ranges[node.var] = (0, node.extent - 1)
-                each = self._count(node.body)
-                self.nodes(node.body, before.plus(each, Affine.variable(node.var)))
-                before = before.plus(each, node.extent)
-            else:
-                for statement in node.touching(self.buffer.name):
-                    before = self._touch(statement, before)
-        return before
-
-    def _count(self, nodes: tuple[ResolvedNode, ...]) -> _Counts:
-        """What one run of ``nodes`` does."""
-        total = NOTHING
-        for node in nodes:
-            if isinstance(node, ResolvedLoop):
-                total = total.plus(self._count(node.body), node.extent)
-            else:
-                for statement in node.touching(self.buffer.name):
-                    total = total.plus(_one(statement))
-        return total
-
-    def _touch(self, statement: Read | Write, before: _Counts) -> _Counts:
-        write = isinstance(statement, Write)
-        self.fits &= _is_slot(statement.window, self.buffer, whole=write)
-        self.fits &= not (isinstance(statement, Write) and statement.kind != "write")
-        self.touches.append(_Access(statement.window.offsets[0], before, write))
-        return before.plus(_one(statement))
+def _accesses(nodes: Sequence[ResolvedNode], buffer: str, writes: Affine, reads: Affine) -> Iterator[_Access]:
+    """Those of a buffer in the order of the program; ``writes`` and ``reads`` were before."""
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            (w, r), i = _count(node.body, buffer), Affine.variable(node.var)
+            yield from _accesses(node.body, buffer, writes + i * w, reads + i * r)
+            writes, reads = writes + w * node.extent, reads + r * node.extent
+            continue
+        for statement in node.touching(buffer):
+            yield _Access(statement, writes, reads)
+            write = isinstance(statement, Write)
+            writes, reads = writes + write, reads + (not write)
 
 
-def _one(statement: Read | Write) -> _Counts:
-    write = isinstance(statement, Write)
-    return _Counts(Affine(int(write)), Affine(int(not write)))
+def _count(nodes: Sequence[ResolvedNode], buffer: str) -> tuple[int, int]:
+    """How many writes and reads one run of ``nodes`` makes."""
+    writes = reads = 0
+    for statement, around in touching(nodes, buffer):
+        times = math.prod(loop.extent for loop in around)
+        writes, reads = writes + isinstance(statement, Write) * times, reads + isinstance(statement, Read) * times
+    return writes, reads
 
 
-def _is_slot(window: Window, buffer: Buffer, *, whole: bool) -> bool:
-    """Whether a window lies in one slot; all of it, if ``whole``."""
+def _is_slot(access: _Access, buffer: Buffer) -> bool:
+    """Whether an access lies in one slot, all of which it writes if it is a write."""
+    window = access.statement.window
     if any(dim.axis == 0 and dim.extent > 1 for dim in window.dims):
         return False
-    if not whole:
+    if isinstance(access.statement, Read):
         return True
     extents = {dim.axis: dim.extent for dim in window.dims if dim.extent > 1 and dim.stride == 1}
-    return all(
+    return access.statement.kind == "write" and all(
         extents.get(axis, 1) == extent and window.offsets[axis] == Affine(0)
         for axis, extent in enumerate(buffer.shape) if axis
     )
 
 
 def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> ResolvedStream | None:
-    walk, slots = _Walk(buffer), buffer.shape[0]
-    total = walk.nodes(stream.body, NOTHING)
-    if not walk.fits or all(access.slot.is_linear for access in walk.touches):
+    slots, every = buffer.shape[0], list(loops(stream.body))
+    ranges = {loop.var: (0, loop.extent - 1) for loop in every}
+    accesses = list(_accesses(stream.body, buffer.name, Affine(0), Affine(0)))
+    normalized = all((loop.start, loop.step) == (0, 1) for loop in every)
+    if not normalized or not all(_is_slot(a, buffer) for a in accesses) or all(a.slot.is_linear for a in accesses):
         return None
-    starts = {_remainder(t.slot - t.before.writes, slots, walk.ranges, points) for t in walk.touches if t.is_write}
+    starts = {_remainder(a.slot - a.writes, slots, ranges, points) for a in accesses if a.is_write}
     start = starts.pop() if len(starts) == 1 else None
     if start is None:
         return None
-    rows = [_write_seen(access, start, slots, walk.ranges, points) for access in walk.touches]
+    rows = [_write_seen(access, start, slots, ranges, points) for access in accesses]
     known = [row + slots for row in rows if row is not None]
     if len(known) != len(rows):
         return None
@@ -134,7 +105,7 @@ def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> Resolv
     def in_row(window: Window) -> Window:
         return window if window.buffer != buffer.name else replace(window, offsets=(next(numbers), *window.offsets[1:]))
 
-    straight = replace(buffer, shape=(int(total.writes) + slots, *buffer.shape[1:]))
+    straight = replace(buffer, shape=(_count(stream.body, buffer.name)[0] + slots, *buffer.shape[1:]))
     return replace(
         stream, buffers=tuple(straight if b == buffer else b for b in stream.buffers),
         body=rewritten(stream.body, lambda instr: [with_windows(instr, lambda s: in_row(s.window))]),
@@ -144,13 +115,13 @@ def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> Resolv
 def _write_seen(access: _Access, start: int, slots: int, ranges: Ranges, points: int) -> Affine | None:
     """The number of the write that a touch makes or sees."""
     if access.is_write:
-        return access.before.writes
-    for count in (access.before.writes, access.before.reads):
+        return access.writes
+    for count in (access.writes, access.reads):
         phase = _remainder(access.slot - start - count, slots, ranges, points)
         if phase is None:
             continue
         # count + phase is right modulo the slots; the one that the ring still holds
-        low, high = (access.before.writes - count - phase).range(ranges)
+        low, high = (access.writes - count - phase).range(ranges)
         seen = count + phase + (low - 1) // slots * slots
         if high - low < slots and (high - 1) // slots == (low - 1) // slots:
             return seen

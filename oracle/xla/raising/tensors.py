@@ -18,7 +18,7 @@ from archloom.oracle.taidl.operators.conversion import width as bit_width
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
 from archloom.oracle.xla.lowering.wholes import NEST, Operator
-from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, substitute, switch_of
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
 from archloom.oracle.xla.notation.expr import (
     Carry,
     Const,
@@ -30,14 +30,17 @@ from archloom.oracle.xla.notation.expr import (
     Range,
     Ranges,
     TensorFunction,
+    Variables,
     Whole,
     free,
     is_integer,
     is_number,
+    over,
 )
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
@@ -77,8 +80,8 @@ class Raiser:
             self._updates[key] = None
             if found is not None:
                 axes, value = self.tensor(item.owner, item.write.src, found)
-                shape = dict(zip(axes, ((0, n - 1) for n in item.window.shape), strict=True))
-                self._updates[key] = update(axes, value, item.window, {**self.tree.ranges, **shape})
+                ranges = over(tuple(zip(axes, item.window.shape, strict=True)), self.tree.ranges)
+                self._updates[key] = update(axes, value, item.window, ranges)
         return self._updates[key]
 
     def value_of(self, item: WriteItem) -> Tensor:
@@ -146,7 +149,7 @@ class Raiser:
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
         # equal names for equal axes, so that a value that is only passed on stays the same expression
         axes = tuple(TensorAxis.of(number, extent) for number, extent in enumerate(shape))
-        return axes, {**self.tree.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
+        return axes, over(tuple(zip(axes, shape, strict=True)), self.tree.ranges)
 
     def _op(self, owner: InstrItem, number: int, s: Op, old: int | None) -> Tensor:
         axes, ranges = self._axes(s.type.shape)
@@ -163,7 +166,7 @@ class Raiser:
         own = [value for value, kind in operands if kind.shape]
         if own:  # with the axes of an operand, those that share something go on sharing it
             axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
-            ranges = {**self.tree.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
+            ranges = over(tuple(zip(axes, s.type.shape, strict=True)), self.tree.ranges)
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
         kept = s.attributes
         if s.opcode == "add" and is_number(s.type.dtype):
@@ -367,7 +370,7 @@ def _dot_general(m: Move) -> Expr:
     bound = [(fresh(), lhs.shape[axis]) for axis in lhs_sum]
     rest = list(m.forms)
     batch = [rest.pop(0) for _ in lhs_batch]
-    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
+    inner = over(tuple(bound), m.ranges)
     factors = []
     for number, (kind, batches, contracted) in enumerate(((lhs, lhs_batch, lhs_sum), (rhs, rhs_batch, rhs_sum))):
         index = [
@@ -388,15 +391,17 @@ def _reduce(m: Move) -> Expr:
     bound = {axis: (fresh(), shape[axis]) for axis in dims}
     rest = list(m.forms)
     index = tuple(Affine.variable(bound[axis][0]) if axis in bound else rest.pop(0) for axis in range(len(shape)))
-    return _reduced(m, str(kind), tuple(bound.values()), index)
+    variables = tuple(bound.values())
+    return _combine(m, str(kind), variables, m.element(index, over(variables, m.ranges)))
 
 
 def _reduce_window(m: Move) -> Expr:
-    _plain_window(m)
+    if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
+        raise NoNotation("reduce_window with edges or dilation has no index notation")
     size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
     bound = tuple((fresh(), extent) for extent in size)
     axes, e = m.operands[0][0]
-    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
+    inner = over(bound, m.ranges)
     variables = tuple(
         (fresh(), form * step + (Affine.variable(name) if n > 1 else Affine(0)))
         for form, step, (name, n) in zip(m.forms, stride, bound, strict=True))
@@ -406,17 +411,7 @@ def _reduce_window(m: Move) -> Expr:
     return _combine(m, str(kind), kept, let_of(variables, named, inner))
 
 
-def _reduced(m: Move, kind: str, bound: tuple[tuple[str, int], ...], index: tuple[Affine, ...]) -> Expr:
-    inner = {**m.ranges, **{name: (0, extent - 1) for name, extent in bound}}
-    return _combine(m, kind, bound, m.element(index, inner))
-
-
-def _plain_window(m: Move) -> None:
-    if any(m.ints(name) for name in ("low", "high", "base_dilation", "window_dilation")):
-        raise NoNotation("reduce_window with edges or dilation has no index notation")
-
-
-def _combine(m: Move, kind: str, bound: tuple[tuple[str, int], ...], body: Expr) -> Expr:
+def _combine(m: Move, kind: str, bound: Variables, body: Expr) -> Expr:
     if kind == "add":
         if not is_integer(body.dtype):
             raise NoNotation("a sum of floating-point numbers over a window has an order of its own")

@@ -99,19 +99,16 @@ class Tree:
                     if isinstance(value, Affine):
                         owner.constants[number] = value.substitute(values) if values else value
                 continue
-            window = owner.windows[number] = _normalized(statement.window, values)
+            window = statement.window
+            if values:
+                window = window.with_offsets(lambda o: o.substitute(values))
+            owner.windows[number] = window
             if isinstance(statement, Write):
                 block.items.append(WriteItem(owner, number, statement, window))
                 block.written.add(window.buffer)
             else:
                 read = self.reads[id(owner), number] = ReadItem(owner, statement, window, block, len(block.items))
                 block.items.append(read)
-
-
-def _normalized(window: Window, values: dict[str, Affine]) -> Window:
-    if not values:
-        return window
-    return Window(window.buffer, tuple(o.substitute(values) for o in window.offsets), window.dims)
 
 
 def writes(loop: Block, buffer: str) -> Iterator[tuple[WriteItem, tuple[Block, ...]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
 from archloom.oracle.windows import linear
-from archloom.oracle.xla.notation.build import map_of, substitute
+from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
     Carry,
@@ -28,6 +28,7 @@ from archloom.oracle.xla.notation.expr import (
     once,
     width,
 )
+from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import terms
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, fresh
 from archloom.oracle.xla.raising.tree import WriteItem

@@ -8,6 +8,7 @@ import pytest
 
 from archloom.oracle.xla.lowering import bytes_product
 from archloom.oracle.xla.lowering.bytes_product import DEEPEST, NARROWEST, in_bfloat16
+from archloom.oracle.xla.notation.fallbacks import How
 from archloom.oracle.xla.oracle import forget
 from examples.gemmini_kernels import exo_matmul
 
@@ -71,7 +72,10 @@ def test_a_kernel_of_exo_gives_the_same_bits_either_way(monkeypatch: pytest.Monk
     for features in ({"avx512_bf16"}, {"avx512_vnni"}):
         monkeypatch.setattr(bytes_product, "processor", lambda f=frozenset(features): f)
         forget()
-        compiled = exo_matmul(n, m, k).compile()
+        kernel = exo_matmul(n, m, k)
+        recorded = [f.how for f in kernel.report.fallbacks]
+        assert recorded == ([How.BFLOAT16] if "avx512_bf16" in features else [])
+        compiled = kernel.compile()
         assert ("bf16" in compiled.executable.as_text()) == ("avx512_bf16" in features)
         results.append(compiled.run(*given))
     want = np.clip(given[0].astype(np.int32) @ given[1].astype(np.int32), -128, 127)

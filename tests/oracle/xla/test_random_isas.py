@@ -11,7 +11,7 @@ from archloom.oracle import taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.xla import compile_stream
-from archloom.oracle.xla.notation import build
+from archloom.oracle.xla.notation import substitution
 from tests.support.oracle.agreement import agree, isa_of
 from tests.support.oracle.random_checks import STREAMS, built, check
 from tests.support.oracle.random_isas import random_isa
@@ -275,6 +275,6 @@ def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPat
         nonlocal rewritten
         rewritten += 1
 
-    monkeypatch.setattr(build, "spend", counted)
+    monkeypatch.setattr(substitution, "spend", counted)
     jax.jit(oracle.program.function).lower(*arguments(stream, 0).values())
     assert 0 < rewritten < 100_000

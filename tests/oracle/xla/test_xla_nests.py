@@ -13,6 +13,7 @@ from archloom.oracle import interpreter
 from archloom.oracle.assembly import parse
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import Oracle, compile_stream
+from archloom.oracle.xla.notation.limits import Limits
 from tests.support.examples import examples
 from tests.support.oracle.whole_streams import WHOLE, whole_streams
 
@@ -64,6 +65,10 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     report = agree(program(LOAD + merged + "sort row=9, from=8\n" + STORE)).report
     assert not report.raised and [p.raised for p in report.parts] == [True, False, True]
     assert report.results[0].operations == ("loops at 2", "sort 1x4")
+    assert [str(s) for s in report.strategies] == [f"as it stands: {report.results[0].reason}", "in part: succeeds"]
+    (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
+    assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
+                         "elements computed, used or not: 4")
     assert "carries" in report.results[0].reason and "loops at 2" in str(report)
     stays = report.parts[1]
     assert (stays.place, stays.numbers, stays.instructions) == ("2", (2, 2), {"merge": 8})
@@ -103,6 +108,17 @@ def test_nothing_but_loops() -> None:
                            "  merge row=1, from=2\n  store dram=1040 + 16*i, row=1\n}\n")).report
     assert not report.raised and [p.raised for p in report.parts] == [False]
     assert report.results[0].operations == () and "carr" in report.parts[0].reason
+    assert [s.strategy for s in report.strategies] == ["as it stands", "in part"]
+
+
+def test_a_stream_beyond_the_limits_stays_loops() -> None:
+    stream = program(LOAD + "loop i in 0..8 {\n  merge row=8, from=i\n}\n" + STORE)
+    first = compile_stream(stream, WHOLE).report.strategies[0].reason
+    for limits, why in ((Limits(attempts=0), f"after 0 attempts still {first}"),
+                        (Limits(part_steps=0), "no further part is to blame: its reads fall into too many pieces")):
+        report = compile_stream(stream, WHOLE, limits=limits).report
+        assert not report.raised and report.results[0].reason == first
+        assert [s.reason for s in report.strategies] == [first, why], report.explanation
 
 
 def test_neighbours_that_stay_are_one_nest() -> None:
@@ -110,6 +126,7 @@ def test_neighbours_that_stay_are_one_nest() -> None:
     report = agree(program(LOAD + merged + STORE)).report
     assert report.results[0].operations == ("loops at 2",)
     assert [p.raised for p in report.parts] == [True, False, False, True]
+    assert json.loads(json.dumps(report.to_dict()))["strategies"][-1] == {"strategy": "in part", "reason": ""}
 
 
 @examples(6, 300, phases=UNSHRUNK)

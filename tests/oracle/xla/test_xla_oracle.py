@@ -13,6 +13,8 @@ from archloom.oracle import taidl
 from archloom.oracle.errors import InputError, StreamError
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.xla import compile_stream
+from archloom.oracle.xla.executables import Unloadable, load
+from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
 from tests.support.oracle import gemmini_streams as g
 
 
@@ -110,3 +112,16 @@ def test_import_is_light():
     code = "import sys, archloom.oracle.xla; print([m for m in ('jax', 'torch', 'tvm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("data", [b"", b"no program", b"\0" * 100])
+def test_what_cannot_be_loaded_says_why(data):
+    found = load(data)
+    assert isinstance(found, Unloadable) and found.reason.startswith("XLA refuses it: ")
+
+
+def test_refusals_name_the_innermost_item():
+    inner, outer = object(), object()
+    found = Unraisable("why", ring="rows").at(inner).at(outer).refusal
+    assert (found.reason, found.item, found.ring) == ("why", inner, "rows")
+    assert Exhausted("too much").at(inner).refusal.item is None
