@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.host.integer import integer_operator
-from archloom.tvm_backend.host.operators import OPS, byte_table, looked_up
+from archloom.tvm_backend.host.operators import byte_table, looked_up, translation
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TensorType, TupleType
 
@@ -115,7 +115,7 @@ class _Translator:
         scale = 1 if name == "quantize" else None  # where it is, to be shared by those that differ in it alone
         arguments = [self.constant(ir.const_value(a)) if i == scale and ir.is_constant(a)
                      else self.reference(a) for i, a in enumerate(value.args)]
-        rule = partial(OPS[name], value)
+        rule = partial(translation(name), value)
         single = ir.is_single(value)
         self.add(partial(_typed, ir.dtype_of(value), rule) if single else rule, arguments)
 

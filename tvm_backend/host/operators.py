@@ -19,6 +19,8 @@ from jax import lax
 from archloom.oracle.taidl.operators.carriers import uncontracted
 from archloom.tvm_backend.host import layers as host_layers
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.operators import operator, slices
 
 Translation: TypeAlias = Callable[..., Any]
 UNROLLED = 64
@@ -151,16 +153,12 @@ def _adaptive_average(call: Any, x: Any) -> Any:
 
 def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
-    scale = ir.attr(call, "scale")
-    factor = float(scale) if scale is not None else query.shape[-1] ** -0.5
-    scores = jnp.einsum("bsnh,btnh->bnst", query, key) * factor
+    scores = jnp.einsum("bsnh,btnh->bnst", query, key) * attention_scale(call)
     if bias is not None:
         scores = scores + bias
-    causal = ir.attr(call, "causal_mask")
-    if causal is not None:
-        rows, columns = scores.shape[-2:]
-        offset = columns - rows if causal == "BottomRight" else 0
-        scores = jnp.where(jnp.tril(jnp.ones((rows, columns), bool), offset), scores, -jnp.inf)
+    diagonal = causal_diagonal(call)
+    if diagonal is not None:
+        scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool), diagonal), scores, -jnp.inf)
     return jnp.einsum("bnst,btnh->bsnh", jax.nn.softmax(scores, axis=-1), value)
 
 
@@ -222,18 +220,7 @@ def looked_up(x: Any, table: Any) -> Any:
 
 
 def _strided_slice(call: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-    index = [slice(None)] * x.ndim
-    for i, axis in enumerate(_numbers(axes)):
-        step = _numbers(strides)[i] if strides is not None else 1
-        stop: int | None = _numbers(end)[i]
-        if step < 0 and stop is not None and stop < -x.shape[axis]:
-            stop = None
-        index[axis] = slice(_numbers(begin)[i], stop, step)
-    return x[tuple(index)]
-
-
-def _numbers(values: Any) -> list[int]:
-    return [int(v) for v in values]
+    return x[slices(x.shape, axes, begin, end, strides)]
 
 
 def _pad(call: Any, x: Any) -> Any:
@@ -254,61 +241,50 @@ def _take(call: Any, x: Any, indices: Any) -> Any:
     return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
 
 
-def _transpose(call: Any, x: Any) -> Any:
-    return jnp.transpose(x, ir.attr(call, "axes"))
-
-
-OPS: dict[str, Translation] = {
+OWN: dict[str, Translation] = {
     # element by element
-    "abs": lambda c, x: jnp.abs(x), "negative": lambda c, x: -x, "square": lambda c, x: x * x,
-    "sqrt": lambda c, x: jnp.sqrt(x), "rsqrt": lambda c, x: lax.rsqrt(x), "exp": lambda c, x: jnp.exp(x),
-    "log": lambda c, x: jnp.log(x), "sin": lambda c, x: jnp.sin(x), "cos": lambda c, x: jnp.cos(x),
-    "tanh": lambda c, x: jnp.tanh(x), "erf": lambda c, x: lax.erf(x), "sigmoid": lambda c, x: jax.nn.sigmoid(x),
-    "floor": lambda c, x: jnp.floor(x), "ceil": lambda c, x: jnp.ceil(x), "logical_not": lambda c, x: ~x,
-    "add": lambda c, a, b: a + b, "subtract": lambda c, a, b: a - b, "multiply": lambda c, a, b: _product(a, b),
+    "square": lambda c, x: x * x, "product": lambda c, a, b: _product(a, b),
     "divide": lambda c, a, b: (
         _quotient(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))),
-    "floor_divide": lambda c, a, b: a // b, "power": lambda c, a, b: jnp.power(a, b),
-    "maximum": lambda c, a, b: jnp.maximum(a, b), "minimum": lambda c, a, b: jnp.minimum(a, b),
-    "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b, "less": lambda c, a, b: a < b,
-    "less_equal": lambda c, a, b: a <= b, "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
-    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_xor": lambda c, a, b: a ^ b,
-    "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, x: ~x,
-    "sign": lambda c, x: jnp.sign(x), "isnan": lambda c, x: jnp.isnan(x),
-    "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
     "astype": lambda c, x: x.astype(ir.dtype_of(c)),
-    "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
-    "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),
-    "nn.dropout": lambda c, x: (x, jnp.ones_like(x)),
-    "nn.gelu": lambda c, x: jax.nn.gelu(x, approximate=False),
-    "nn.gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
+    "relu": lambda c, x: jnp.maximum(x, 0), "silu": lambda c, x: x * jax.nn.sigmoid(x),
+    "leaky_relu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),
+    "dropout": lambda c, x: (x, jnp.ones_like(x)),
+    "gelu": lambda c, x: jax.nn.gelu(x, approximate=False), "gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
     "quantize": _quantize, "dequantize": _dequantize,
     # reductions and normalizations
     "sum": _reduction(jnp.sum), "mean": _reduction(jnp.mean), "max": _reduction(jnp.max), "min": _reduction(jnp.min),
     "prod": _reduction(jnp.prod), "variance": _reduction(jnp.var),
     "cumsum": lambda c, x: jnp.cumsum(x, ir.attr(c, "axis")),
-    "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
-    "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
-    "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm, "nn.group_norm": host_layers.group_norm,
-    "nn.instance_norm": host_layers.instance_norm, "nn.rms_norm": host_layers.rms_norm,
+    "softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
+    "log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
+    "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": host_layers.group_norm,
+    "instance_norm": host_layers.instance_norm, "rms_norm": host_layers.rms_norm,
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(ir.dtype_of(c))),
-    "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
-    "nn.avg_pool3d": _avg_pool, "nn.conv1d_transpose": host_layers.conv_transpose,
-    "nn.conv2d_transpose": host_layers.conv_transpose, "image.resize2d": host_layers.resize,
-    "nn.adaptive_avg_pool2d": _adaptive_average, "nn.attention": _attention, "nn.attention_bias": _attention,
+    "convolution": _convolution, "conv_transpose": host_layers.conv_transpose, "attention": _attention,
+    "max_pool": _max_pool, "avg_pool": _avg_pool, "adaptive_average": _adaptive_average, "resize": host_layers.resize,
     # shapes
-    "reshape": lambda c, x, s: x.reshape(ir.shape_of(c)), "flatten": lambda c, x: x.reshape(ir.shape_of(c)),
-    "expand_dims": lambda c, x: x.reshape(ir.shape_of(c)), "squeeze": lambda c, x: x.reshape(ir.shape_of(c)),
-    "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)), "permute_dims": _transpose,
+    "reshaped": lambda c, x, *_: x.reshape(ir.shape_of(c)),
+    "broadcast": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)),
+    "permute": lambda c, x: jnp.transpose(x, ir.attr(c, "axes")),
     "concat": lambda c, parts: jnp.concatenate(parts, axis=int(ir.attr(c, "axis"))), "split": _split,
     "stack": lambda c, parts: jnp.stack(parts, axis=int(ir.attr(c, "axis"))),
-    "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
+    "strided_slice": _strided_slice, "take": _take, "pad": _pad,
     "arange": lambda c, start, end, step: jnp.arange(start, end, step, ir.dtype_of(c)),
     "index_tensor": lambda c, x, indices: x[tuple(indices)],
     "gather_nd": lambda c, x, i: x[tuple(jnp.moveaxis(i, -1, 0))],
     "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(ir.attr(c, "axis"))),
     "repeat": lambda c, x: jnp.repeat(x, int(ir.attr(c, "repeats")), ir.attr(c, "axis")),
     "tile": lambda c, x: jnp.tile(x, ir.attr_ints(c, "repeats")),
-    "tril": lambda c, x, k: jnp.tril(x, int(k)), "triu": lambda c, x, k: jnp.triu(x, int(k)),
 }
+"""Translations that are no function of JAX on the same arguments, by their names in the table of operators."""
+
+
+def translation(op: str) -> Translation:
+    """The function of a call and its arguments by which XLA computes an operator; KeyError for one that has none."""
+    package, _, name = str(operator(op).xla).rpartition(".")
+    if not package:
+        return OWN[name]
+    function = getattr(getattr(jax, package), name)
+    return lambda call, *args: function(*args)

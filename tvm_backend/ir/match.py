@@ -17,6 +17,7 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
 
 
@@ -51,7 +52,7 @@ class QTensor:
 @dataclass(frozen=True, eq=False)
 class Stage:
     """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``,
-    ``convert`` (to ``dtype``), or another of :data:`ACTIVATIONS`.
+    ``convert`` (to ``dtype``), or another of :data:`~archloom.tvm_backend.ir.operators.ACTIVATIONS`.
 
     ``scale``, ``zero_point`` and ``dtype`` belong to the first two, ``low`` and ``high`` to ``clip``, ``attrs`` to the
     pooling; ``shape`` is that of the result.
@@ -269,10 +270,6 @@ class _Reader:
 
 
 CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
-ACTIVATIONS: Mapping[str, str] = {
-    "nn.gelu": "gelu", "nn.gelu_tanh": "gelu", "nn.silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh",
-}
-"""Operators that are stages by another name, beside ReLU."""
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
 
 

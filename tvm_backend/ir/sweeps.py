@@ -13,22 +13,11 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import BINARY, ROWS, UNARY
 
 ELEMENTWISE = "elementwise"
-UNARY: Mapping[str, tuple[str, ...]] = {
-    "nn.relu": ("relu",), "nn.gelu": ("gelu",), "nn.gelu_tanh": ("gelu",), "nn.silu": ("silu",),
-    "sigmoid": ("sigmoid",), "tanh": ("tanh",), "exp": ("exp",), "sqrt": ("sqrt",), "rsqrt": ("sqrt", "reciprocal"),
-    "negative": ("negate",), "abs": ("abs",), "square": ("square",),
-}
-"""What each operator of one tensor is made of."""
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 POWERS: Mapping[float, tuple[str, ...]] = {
     2.0: ("square",), 0.5: ("sqrt",), -0.5: ("sqrt", "reciprocal"), -1.0: ("reciprocal",)}
-ROWS = frozenset({"nn.layer_norm", "nn.rms_norm", "nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"})
-"""Operators of rows or columns."""
-SWEPT = frozenset({*UNARY, *BINARY, "power", "clip", *ROWS})
-"""All operators that a target with vector instructions might take."""
-
 
 @dataclass(frozen=True)
 class Applied:

@@ -17,10 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
-
-ELEMENTWISE = frozenset({
-    "nn.relu", "clip", "quantize", "dequantize", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh"})
 
 OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
 """What gives the same on integers as on the real numbers that they stand for."""
@@ -59,7 +57,7 @@ class _Sinking(Rewriter):
             else:
                 self.reshaped[var] = base
             return
-        if name in ELEMENTWISE and _uniform(value) and ir.is_var(source):
+        if operator(name).stage and _uniform(value) and ir.is_var(source):
             view = self.reshaped.get(source)
             if view is not None and not _has_axis(value, view):
                 self.bind(var, self._substituted(value))

@@ -15,7 +15,7 @@ import numpy as np
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized, Numbers, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
-from archloom.tvm_backend.ir.sweeps import SWEPT
+from archloom.tvm_backend.ir.operators import SWEPT
 from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict

@@ -15,8 +15,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from archloom.tvm_backend.host.rules import HEAVY, macs, translatable
+from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import operator
 
 HOST_CODEGEN = "xla"
 Place = tuple[str, str]
@@ -208,7 +209,7 @@ def _place_host(nodes: list[_Node]) -> None:
             groups[node.level].append(node)
     whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
     for group in groups.values():
-        heavy = any(ir.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
+        heavy = any(operator(ir.op_name(n.binding.value)).heavy and translatable(n.binding.value) for n in group)
         for node in group:
             node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
     for node in nodes:  # an access to a tuple belongs to what makes the tuple
