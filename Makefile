@@ -14,7 +14,7 @@ DOCS_STAMP := $(VENV)/archloom-docs.stamp
 help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
 	@echo "make test       the tests;  make test-slow: the long ones too"
-	@echo "make lint       ruff and mypy"
+	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make bench      every benchmark, each figure beside its target (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
 	@echo "make docs       the pages of docs/ as a site in build/site"
@@ -45,13 +45,14 @@ test-slow: $(STAMP)
 lint: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 bench: $(STAMP)
 	$(PY) benchmarks/run_all.py
 
 networks-cores: $(STAMP)
-	$(PY) benchmarks/networks.py --size tiny --targets mesh --options x=2,y=2
-	$(PY) benchmarks/networks.py --size tiny --targets triple_ring --options rows=2,columns=2
+	$(PY) benchmarks/run.py networks --size tiny --targets mesh --options x=2,y=2
+	$(PY) benchmarks/run.py networks --size tiny --targets triple_ring --options rows=2,columns=2
 
 docs: $(DOCS_STAMP)
 	$(PY) -m mkdocs build --strict --site-dir build/site

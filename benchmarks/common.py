@@ -20,10 +20,6 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "bench"
 
-# a script's folder comes first on the path, and this one holds a benchmark that is named as a package is
-_FOLDER = Path(__file__).resolve().parent
-sys.path[:] = [str(ROOT), *(p for p in sys.path if Path(p).resolve() not in (ROOT, _FOLDER)), str(_FOLDER)]
-
 
 def arguments(description: str, more: Callable[[argparse.ArgumentParser], None] | None = None) -> argparse.Namespace:
     """The arguments of a benchmark: ``--json``, and what ``more`` adds."""

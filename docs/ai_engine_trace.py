@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from archloom.uma_targets.ai_engine.study import CASES, Case, operations
+from benchmarks.published.fir_study import CASES, Case, operations
 
 CYCLES = 120
 CELL, ROW, LEFT, TOP = 7, 16, 64, 40

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import archloom
-from archloom.models import minilm, sentences
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # run as a script, it finds its neighbours, too
+
+from examples import minilm, sentences
 
 if TYPE_CHECKING:
     import onnx

@@ -14,7 +14,10 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, overload
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Bounds: TypeAlias = Mapping[str, tuple[int, int]]
 """For each loop variable the smallest and the largest value that it takes (both inclusive)."""
@@ -37,6 +40,7 @@ class Mod:
 
 
 Atom: TypeAlias = Union[str, Div, Mod]
+"""A variable (of a loop, or a :class:`~archloom.oracle.variables.Variable`), a division or a modulo."""
 Term: TypeAlias = tuple[Atom, int]
 
 
@@ -105,7 +109,7 @@ class Affine:
         if len(kept) > 1:
             # the order is that of _key; names alone compare faster without it
             for atom in merged:
-                if atom.__class__ is not str:
+                if not isinstance(atom, str):
                     kept.sort(key=_key)
                     break
             else:
@@ -176,12 +180,17 @@ class Affine:
         rest = tuple([(a, c % d) for a, c in self.terms if c % d])
         return Affine(0, ((Mod(Affine(self.constant % d, rest), d), 1),)) if rest else Affine(self.constant % d)
 
-    def evaluate(self, values: Mapping[str, int]) -> int:
+    @overload
+    def evaluate(self, values: Mapping[str, int]) -> int: ...
+    @overload
+    def evaluate(self, values: "Mapping[str, NDArray[Any]]") -> Any: ...
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The value where each variable has the value given; KeyError for a variable that is missing.
 
-        Values may also be NumPy integer arrays that broadcast together; then so is the result.
+        Values may also be NumPy integer arrays that broadcast together; then so is the result (an int where the
+        expression is constant).
         """
-        total = self.constant
+        total: Any = self.constant
         for atom, coefficient in self.terms:
             # no += : it would write into an array
             if isinstance(atom, str):
@@ -201,14 +210,13 @@ class Affine:
         changed = False
         for term in self.terms:
             atom, coefficient = term
-            if atom.__class__ is str:
-                given = values.get(atom)  # type: ignore[arg-type]
+            if isinstance(atom, str):
+                given = values.get(atom)
                 if given is None:
                     terms.append(term)
                     continue
                 new = given if given.__class__ is Affine else Affine.of(given)  # type: ignore[assignment]
             else:
-                assert not isinstance(atom, str)
                 inner = atom.numerator.substitute(values)
                 if inner is atom.numerator:
                     terms.append(term)
@@ -257,7 +265,7 @@ class Affine:
         """
         low = high = self.constant
         for atom, coefficient in self.terms:
-            a, b = bounds[atom] if atom.__class__ is str else _atom_range(atom, bounds)  # type: ignore[index,arg-type]
+            a, b = bounds[atom] if isinstance(atom, str) else _atom_range(atom, bounds)
             if coefficient > 0:
                 low += coefficient * a
                 high += coefficient * b
@@ -288,7 +296,7 @@ class Affine:
             pass
         value = True
         for atom, _ in self.terms:
-            if atom.__class__ is not str:
+            if not isinstance(atom, str):
                 value = False
                 break
         _set_linear(self, value)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.nest import Scope
-from archloom.oracle.proofs import OPAQUE, Place
+from archloom.oracle.nests import with_values, with_window
+from archloom.oracle.proofs import Place
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
 from archloom.oracle.specialize import Effect, Judgement, Open
-
-
-def known(value: Affine) -> bool:
-    """Whether no unknown register value is in ``value``."""
-    for atom, _ in value.terms:
-        if atom.__class__ is not str:
-            return not any(v.startswith(OPAQUE) for v in value.variables())
-        if atom[0] == OPAQUE:  # type: ignore[index]
-            return False
-    return True
+from archloom.oracle.variables import is_known
 
 
 class Instance:
@@ -51,30 +42,22 @@ class Instance:
             value = e.substitute(self.symbols)
             if not value.is_linear:
                 value = value.simplify(self.bounds)
-            if self.registers and not known(value):
+            if self.registers and not is_known(value):
                 raise Open("int", value, "an operand")
             self.expressions[e] = value
         return value
 
     def statement(self, s: Statement) -> Statement:
-        if isinstance(s, Op):
-            if any(isinstance(v, Affine) for _, v in s.attributes):
-                return replace(s, attributes=tuple((k, self.attribute(v)) for k, v in s.attributes))
-            return s
-        window = self.window(s.window, "reads" if isinstance(s, Read) else "writes")
-        if isinstance(s, Read):
-            return Read(s.dst, window, s.type)
-        return Write(s.src, window, s.type, s.kind)
+        return with_values(s, self.number) if isinstance(s, Op) else with_window(s, self.window)
 
-    def attribute(self, value: object) -> object:
-        if not isinstance(value, Affine):
-            return value
+    def number(self, value: Affine) -> Affine | int:
         e = self.expression(value)
         return e.constant if e.is_constant else e
 
-    def window(self, w: Window, verb: str) -> Window:
-        window = self.windows.get(w)
+    def window(self, s: Read | Write) -> Window:
+        window = self.windows.get(s.window)
         if window is None:
-            window = self.windows[w] = Window(w.buffer, tuple([self.expression(o) for o in w.offsets]), w.dims)
-            self.place.inside(window, self.buffers[w.buffer], self.bounds, verb)
+            window = self.windows[s.window] = s.window.with_offsets(self.expression)
+            verb = "reads" if isinstance(s, Read) else "writes"
+            self.place.inside(window, self.buffers[window.buffer], self.bounds, verb)
         return window

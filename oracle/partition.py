@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from archloom.oracle.nest import Scope
-from archloom.oracle.proofs import Place
+from archloom.oracle.proofs import GRID_CAP, Place
 from archloom.oracle.specialize import Open
 from archloom.oracle.symbolic import evaluate_grid, grid, grid_size
 
 _MAX_PIECES = 16
 _MAX_PERIOD = 16
-_GRID_CAP = 1 << 22
 
 
 class Split(Exception):
@@ -33,10 +32,10 @@ def partition(o: Open, scope: Scope, place: Place) -> Exception:
     variables = tuple(v for v in scope.variables if v in names)
     if not variables:
         return place.error(f"cannot decide {o.what}")
-    if grid_size(variables, scope.bounds) > _GRID_CAP:
+    if grid_size(variables, scope.bounds) > GRID_CAP:
         return Split(variables[0], what)
     axes = grid(variables, scope.bounds)
-    arrays = {k: np.asarray(v.evaluate(axes)) for k, v in values.items()}  # type: ignore[arg-type]
+    arrays = {k: np.asarray(v.evaluate(axes)) for k, v in values.items()}
     if o.condition is not None:
         answer = np.asarray(evaluate_grid(o.condition, arrays.__getitem__))
     else:

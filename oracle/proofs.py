@@ -17,12 +17,11 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.resolved import Buffer, Window
 from archloom.oracle.specialize import Judge, Judgement, Open
 from archloom.oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid, grid_size
+from archloom.oracle.variables import unknowns
+from archloom.oracle.windows import span
 
 GRID_CAP = 1 << 22
-"""The largest index grid that is evaluated for one check."""
-
-OPAQUE = "@"
-"""First character of the variables that stand for register values not known yet."""
+"""The largest index grid that is evaluated for one question."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Place(Judge):
 
         text = f"assert({print_expr(judgement.condition)})"
         axes = self.axes(list(scope.values()), bounds, text)
-        lookup = {k: np.asarray(v.evaluate(axes)) for k, v in scope.items()}  # type: ignore[arg-type]
+        lookup = {k: np.asarray(v.evaluate(axes)) for k, v in scope.items()}
         with np.errstate(divide="ignore", invalid="ignore"):
             holds = np.asarray(evaluate_grid(judgement.condition, lookup.__getitem__), bool)
         if holds.all():
@@ -63,10 +62,10 @@ class Place(Judge):
 
     def axes(self, values: list[Affine], bounds: Bounds, what: str) -> dict[str, np.ndarray]:
         """The index grid of the loops that the values depend on; Open for values that are not known yet."""
-        names = frozenset().union(*(v.variables() for v in values)) if values else frozenset()
-        for name in sorted(names):
-            if name.startswith(OPAQUE):
-                raise Open("int", Affine.variable(name), what)
+        open_ = {v for value in values for v in unknowns(value)}
+        if open_:
+            raise Open("int", min(open_).expression(), what)
+        names = frozenset[str]().union(*(v.variables() for v in values))
         ordered = tuple(v for v in self.variables if v in names)
         if grid_size(ordered, bounds) > GRID_CAP:
             raise self.error(f"cannot decide {what}: expected at most {GRID_CAP} iterations of the loops it depends "
@@ -84,27 +83,21 @@ class Place(Judge):
     def inside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str) -> None:
         """Every element of the window lies in the buffer, in every iteration; StreamError otherwise."""
         for axis, (offset, extent) in enumerate(zip(window.offsets, buffer.shape, strict=True)):
-            below = above = 0
-            for d in window.dims:
-                if d.axis == axis:
-                    span = d.stride * (d.extent - 1)
-                    below, above = below + min(span, 0), above + max(span, 0)
             low, high = offset.range(bounds)
+            below, above = span(window, axis)
             if low + below < 0 or high + above >= extent:
-                self._outside(window, buffer, bounds, verb, axis, (below, above))
+                self._outside(window, buffer, bounds, verb, axis)
 
-    def _outside(
-        self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int, span: tuple[int, int]
-    ) -> None:
-        offset = window.offsets[axis]
+    def _outside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int) -> None:
+        offset, (below, above) = window.offsets[axis], span(window, axis)
         axes = self.axes([offset], bounds, f"whether ${buffer.name} is {verb} inside its bounds")
-        values = np.asarray(offset.evaluate(axes))  # type: ignore[arg-type]
-        bad = (values + span[0] < 0) | (values + span[1] >= buffer.shape[axis])
+        values = np.asarray(offset.evaluate(axes))
+        bad = (values + below < 0) | (values + above >= buffer.shape[axis])
         if not bad.any():
             return
         at = self.first(bad, axes)
         first = offset.evaluate(at)
-        low, high = first + span[0], first + span[1]
+        low, high = first + below, first + above
         if buffer.name == "hbm":
             message = f"{verb} bytes {low}..{high} of HBM, outside its {self.hbm_bytes} bytes (hbm_bytes)"
         else:

@@ -25,16 +25,17 @@ from typing import TypeAlias
 from archloom.oracle.affine import Affine
 from archloom.oracle.branches import registers_after
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.instance import Instance, known
+from archloom.oracle.instance import Instance
 from archloom.oracle.nest import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
 from archloom.oracle.partition import Split, partition
-from archloom.oracle.proofs import OPAQUE, Place
+from archloom.oracle.proofs import Place
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.specialize import Open, specializers
 from archloom.oracle.stream import Stream
 from archloom.oracle.symbolic import Ranges
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.validate import validate
+from archloom.oracle.variables import Unknown, is_known, unknowns
 
 MAX_INSTRUCTIONS = 4096
 """How many resolved instructions a stream may have by default, which bounds unrolling."""
@@ -115,7 +116,6 @@ class _Resolver:
         self.names: dict[str, int] = {}
         self.reason = ""
         self.fresh = 0
-        self.owners: dict[str, tuple[str, str]] = {}
         self.registers = tuple(isa.initial_registers())
 
     # nodes
@@ -167,8 +167,7 @@ class _Resolver:
         last = {var: Affine(extent - 1)}
         for key in node.written:
             value = inner[key].substitute(last)
-            own = [v for v in value.variables() if v in self.owners and self.owners[v][0] == var]
-            if own:
+            if any(v.owner == var for v in unknowns(value)):
                 raise _Unknown(var, f"the value of register {key} after it")
             state[key] = value
         return [ResolvedLoop(var, 0, extent, 1, tuple(body))] if body else []
@@ -283,7 +282,7 @@ class _Resolver:
             return initial
         n = Affine.variable(var)
         symbol = next(iter(start.variables()))
-        if not any(self.is_own(v, first_fresh) for v in ending.variables()):
+        if not self.is_unknown(ending, first_fresh):
             before = ending.substitute({var: n - 1})
             return before if before.substitute({var: 0}) == initial else start
         step = ending - start
@@ -302,16 +301,11 @@ class _Resolver:
 
     def unknown(self, key: str, owner: str) -> Affine:
         self.fresh += 1
-        name = f"{OPAQUE}{key}#{self.fresh}"
-        self.owners[name] = (owner, key)
-        return Affine.variable(name)
-
-    def is_own(self, variable: str, first_fresh: int) -> bool:
-        """Whether an unknown arose after ``first_fresh``: within the loop at hand."""
-        return variable.startswith(OPAQUE) and int(variable.rpartition("#")[2]) > first_fresh
+        return Unknown(key, owner, self.fresh).expression()
 
     def is_unknown(self, value: Affine, first_fresh: int) -> bool:
-        return any(self.is_own(v, first_fresh) for v in value.variables())
+        """Whether a value depends on an unknown that arose after ``first_fresh``: within the loop at hand."""
+        return any(v.number > first_fresh for v in unknowns(value))
 
     # control only: registers, no statements
 
@@ -388,20 +382,17 @@ class _Resolver:
             raise self.signal(o, scope, place) from None
         except SourceError as error:
             raise error if str(error).startswith(node.path) else place.error(str(error)) from None
-        registers = tuple([(k, v) for k in self.registers if not (v := state[k]).terms or known(v)])
+        registers = tuple([(k, v) for k in self.registers if not (v := state[k]).terms or is_known(v)])
         state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
         attributes = tuple((k, values[k]) for k, _ in node.instr.attributes)
         return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:
         """What to do about a question left open."""
-        names = set(o.quantity.variables())
-        for v in o.scope.values():
-            names |= v.variables()
-        for name in sorted(names):
-            if name in self.owners and self.owners[name][0]:
-                owner, key = self.owners[name]
-                return _Unknown(owner, f"the value of register {key} that {place.path} reads")
+        asked = {v for value in (o.quantity, *o.scope.values()) for v in unknowns(value) if v.owner}
+        if asked:
+            first = min(asked)
+            return _Unknown(first.owner, f"the value of register {first.key} that {place.path} reads")
         return partition(o, scope, place)
 
 

@@ -7,11 +7,12 @@ derive bounds. :func:`~.resolve.resolve` makes it from a stream and its ISA.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union, cast
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import HbmTensor
+from archloom.oracle.stream import Counted, HbmTensor
 
 
 class Real(float):
@@ -71,6 +72,10 @@ class Window:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(d.extent for d in self.dims)
+
+    def with_offsets(self, form: Callable[[Affine], Affine]) -> "Window":
+        """The window at ``form`` of each of its offsets."""
+        return Window(self.buffer, tuple([form(o) for o in self.offsets]), self.dims)
 
 
 @dataclass(frozen=True)
@@ -141,9 +146,15 @@ class ResolvedInstr:
     statements: tuple[Statement, ...]
     source: int
 
+    def touching(self, buffer: str | None = None) -> Iterator[Read | Write]:
+        """The reads and writes (of ``buffer``, where one is given) in their order."""
+        for statement in self.statements:
+            if not isinstance(statement, Op) and buffer in (None, statement.window.buffer):
+                yield statement
+
 
 @dataclass(frozen=True)
-class ResolvedLoop:
+class ResolvedLoop(Counted):
     """As :class:`archloom.oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
 
     What :func:`~.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
@@ -155,10 +166,6 @@ class ResolvedLoop:
     stop: int
     step: int
     body: tuple["ResolvedNode", ...]
-
-    @property
-    def extent(self) -> int:
-        return max(0, -(-(self.stop - self.start) // self.step))
 
 
 ResolvedNode: TypeAlias = Union[ResolvedInstr, ResolvedLoop]

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import loops
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 
 LEAST = 3
@@ -35,19 +36,12 @@ def roll(stream: Stream, least: int = LEAST) -> Stream:
 
     With 2, whatever two groups differ by counts as a step.
     """
-    names = frozenset(_variables(stream.body))
+    names = {loop.var for loop in loops(stream.body)}
     prefix = "u"
     while any(n.startswith(prefix) for n in names):
         prefix += "u"
     body = _Roller(prefix, least).nodes(stream.body)
     return stream if body == stream.body else replace(stream, body=body)
-
-
-def _variables(nodes: Sequence[Node]) -> Iterator[str]:
-    for node in nodes:
-        if not isinstance(node, Instr):
-            yield node.var
-            yield from _variables(node.body)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 An instruction's body is executed once, abstractly: attributes and control registers are affine expressions, IFs are
 decided by ranges, REPEATs unrolled, and what is left are straight-line statements over affine windows. Since the
-streams of a network repeat few kinds of instructions at many addresses, a body is executed over *symbols* (``$local``)
-whose ranges are widened to blocks of addresses, the result is kept, and instances only substitute. Where widened
-ranges leave a decision open, the body is executed over the actual expressions.
+streams of a network repeat few kinds of instructions at many addresses, a body is executed over variables
+(:class:`~.variables.Input`) whose ranges are widened to blocks of addresses, the result is kept, and instances only
+substitute. Where widened ranges leave a decision open, the body is executed over the actual expressions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
+from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
-
-SYMBOL = "$"
-"""First character of the variables that stand for attributes and registers."""
 
 
 class Open(Exception):
@@ -435,11 +433,11 @@ class Specializer:
             if key in self.kept:
                 break
             try:
-                known = {n: values[n] if n not in ranges else Affine.variable(SYMBOL + n) for n in self.inputs}
-                named = Ranges({SYMBOL + n: r for n, r in ranges.items()})
+                known = {n: values[n] if n not in ranges else Input.of(n).expression() for n in self.inputs}
+                named = Ranges({Input.of(n): r for n, r in ranges.items()})
                 effect = Execution(self.isa, self.instruction, known, named, None).effect()
             except Open as o:
-                asked = {v[1:] for v in o.quantity.variables() if v.startswith(SYMBOL)}
+                asked = {v.name for v in o.quantity.variables() if isinstance(v, Input)}
                 fixed = {n for n in asked if values[n].is_constant} - self.concrete
                 if not fixed:
                     self.kept[key] = None
@@ -472,7 +470,7 @@ class Specializer:
                 low, high = v.range(bounds)
             r = ranges[name] = _widen(low, high)
             key.append(r)
-            symbols[SYMBOL + name] = v
+            symbols[Input.of(name)] = v
         return tuple(key), symbols, ranges
 
 

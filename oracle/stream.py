@@ -46,8 +46,32 @@ class Instr:
         raise KeyError(name)
 
 
+class Counted:
+    """A loop whose variable counts from ``start`` by ``step`` up to, but without, ``stop``."""
+
+    start: int
+    stop: int
+    step: int
+
+    @property
+    def extent(self) -> int:
+        """Number of iterations."""
+        return max(0, -(-(self.stop - self.start) // self.step))
+
+    @property
+    def values(self) -> range:
+        """The values of the variable."""
+        return range(self.start, self.stop, self.step)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value of the variable."""
+        last = self.start + (max(self.extent, 1) - 1) * self.step
+        return min(self.start, last), max(self.start, last)
+
+
 @dataclass(frozen=True)
-class Loop:
+class Loop(Counted):
     """``for var in range(start, stop, step)``: iterations run one after the other."""
 
     var: str
@@ -59,17 +83,6 @@ class Loop:
     def __post_init__(self) -> None:
         if not self.step:
             raise StreamError(f"loop {self.var}: step must not be 0 (for {self.var} in {self.start}..{self.stop})")
-
-    @property
-    def extent(self) -> int:
-        """Number of iterations."""
-        return max(0, -(-(self.stop - self.start) // self.step))
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Smallest and largest value of the variable."""
-        last = self.start + (max(self.extent, 1) - 1) * self.step
-        return min(self.start, last), max(self.start, last)
 
 
 @dataclass(frozen=True)
@@ -126,5 +139,5 @@ def _trace(nodes: tuple[Node, ...], values: dict[str, int]) -> Iterator[tuple[st
         elif isinstance(node, Parallel):
             raise NotImplementedError("a trace of a multi-core stream is made per core")
         else:
-            for i in range(node.start, node.stop, node.step):
+            for i in node.values:
                 yield from _trace(node.body, {**values, node.var: i})

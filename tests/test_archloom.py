@@ -17,7 +17,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_command_line_starts_without_compilers() -> None:
-    code = ("import sys; from tvm_backend import cli; cli.build_parser();"
+    code = ("import sys; from archloom.tvm_backend import cli; cli.build_parser();"
             "print(*[m for m in ('jax', 'numba', 'onnx', 'torch', 'tvm') if m in sys.modules])")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-from scalesim_data import layers, networks
+from benchmarks.published.scalesim_data import layers, networks
 
 HEAD = "kind,dims,M,N,K,dataflow,rows,cols,compute_cycles,wall_s\n"
 GOOD = "gemm,m1_n1_k1,1,1,1,os,4,4,6,\n"

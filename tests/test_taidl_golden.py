@@ -1,4 +1,4 @@
-"""``benchmarks/taidl_golden.py``: recorded vectors are met, wrong ones and unknown names are told."""
+"""``benchmarks/oracle/taidl_golden.py``: recorded vectors are met, wrong ones and unknown names are told."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = ROOT / "tests" / "data" / "taidl"
 
 def golden(folder: Path) -> tuple[int, dict[str, Any], str]:
     """Exit status, the JSON object and all of stdout."""
-    script = str(ROOT / "benchmarks" / "taidl_golden.py")
+    script = str(ROOT / "benchmarks" / "oracle" / "taidl_golden.py")
     run = subprocess.run([sys.executable, script, "--json", "--data", str(folder)],
                          capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.stdout, run.stderr
@@ -72,20 +72,21 @@ def test_vectors_of_other_sizes_are_met(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_vectors_is_refused(tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "taidl_golden.py"), "--data", str(tmp_path)],
+    script = str(ROOT / "benchmarks" / "oracle" / "taidl_golden.py")
+    run = subprocess.run([sys.executable, script, "--data", str(tmp_path)],
                          capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.returncode == 2 and "no .npz files" in run.stderr
 
 
 @pytest.mark.parametrize("suite", ["", "exo,nonsense"])
 def test_an_unknown_suite_is_refused(suite: str) -> None:
-    run = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "oracle.py"), "--suite", suite],
+    run = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "oracle" / "oracle.py"), "--suite", suite],
                          capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.returncode == 1 and "there is no suite" in run.stderr and "tiled" in run.stderr
 
 
 def test_the_oracle_s_benchmark_checks_and_times_a_kernel() -> None:
-    script = str(ROOT / "benchmarks" / "oracle.py")
+    script = str(ROOT / "benchmarks" / "oracle" / "oracle.py")
     run = subprocess.run(
         [sys.executable, script, "--suite", "tiled", "--only", "_ws_dim16_i2", "--json"],
         capture_output=True, text=True, cwd=ROOT, check=True)

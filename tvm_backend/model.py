@@ -65,6 +65,13 @@ def make_model(
     return Model(name, module, inputs, outputs, source, proto)
 
 
+def from_relax(module: "IRModule", name: str) -> Model:
+    """Take a Relax module as it is; its ``main`` must have static shapes."""
+    if "main" not in [gv.name_hint for gv in module.functions]:
+        raise ModelError(f"{name}: expected a Relax module with a function main, found none")
+    return make_model(module, name, "relax", None, None, None)
+
+
 def _refuse_open(main: Any, name: str) -> None:
     from archloom.tvm_backend.ir import expressions as ir
 

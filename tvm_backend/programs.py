@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -116,7 +116,7 @@ class Programs:
         self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def keep(self, key: str, program: "Program", bits: Sequence[int] = ()) -> None:
+    def keep(self, key: str, program: "Program", bits: Iterable[int] = ()) -> None:
         """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:
@@ -131,12 +131,16 @@ class Programs:
         """Everything that was used, for an artifact."""
         from archloom.oracle.xla.executables import platform
 
-        code: dict[str, bytes] = {}
-        for name in {found.name for found in self._used.values()}:
-            data = self._code.get(name) or self._read(name)
-            if data is not None:
-                code[name] = data
-        return Stored(platform(), dict(self._used), code)
+        code = {name: self._code.get(name) or self._read(name) or self._serialized(name)
+                for name in {found.name for found in self._used.values()}}
+        known = {name: data for name, data in code.items() if data is not None}
+        return Stored(platform(), {key: found for key, found in self._used.items() if found.name in known}, known)
+
+    @staticmethod
+    def _serialized(name: str) -> bytes | None:
+        """The code of a program that this process has, but no file."""
+        program = _loaded.get(name)
+        return None if program is None else program.serialize()
 
     def _keep(self, program: "Program") -> str | None:
         data = program.serialize()

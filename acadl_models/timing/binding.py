@@ -18,7 +18,7 @@ from archloom.acadl_models.timing.unrolling import Names, Piece, Substitution, c
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
-from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window
+from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 
 MOST_INSTRUCTIONS = 200_000
 """Static instructions of a program: more are an error, not a program that never ends."""
@@ -118,8 +118,7 @@ class Binder:
             if isinstance(node, ResolvedLoop):
                 number = self.loops.setdefault(node.var, len(self.loops))
                 inner = self._nodes(node.body)
-                values = range(node.start, node.stop, node.step)
-                bound = None if inner is None else StaticLoop(node.var, values, inner, number)
+                bound = None if inner is None else StaticLoop(node.var, node.values, inner, number)
             else:
                 touched = accesses(node)
                 decided = self._uniform(node.mnemonic, touched)
@@ -268,8 +267,7 @@ class Binder:
                 node.mnemonic, tuple([(name, known(e)) for name, e in node.attributes]),
                 tuple([(name, known(e)) for name, e in node.registers]), node.statements, node.source)
             touched = tuple([
-                Access(Window(a.window.buffer, tuple([known(o) for o in a.window.offsets]), a.window.dims), a.kind)
-                for a in touched
+                Access(a.window.with_offsets(known), a.kind) for a in touched
             ])
         return self._static(node, touched, takers, "", bounds, tuple(known.fixed()))
 
@@ -277,7 +275,7 @@ class Binder:
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
     ) -> list[StaticNode]:
         loop = nest.loop
-        values = range(loop.start, loop.stop, loop.step)
+        values = loop.values
         tables = [(t.choice[tuple(_index(v, indices) for v in t.loops)], 0) for t in nest.deciding]
         parts = take_apart(values, classes(len(values), tables))
         base = Affine(0)

@@ -16,7 +16,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Instr
 from archloom.acadl_models.acadl.latency import LatencyError
 from archloom.acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
 from archloom.acadl_models.timing.result import TimingResult
-from archloom.acadl_models.timing.sums import Nests, affine
+from archloom.acadl_models.timing.sums import Nests
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.errors import GraphError
 
@@ -142,7 +142,7 @@ class _Accountant:
         starts = np.array([bank.start for bank in banks])
         order = np.argsort(starts)
         for values, times in self.nests.spread(static, plan.word_offset):
-            rows = np.add.outer(np.atleast_1d(affine(plan.word_offset, values)), plan.words)
+            rows = np.add.outer(np.atleast_1d(plan.word_offset.evaluate(values)), plan.words)
             where = np.searchsorted(starts[order], rows, side="right") - 1
             for k, count in enumerate(np.bincount(where.reshape(-1), minlength=len(banks)).tolist()):
                 found[banks[int(order[k])].storage] += times * count

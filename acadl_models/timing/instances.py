@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, RegisterFile
-from archloom.acadl_models.timing.program import linear, relative, word_axes
+from archloom.acadl_models.timing.program import word_axes
 from archloom.acadl_models.timing.routing import Need, Routing
 from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.nests import ranges
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
+from archloom.oracle.windows import linear, positions
 
 Array = NDArray[np.int64]
 
@@ -70,7 +72,7 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
         return None
     window = access.window
     return Rows(
-        linear(window.offsets[:axes], buffer.shape[:axes]), relative(window.dims, buffer.shape, axes),
+        linear(window.offsets[:axes], buffer.shape[:axes]), positions(window.dims, buffer.shape, axes),
         banks, graph.first_rows[buffer.name],
     )
 
@@ -86,7 +88,7 @@ def tell_apart(
 ) -> tuple[Table, list[str]]:
     """Who takes each instance of ``node``, and why some are taken by none."""
     graph = routing.graph
-    bounds = {loop.var: _bounds(loop) for loop in around}
+    bounds = ranges(around)
     constant: set[Need] = set()
     varying: list[tuple[tuple[str, ...], Array, list[frozenset[Need]]]] = []
     loops = {loop.var: loop for loop in around}
@@ -132,7 +134,7 @@ def _grid(names: Sequence[str], loops: Mapping[str, ResolvedLoop]) -> dict[str, 
     found = {}
     for axis, name in enumerate(names):
         loop = loops[name]
-        values = loop.start + np.arange(loop.extent, dtype=np.int64) * loop.step
+        values = np.arange(loop.start, loop.stop, loop.step, dtype=np.int64)
         found[name] = values.reshape([-1 if k == axis else 1 for k in range(len(names))])
     return found
 
@@ -189,7 +191,7 @@ def _untaken(
     routing: Routing, node: ResolvedInstr, needs: frozenset[Need], names: tuple[str, ...], index: Sequence[int],
     loops: Mapping[str, ResolvedLoop],
 ) -> str:
-    where = ", ".join(f"{v}={loops[v].start + int(k) * loops[v].step}" for v, k in zip(names, index))
+    where = ", ".join(f"{v}={loops[v].values[int(k)]}" for v, k in zip(names, index))
     at = f" where {where}" if where else ""
     return f"no unit processes {node.mnemonic!r}{at}: {routing.refusals(node.mnemonic, needs)}"
 
@@ -201,11 +203,6 @@ def _check_size(node: ResolvedInstr, extents: Sequence[int]) -> None:
             f"the unit that takes {node.mnemonic!r} depends on {count} combinations of loop values; at most "
             f"{MOST_INSTANCES} can be told apart: connect its units to all banks, or split the loops"
         )
-
-
-def _bounds(loop: ResolvedLoop) -> tuple[int, int]:
-    last = loop.start + (loop.extent - 1) * loop.step
-    return min(loop.start, last), max(loop.start, last)
 
 
 def holds_alone(graph: ArchitectureGraph, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias, Union
 
 import numpy as np
@@ -14,7 +14,8 @@ from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit,
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream, WindowDim
+from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream
+from archloom.oracle.windows import contiguous, linear, positions
 
 
 def word_axes(buffer: Buffer, data_width: int) -> int | None:
@@ -99,7 +100,7 @@ class AccessPlan:
     @cached_property
     def elements(self) -> NDArray[np.int64]:
         """Distinct row-major numbers of the window's elements relative to the first, ascending."""
-        return relative(self.access.window.dims, self.buffer.shape, len(self.buffer.shape))
+        return positions(self.access.window.dims, self.buffer.shape, len(self.buffer.shape))
 
     @cached_property
     def word_offset(self) -> Affine:
@@ -113,7 +114,7 @@ class AccessPlan:
         """Distinct word addresses relative to the first, ascending."""
         axes = word_axes(self.buffer, self.data_width)
         assert axes is not None
-        return relative(self.access.window.dims, self.buffer.shape, axes)
+        return positions(self.access.window.dims, self.buffer.shape, axes)
 
     def requests(self, values: Mapping[str, int]) -> list[Request]:
         """The requests of the instance at these loop values, by ascending rows."""
@@ -125,42 +126,12 @@ class AccessPlan:
         for bank, port_width, base, channels in zip(self.banks, place.port_widths, place.bases, place.channels):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
-                runs = _runs(inside + base)
+                runs = contiguous(inside + base)
                 whole = sum(-(-count // port_width) for _, count in runs)
                 beats = whole if channels is None else max(channels.beats(runs))
                 size = -(-len(inside) * self.data_width // 8)
                 found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
         return found
-
-
-def linear(indices: tuple[Affine, ...], shape: tuple[int, ...]) -> Affine:
-    """Row-major number of the element at ``indices``."""
-    total, scale = Affine(0), 1
-    for index, extent in zip(reversed(indices), reversed(shape)):
-        total = total + index * scale
-        scale *= extent
-    return total
-
-
-@lru_cache(maxsize=4096)
-def relative(dims: tuple[WindowDim, ...], shape: tuple[int, ...], axes: int) -> NDArray[np.int64]:
-    """Distinct row-major numbers over the first ``axes`` axes that a window walks from its offset on, ascending."""
-    scales = [int(np.prod(shape[axis + 1 : axes], dtype=np.int64)) for axis in range(axes)]
-    total = np.zeros((), dtype=np.int64)
-    for dim in dims:
-        if dim.axis < axes:
-            steps = np.arange(dim.extent, dtype=np.int64) * dim.stride * scales[dim.axis]
-            total = np.unique(np.add.outer(total, steps))
-    found = np.atleast_1d(total)
-    found.setflags(write=False)
-    return found
-
-
-def _runs(words: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Maximal runs of consecutive words: each takes whole beats."""
-    breaks = np.flatnonzero(np.diff(words) != 1) + 1
-    edges = np.concatenate(([0], breaks, [len(words)]))
-    return tuple(zip(words[edges[:-1]].tolist(), np.diff(edges).tolist()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl.latency import Expression, IfElse, LatencyError, Name, Node, Num
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
-from archloom.oracle.affine import Affine, Div
+from archloom.oracle.affine import Affine
 
 Array = NDArray[np.int64]
 
@@ -51,7 +51,8 @@ class Nests:
         used = {name: names[name] for name in expression.names}
         total = 0
         for values, times in self.spread(static, *used.values()):
-            found, exists = _evaluate(expression.root, {k: affine(a, values) for k, a in used.items()})
+            known = {k: np.asarray(a.evaluate(values), np.int64) for k, a in used.items()}
+            found, exists = _evaluate(expression.root, known)
             if not np.all(exists):
                 raise LatencyError("divides by zero")
             if np.any(found < 0):
@@ -74,19 +75,6 @@ class Nests:
                 rest, iteration = np.divmod(rest, len(loop.values))
                 values[loop.var] = loop.values.start + loop.values.step * iteration
             yield values, times
-
-
-def affine(expression: Affine, values: Mapping[str, Array]) -> Array:
-    """An affine expression at arrays of its variables."""
-    total: Array = np.asarray(expression.constant, np.int64)
-    for atom, coefficient in expression.terms:
-        if isinstance(atom, str):
-            value = values[atom]
-        else:
-            numerator = affine(atom.numerator, values)
-            value = numerator // atom.divisor if isinstance(atom, Div) else numerator % atom.divisor
-        total = total + coefficient * value
-    return total
 
 
 def _evaluate(node: Node, names: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:

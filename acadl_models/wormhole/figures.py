@@ -17,7 +17,7 @@ Architectures"), section 3.1 and listings 6 to 8. The paper's figures contradict
 * **Networks**: 28 bytes a cycle for each link; the modulo in the maps makes each row and each column a ring.
 
 Fitted to table 1 by least squares, for all its rows alike: ``LAUNCH_CYCLES``, ``SUMS`` and ``BLOCK_CYCLES``
-(``benchmarks/tl_table1.py --fit`` prints the errors of a grid of them; these three have the least).
+(``benchmarks/cores/tl_table1.py --fit`` prints the errors of a grid of them; these three have the least).
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _fault(window: Window, part: Parts, rows: int, bounds: Bounds) -> tuple[dict
 
 
 def _evaluated(form: Affine, values: dict[str, NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    found = form.evaluate(values)  # type: ignore[arg-type]
+    found = form.evaluate(values)
     return np.broadcast_to(np.asarray(found, np.int64), shape).ravel()
 
 

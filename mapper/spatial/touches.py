@@ -48,7 +48,7 @@ class Instances:
 
 def evaluated(form: Affine, values: dict[str, Numbers], shape: tuple[int, ...]) -> Numbers:
     """An expression for many values of its variables."""
-    return np.broadcast_to(np.asarray(form.evaluate(values), np.int64), shape)  # type: ignore[arg-type]
+    return np.broadcast_to(np.asarray(form.evaluate(values), np.int64), shape)
 
 
 def instances(nodes: tuple[Node, ...]) -> Iterator[Instances]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel.index import Site
+from archloom.oracle.nests import size
 from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.rolling import roll
-from archloom.oracle.stream import Instr, Node, Stream
+from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
         except StreamError:
             pass  # said below in terms of the stream as it is written
     with Located(sites):
-        return resolve(stream, isa, max_instructions=MAX_INSTRUCTIONS + _size(stream.body))
+        return resolve(stream, isa, max_instructions=MAX_INSTRUCTIONS + size(stream.body))
 
 
 def compiled(
@@ -41,7 +42,7 @@ def compiled(
     from archloom.oracle.xla.oracle import compile_resolved
 
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
-    if made.raised or not raising or _size(stream.body) > _PAIRED:
+    if made.raised or not raising or size(stream.body) > _PAIRED:
         return made
     paired = roll(stream, 2)
     if paired is stream:
@@ -51,11 +52,6 @@ def compiled(
     except StreamError:
         return made
     return other if other.raised else made
-
-
-def _size(nodes: tuple[Node, ...]) -> int:
-    """How many instructions are written down."""
-    return sum(1 if isinstance(n, Instr) else _size(n.body) for n in nodes)
 
 
 class Located:

@@ -1,6 +1,6 @@
 """TAIDL: an accelerator's storage, control registers and instructions as text (MICRO 2025), and its meaning.
 
->>> from oracle import taidl
+>>> from archloom.oracle import taidl
 >>> isa = taidl.load("gemmini", dim=8)
 >>> isa.buffer("spad").shape
 (16384, 8)

@@ -221,7 +221,7 @@ def _spelled(target: Target) -> str:
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
-    from archloom.tvm_backend.frontends.load import loaded
+    from archloom.tvm_backend.frontends.source import Source
 
-    return loaded(model, load_options, target)
+    return Source.of(model, **load_options).load_for(target)
 

@@ -14,8 +14,7 @@ from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
 from archloom.acadl_models.timing.engine import simulate
 from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
 from archloom.oracle.resolve import resolve
-from archloom.uma_targets.systolic_array.folds import Problem
-from archloom.uma_targets.systolic_array.measure import machine
+from benchmarks.published.systolic import Problem, machine
 from tests.support.acadl_models.systolic_data import expected
 
 designs = st.builds(

@@ -14,8 +14,7 @@ from archloom.oracle import interpreter
 from archloom.oracle.errors import StreamError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla.oracle import compile_stream
-from archloom.uma_targets.systolic_array.folds import Problem
-from archloom.uma_targets.systolic_array.measure import Machine, machine
+from benchmarks.published.systolic import Machine, Problem, machine
 from tests.support.acadl_models.systolic_data import equeue_rows, expected, scale_sim_rows
 
 SMALL = {"left_kib": 1, "top_kib": 1, "out_kib": 4}

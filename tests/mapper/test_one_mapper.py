@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-import one_mapper
+from benchmarks.mapper import one_mapper
 
 BEFORE = json.loads(one_mapper.BEFORE.read_text())["cases"]
 CASES = {case.key: case for case in one_mapper.cases()}

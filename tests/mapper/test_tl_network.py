@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +15,9 @@ from archloom.mapper.spatial.signalling import signalled
 from archloom.mapper.spatial.timing import isa_of
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
+from benchmarks.cores import tl_network
 from tests.support.mapper.queue_executor import run_in_any_order
 from tests.support.mapper.spatial_cases import mesh
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import tl_network
 
 
 @pytest.mark.parametrize("plan", [

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.quantization.quantize import quantize

@@ -21,9 +21,9 @@ from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.ai_engine.fir import Fir, fir
-from archloom.uma_targets.ai_engine.study import CASES, measure, operations
 from archloom.uma_targets.ai_engine.target import AI_ENGINE
+from benchmarks.published.fir import Fir, fir
+from benchmarks.published.fir_study import CASES, measure, operations
 
 FULL = 1 << 15
 

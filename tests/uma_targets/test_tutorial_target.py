@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tutorial import BLOCK, PAGE, files, write_tiles
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "tutorial_target.md"
-BLOCK = re.compile(r"(?:\*\*`(?P<file>[\w.]+)`\*\*\n\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
-SHELL = 'archloom() { "$PYTHON" -m archloom.tvm_backend.cli "$@"; };\n'
+SHELL = 'archloom() { "$PYTHON" -m archloom "$@"; };\n'
 
 
 def run(command: list[str], directory: Path) -> str:
@@ -24,18 +24,9 @@ def run(command: list[str], directory: Path) -> str:
     return done.stdout
 
 
-def files() -> dict[str, str]:
-    return {b["file"]: b["text"] for b in BLOCK.finditer(PAGE.read_text(encoding="utf-8")) if b["file"]}
-
-
-def write_files(directory: Path) -> None:
-    for name, text in files().items():
-        (directory / name).write_text(text, encoding="utf-8")
-
-
 def transcript(directory: Path) -> list[tuple[str, str]]:
     """What each command or program of the page printed, and what the page shows."""
-    write_files(directory)
+    write_tiles(directory)
     blocks = [b for b in BLOCK.finditer(PAGE.read_text(encoding="utf-8")) if not b["file"]]
     printed: list[tuple[str, str]] = []
     for block, shown in zip(blocks[::2], blocks[1::2], strict=True):
@@ -62,7 +53,7 @@ def test_the_user_writes_fewer_than_a_hundred_lines() -> None:
 
 
 def test_the_file_is_described(tmp_path: Path) -> None:
-    write_files(tmp_path)
+    write_tiles(tmp_path)
     text = run([sys.executable, "-m", "archloom", "describe", "tiles.py", "-O", "dim=16"], tmp_path)
     assert "tiles: an engine of tiles for float32" in text and "load_x" in text and "rows and columns of a tile" in text
 
@@ -85,7 +76,7 @@ def test_files_that_register_no_target(tmp_path: Path) -> None:
 def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) -> None:
     import numpy as np
 
-    write_files(tmp_path)
+    write_tiles(tmp_path)
     run([sys.executable, "-m", "archloom", "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"],
         tmp_path)
     a = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)

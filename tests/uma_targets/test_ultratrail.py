@@ -21,9 +21,9 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.quantization.quantize import quantize
-from archloom.uma_targets.ultratrail import published
-from archloom.uma_targets.ultratrail.networks import Block, Layer, Network, inference, network
 from archloom.uma_targets.ultratrail.target import ULTRATRAIL
+from benchmarks.published import dsd22
+from benchmarks.published.temporal_networks import Block, Layer, Network, inference, network
 
 Arrays = dict[str, np.ndarray]
 
@@ -101,9 +101,9 @@ def test_engine_equals_reference(channels, positions, blocks, classes):
     assert simulate(graph, resolved) == simulate_reference(graph, resolved)
 
 
-@pytest.mark.parametrize("entry", published.NETWORKS, ids=lambda e: e.network.name)
+@pytest.mark.parametrize("entry", dsd22.NETWORKS, ids=lambda e: e.network.name)
 def test_cycles_of_the_published_networks(entry):
-    cycles = published.simulate_cycles(entry)
+    cycles = dsd22.simulate_cycles(entry)
     if entry.network.name == "wwd_ha":  # the one that our model does not explain
         assert cycles == 2486
     else:
@@ -111,19 +111,19 @@ def test_cycles_of_the_published_networks(entry):
 
 
 def test_cycles_equal_those_of_the_reference_simulator():
-    entry = next(e for e in published.NETWORKS if e.network.name == "kws_lp")
-    assert published.simulate_cycles(entry, simulator=simulate_reference) == entry.cycles
+    entry = next(e for e in dsd22.NETWORKS if e.network.name == "kws_lp")
+    assert dsd22.simulate_cycles(entry, simulator=simulate_reference) == entry.cycles
 
 
-@pytest.mark.parametrize("entry", [e for e in published.NETWORKS if e.network.name in ("kws_lp", "vad_lp")],
+@pytest.mark.parametrize("entry", [e for e in dsd22.NETWORKS if e.network.name in ("kws_lp", "vad_lp")],
                          ids=lambda e: e.network.name)
 def test_published_networks_equal_numpy(entry):
     check(entry.network, entry.dim, xla=False)
 
 
 def test_loads_compete_with_the_array():
-    entry = next(e for e in published.NETWORKS if e.network.name == "vad_ha")
-    graph = published.graph(entry)
+    entry = next(e for e in dsd22.NETWORKS if e.network.name == "vad_ha")
+    graph = dsd22.graph(entry)
     parameters = isa_parameters(graph)
     isa = taidl.load("ultratrail", **parameters)
     cold = simulate(graph, resolve(inference(entry.network, parameters), isa))

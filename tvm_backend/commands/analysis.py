@@ -131,24 +131,22 @@ def _shown(value: float | None, form: str) -> str:
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
     """Estimate MODEL."""
-    from archloom.tvm_backend.estimate.network import estimate, estimate_model, estimate_operator
+    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.frontends.source import Source
 
-    options = arguments.target_options(args)
+    options = arguments.target_options(args)  # which spells args.target
+    request = Request(args.target, options, args.as_int8)
     arguments.scheme(args)
-    operator = arguments.operator_of(args)
-    if args.as_int8 and (operator is not None or args.calibrate):
+    source = arguments.source(args)
+    if args.as_int8 and (source.kind != "onnx" or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")
     profile = _profile(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
-        if operator is not None:
-            report = estimate_operator(operator, args.target, options)
-        elif args.calibrate or arguments.is_network(args):
-            report = estimate_model(arguments.load_model(args), args.target, options, progress=progress)
-        else:
-            report = estimate(Path(args.model), args.target, options, as_int8=args.as_int8, progress=progress,
-                              input_shapes=arguments.shapes(args.input_shape))
+        if args.calibrate:
+            source = Source.of(arguments.load_model(args))
+        report = report_of(source, request, progress)
     return _report_outcome(report if profile is None else profile(report), args)
 
 

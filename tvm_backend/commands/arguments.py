@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, suggest
-from archloom.tvm_backend.frontends import named_networks, operators
+from archloom.tvm_backend.frontends import named_networks
 
 if TYPE_CHECKING:
+    from archloom.tvm_backend.frontends.source import Source
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.quantization.quantize import Scheme
 
@@ -107,39 +108,30 @@ def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def operator_of(args: argparse.Namespace) -> operators.Operator | None:
-    """The operator that MODEL spells, if it is no file."""
-    if not operators.looks_like_operator(args.model) or Path(args.model).exists() or is_network(args):
-        return None
-    if args.input_shape or args.calibrate:
+def source(args: argparse.Namespace) -> "Source":
+    """What MODEL is; an operator and a network of the catalogue take neither shapes nor calibration."""
+    from archloom.tvm_backend.frontends.source import Source
+
+    found = Source.of(args.model)
+    if found.kind == "name":
+        named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape, "--calibrate": args.calibrate})
+    if found.kind == "operator" and (args.input_shape or args.calibrate):
         raise InputError(f"{args.model}: --input-shape and --calibrate are for ONNX files, not for operators")
-    return operators.parse(args.model)
-
-
-def is_network(args: argparse.Namespace) -> bool:
-    """Whether MODEL is the name of a network of the catalogue; it takes neither shapes nor calibration."""
-    if not named_networks.is_named(args.model) or Path(args.model).exists():
-        return False
-    named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape, "--calibrate": args.calibrate})
-    return True
+    return Source.of(args.model, input_shapes=shapes(args.input_shape) or None)
 
 
 def load_model(args: argparse.Namespace) -> "Model":
     """MODEL, quantized first if that was asked for, and imported."""
-    from archloom.tvm_backend.frontends import load as frontends
-
     how = scheme(args)
-    if is_network(args):
-        return frontends.loaded(args.model, {}, args.target)
-    if (operator := operator_of(args)) is not None:
-        return frontends.loaded(str(operator), {}, args.target)
+    found = source(args)
     if args.calibrate is None:
-        return frontends.load(args.model, input_shapes=shapes(args.input_shape))
+        return found.load_for(args.target)
     from archloom.tvm_backend.commands.calibration import quantized
+    from archloom.tvm_backend.frontends.onnx.load import load_proto
 
     path = Path(args.model)
     proto, floats = quantized(path, shapes(args.input_shape), args.calibrate, how)
-    return replace(frontends.load(proto, name=path.stem), floats=floats)
+    return replace(load_proto(proto, path.stem), floats=floats)
 
 
 def scheme(args: argparse.Namespace) -> "Scheme":

@@ -82,7 +82,7 @@ def _explained(args: argparse.Namespace) -> Outcome:
 
 
 def _default_name(args: argparse.Namespace) -> str:
-    operator = arguments.operator_of(args)
+    operator = arguments.source(args).operator
     return f"{operator.kind if operator else Path(args.model).stem}.loom"
 
 

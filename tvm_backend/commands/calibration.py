@@ -26,8 +26,8 @@ def quantized(
 
     ``spec`` says what it is calibrated with: an array file, a data set (``digits[:N]``) or ``random[:N]``.
     """
-    from archloom.tvm_backend.frontends.load import with_static_inputs
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
+    from archloom.tvm_backend.frontends.onnx.load import with_static_inputs
     from archloom.tvm_backend.quantization.quantize import quantize
 
     proto = with_static_inputs(read_onnx(path), str(path), input_shapes)

@@ -85,7 +85,7 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
     if "," in args.target:
         raise InputError(f"--target {args.target}: a trace is that of one machine; name one target")
     backend = registry.get(args.target)
-    if path.suffix in STREAM_SUFFIXES or (path.is_dir() and arguments.operator_of(args) is None):
+    if path.suffix in STREAM_SUFFIXES or path.is_dir():
         from archloom.tvm_backend.commands.asm import read_stream
 
         return _of_stream(read_stream(path, args.layer), backend, options)
@@ -113,17 +113,16 @@ def _of_network(
     from archloom.tvm_backend.estimate.network import partition_operator
     from archloom.tvm_backend.targets.choice import choose
 
-    operator = arguments.operator_of(args)
-    if operator is not None and backend.numbers == "int8":
-        partition = partition_operator(operator, args.target, options)
-    else:
+    chosen, operator = choose(backend, options), arguments.source(args).operator
+    partition = None if operator is None else partition_operator(operator, chosen)
+    if partition is None:
         partition = partition_model(arguments.load_model(args), backend, options)
     name = arguments.layer_of(args.model, [step.name for step in partition.steps()], args.layer)
     regions = tuple(
         replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
     )
     with bar() as progress:
-        plans = plan_steps(replace(partition, regions=regions), choose(backend, options), progress)
+        plans = plan_steps(replace(partition, regions=regions), chosen, progress)
     return _of_stream(plans[name].stream, backend, options)
 
 

@@ -16,18 +16,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from archloom.mapper.cache import directory
 from archloom.oracle import errors as known_errors
 from archloom.oracle.errors import ArchloomError, InputError
-from archloom.tvm_backend.estimate import network as estimate
-from archloom.tvm_backend.estimate.network import Request
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
 from archloom.tvm_backend.estimate.pool import Json, Pool
-from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.report.data import Report
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def estimate_many(
     input_shapes: Mapping[str, Sequence[int]] | None = None, workers: int | None = None, details: bool = False,
     on_error: Literal["raise", "return"] = "raise",
 ) -> list[Outcome]:
-    """The reports of ``models`` (paths or networks of ONNX's, or loaded ones) in their order.
+    """The reports of ``models`` (whatever ``estimate`` takes) in their order.
 
     ``models`` may be a generator: networks are drawn when they are needed, and not kept. ``workers``: processes (by
     default one for each core; 1 works in this process). Without ``details`` layers have their cycles, bytes and
@@ -58,17 +57,15 @@ def estimate_many(
         raise InputError(f"workers: expected at least 1, found {workers}")
     if on_error not in ("raise", "return"):
         raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
-    from archloom.tvm_backend.targets import registry
-    from archloom.tvm_backend.targets.choice import choose, named_options, names_of
+    from archloom.tvm_backend.targets.choice import choose, named_options
 
     resolved = named_options(choose(target, options))
     request = Request(target, resolved, as_int8, details, on_disk=False)
-    shapes = {k: list(v) for k, v in (input_shapes or {}).items()}
     count = workers or len(os.sched_getaffinity(0))
-    if count == 1 or not set(names_of(target)) <= set(registry.BUILT_IN):
-        return _Batch(request, shapes, on_error == "raise", None, 0).outcomes_of(models)
+    if count == 1 or not request.is_built_in:
+        return _Batch(request, input_shapes, on_error == "raise", None, 0).outcomes_of(models)
     with _shared_cache() as folder, Pool(folder, count) as pool:
-        return _Batch(request, shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
+        return _Batch(request, input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
 
 
 @contextmanager
@@ -86,9 +83,7 @@ def _shared_cache() -> Iterator[str]:
 class _Waiting:
     """A network whose report waits for what the processes find: of some ``kernels`` of a chain, or as a ``whole``."""
 
-    model: Any
-    skeleton: bytes
-    title: str
+    network: OnnxNetwork
     kernels: "Mapping[str, Future[Json]]"
     chain: "Chain | None" = None
     whole: "Future[Json] | None" = None
@@ -98,7 +93,7 @@ class _Batch:
     """The networks of one call, whose reports are made in their order."""
 
     def __init__(
-        self, request: Request, shapes: dict[str, list[int]], stop: bool, pool: Pool | None, ahead: int
+        self, request: Request, shapes: Mapping[str, Sequence[int]] | None, stop: bool, pool: Pool | None, ahead: int
     ) -> None:
         """``stop``: raise the first error; ``ahead``: how many networks may be with the processes at a time."""
         self.request = request
@@ -141,23 +136,23 @@ class _Batch:
 
     def begun(self, model: Any) -> "Outcome | _Waiting":
         """A network's report, if it is at hand or this process has to make it, or what it waits for."""
-        if not estimate.is_onnx(model) or self.pool is None:
-            return self.in_this_process(model)
-        in_file = isinstance(model, str | Path)
-        label = str(model) if in_file else model.graph.name or "network"
+        source = Source.of(model, input_shapes=self.shapes)
+        refuse_int8(source, self.request)
+        if source.kind != "onnx" or self.pool is None:
+            return report_of(source, self.request)
         try:
-            skeleton = onnx_skeleton.of_file(Path(label)) if in_file else onnx_skeleton.of_proto(model)
+            network = OnnxNetwork.of(source, self.request)
         except NoSkeleton:
-            return self.in_this_process(model)
-        title = Path(label).stem if in_file else label
-        known = estimate.remembered(skeleton, self.request, title, self.shapes)
+            return report_of(source, self.request)
+        known = network.remembered()
         if known is not None:
             return known
-        chain = estimate.chain_of(skeleton, self.request, title, self.shapes)
+        chain = network.chain()
         if chain is not None:
-            return _Waiting(model if in_file else None, skeleton, title, self.kernels_of(chain), chain)
-        question = {**header(self.request), "label": label, "title": title, "shapes": self.shapes}
-        return _Waiting(model, skeleton, title, {}, whole=self.pool.ask(question, skeleton))
+            in_file = isinstance(source.given, Path)
+            return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain), chain)
+        question = {**header(self.request), "label": network.label, "title": network.title, "shapes": network.shapes}
+        return _Waiting(network, {}, whole=self.pool.ask(question, network.skeleton))
 
     def kernels_of(self, chain: "Chain") -> "dict[str, Future[Json]]":
         """What the processes find of the chain's workloads that are not known yet."""
@@ -185,7 +180,7 @@ class _Batch:
     def report_of(self, waiting: _Waiting) -> Report:
         """The report of a network that waits, with what the processes have found."""
         report = self.of_whole(waiting) if waiting.whole is not None else self.of_chain(waiting)
-        estimate.remember(waiting.skeleton, self.request, waiting.title, self.shapes, report)
+        waiting.network.remember(report)
         return report
 
     def of_chain(self, waiting: _Waiting) -> Report:
@@ -197,9 +192,9 @@ class _Batch:
             if "entry" in answer and not search.remembers(key):
                 search.remember(key, cache.from_json(answer["entry"]))
         try:
-            return estimate.report_of(waiting.chain, self.request)
+            return waiting.network.of_chain(waiting.chain)
         except ArchloomError:  # said of the network as a whole, whose operators have names
-            return estimate.estimate_whole(waiting.skeleton, self.request, waiting.title, waiting.title, self.shapes)
+            return waiting.network.as_whole()
 
     def of_whole(self, waiting: _Waiting) -> Report:
         assert waiting.whole is not None
@@ -207,16 +202,11 @@ class _Batch:
         if "report" in answer:
             return Report.from_json(answer["report"])
         if answer.get("error") == "Unreadable":  # needs TVM and the whole network
-            return self.in_this_process(waiting.model)
+            assert waiting.network.source is not None
+            return report_of(waiting.network.source, self.request)
         name = answer.get("error", "")
         kind = getattr(known_errors, name) if name in RAISED else ArchloomError
         raise kind(answer.get("message", "a worker process failed"))
-
-    def in_this_process(self, model: Any) -> Report:
-        r = self.request
-        if estimate.is_onnx(model):
-            return estimate.estimate_onnx(model, r, input_shapes=self.shapes)
-        return estimate.estimate_model(_loaded(model, r.target), r.target, r.options)
 
 
 def _is_there(begun: "Outcome | _Waiting") -> bool:
@@ -224,12 +214,6 @@ def _is_there(begun: "Outcome | _Waiting") -> bool:
     if not isinstance(begun, _Waiting):
         return True
     return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
-
-
-def _loaded(model: Any, target: str) -> Any:
-    from archloom.tvm_backend.frontends import load as frontends
-
-    return frontends.loaded(model, {}, target)
 
 
 def header(request: Request) -> Json:

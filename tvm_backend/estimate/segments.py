@@ -286,7 +286,7 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
     import onnx
 
     from archloom.tvm_backend.compile import partition_model
-    from archloom.tvm_backend.frontends import load as frontends
+    from archloom.tvm_backend.frontends.onnx import load as onnx_networks
     from archloom.tvm_backend.model import make_model
     from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
@@ -294,7 +294,7 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
         if not _adds_equal_shapes(network):
             return None
-        module, _ = frontends.read_skeleton(quantized_form(network), "a segment", None)
+        module, _ = onnx_networks.read_skeleton(quantized_form(network), "a segment", None)
         border = [network.graph.input[0].name], [network.graph.output[0].name]
         model = make_model(module, "segment", "onnx", None, *border)
         found = partition_model(model, target.name, target.options)

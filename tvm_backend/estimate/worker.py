@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.estimate.network import Request, estimate_skeleton
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
 from archloom.tvm_backend.estimate.pool import receive, send
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.plain import Unsupported
@@ -30,8 +30,8 @@ def estimated(question: dict[str, Any], skeleton: bytes) -> dict[str, Any]:
     """The report of a network."""
     request = Request(
         question["target"], question["options"], question["as_int8"], question["details"], on_disk=False)
-    report = estimate_skeleton(skeleton, request, question["label"], question["title"], question["shapes"])
-    return {"report": report.to_json()}
+    network = OnnxNetwork(skeleton, request, question["label"], question["title"], question["shapes"])
+    return {"report": network.report().to_json()}
 
 
 def planned(question: dict[str, Any]) -> dict[str, Any]:

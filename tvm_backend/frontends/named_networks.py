@@ -68,15 +68,11 @@ def light_samples(proto: "onnx.ModelProto", count: int, seed: int = 1) -> "list[
 
 def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model":
     """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
-    from archloom.tvm_backend.frontends.load import load
-
     if _is_light(text):
-        from archloom.tvm_backend.quantization.quantize import quantize
-
         proto = light_onnx(text)
         if numbers != "int8":
-            return load(proto, name=name or text)
-        return replace(load(quantize(proto, light_samples(proto, CALIBRATION)), name=name or text), floats=proto)
+            return _load(proto, name or text)
+        return _load_quantized(proto, light_samples(proto, CALIBRATION), name or text)
     if _is_trained(text):
         return _load_trained(text, numbers, name or text)
     built = catalogue.build(text)
@@ -84,21 +80,29 @@ def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model
         from archloom.tvm_backend.frontends.torch.export import load_module
 
         return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
-    floats = float_onnx(built)
-    return replace(load(_quantized(built, floats), name=name or built.name), floats=floats)
+    return _load_quantized(float_onnx(built), built.samples(CALIBRATION), name or built.name)
+
+
+def _load(proto: "onnx.ModelProto", name: str) -> "Model":
+    from archloom.tvm_backend.frontends.onnx.load import load_proto
+
+    return load_proto(proto, name)
+
+
+def _load_quantized(floats: "onnx.ModelProto", samples: "list[dict[str, np.ndarray]]", name: str) -> "Model":
+    from archloom.tvm_backend.quantization.quantize import quantize
+
+    return replace(_load(quantize(floats, samples), name), floats=floats)
 
 
 def _load_trained(text: str, numbers: "Numbers", name: str) -> "Model":
-    from archloom.tvm_backend.frontends.load import load
     from archloom.tvm_backend.frontends.torch.export import load_module, to_onnx
-    from archloom.tvm_backend.quantization.quantize import quantize
 
     found = trained.build(text)
     example = found.calibration[0]["image"]
     if numbers != "int8":
         return load_module(found.module, example, name, ["image"])
-    floats = to_onnx(found.module, example, name, ["image"])
-    return replace(load(quantize(floats, found.calibration), name=name), floats=floats)
+    return _load_quantized(to_onnx(found.module, example, name, ["image"]), found.calibration, name)
 
 
 def float_onnx(built: "Built") -> "onnx.ModelProto":
@@ -110,13 +114,9 @@ def float_onnx(built: "Built") -> "onnx.ModelProto":
 
 def quantized(built: "Built") -> "onnx.ModelProto":
     """A network of the catalogue in QDQ form, calibrated on random inputs."""
-    return _quantized(built, float_onnx(built))
-
-
-def _quantized(built: "Built", floats: "onnx.ModelProto") -> "onnx.ModelProto":
     from archloom.tvm_backend.quantization.quantize import quantize
 
-    return quantize(floats, built.samples(CALIBRATION))
+    return quantize(float_onnx(built), built.samples(CALIBRATION))
 
 
 def refuse_options(text: str, **given: object) -> None:

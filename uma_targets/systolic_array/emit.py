@@ -15,8 +15,7 @@ from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.gemm import Gemm
 from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
 from archloom.uma_targets.systolic_array import tensor
-from archloom.uma_targets.systolic_array.folds import Matrix, Operands, Problem
-from archloom.uma_targets.systolic_array.moves import load
+from archloom.uma_targets.systolic_array.folds import Matrix, Number, Operands, Problem
 
 
 @dataclass(frozen=True)
@@ -108,3 +107,10 @@ class _Emission:
             dram=self.gemm.c_at(m.start, n.start), dram_outer=self.gemm.strides[2], dram_inner=self.gemm.out_item,
             outer=m.size, inner=n.size, scale=self.gemm.scale_bits, relu=int(self.gemm.relu),
         )  # fmt: skip
+
+
+def load(memory: str, dram: Number, strides: tuple[int, int], matrix: Matrix, rows: int, columns: int) -> Instr:
+    """``rows`` × ``columns`` elements from ``dram``, ``strides`` bytes apart, into the memory ``left`` or ``top``."""
+    return Instr.make(f"load_{memory}", dram=dram, dram_outer=strides[0], dram_inner=strides[1], **{
+        memory: matrix.base, f"{memory}_outer": matrix.row_stride, f"{memory}_inner": matrix.column_stride,
+    }, outer=rows, inner=columns)  # fmt: skip

@@ -27,29 +27,9 @@ class Problem:
     k: int
 
     @property
-    def macs(self) -> int:
-        return self.m * self.n * self.k
-
-    @property
     def exchanged(self) -> "Problem":
         """The transposed product: the second operand first."""
         return Problem(self.n, self.m, self.k)
-
-    def over_rows(self, design: Design) -> int:
-        """The extent that is cut over the array's rows."""
-        return self.m if design.dataflow == "os" else self.k
-
-    def over_columns(self, design: Design) -> int:
-        """The extent that is cut over the array's columns."""
-        return self.m if design.dataflow == "is" else self.n
-
-    def folds(self, design: Design) -> int:
-        """How many folds the product takes."""
-        return -(-self.over_rows(design) // design.rows) * -(-self.over_columns(design) // design.columns)
-
-    def last_fold(self, design: Design) -> tuple[int, int]:
-        """Rows and columns that the last fold uses."""
-        return last(self.over_rows(design), design.rows), last(self.over_columns(design), design.columns)
 
 
 @dataclass(frozen=True)
@@ -80,16 +60,6 @@ class Operands:
     b: Matrix
     c: Matrix | None
     add: bool = False
-
-    @classmethod
-    def streamed(cls, problem: Problem, dataflow: str) -> "Operands":
-        """Operands that lie as they enter: the elements of each vector side by side, from address 0."""
-        m, n, k = problem.m, problem.n, problem.k
-        if dataflow == "os":
-            return cls(Matrix(0, 1, m), Matrix(0, n, 1), None)
-        if dataflow == "ws":
-            return cls(Matrix(0, k, 1), Matrix(0, n, 1), Matrix(0, n, 1))
-        return cls(Matrix(0, 1, m), Matrix(0, 1, k), Matrix(0, 1, m))
 
     @property
     def exchanged(self) -> "Operands":

@@ -274,5 +274,5 @@ def exact_range(form: Affine, ranges: Ranges) -> Range:
         return low, high
     if max(-low, high) > _LARGEST:
         return low, high
-    values: Any = form.evaluate({name: np.arange(first, last + 1)})  # type: ignore[dict-item]
+    values: Any = form.evaluate({name: np.arange(first, last + 1)})
     return int(values.min()), int(values.max())

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from archloom.oracle.accesses import words
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
+from archloom.oracle.windows import sums
 
 MOST_WORDS = 1 << 18
 """Words that a line of copies touches at most: they are counted out."""
@@ -72,7 +72,7 @@ def _apart(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]) -> bo
     starts = {loop.var: (loop.start, loop.step) for loop in (line, *inside)}
     offset = source.offsets[0]
     moving = [(atom, c) for atom, c in offset.terms if not _names(atom).isdisjoint(own)]
-    relative = words(source)
+    relative = sums((d.extent, d.stride) for d in source.dims if d.axis == 0)
     if any(not isinstance(atom, str) for atom, _ in moving) or not relative.size:
         return False
     if math.prod(own.values()) * relative.size > MOST_WORDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import cachesim
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +16,6 @@ BOTH = (Policy.LRU, Policy.FIFO, Policy.MRU)
 
 WRITES = ((True, True), (True, False), (False, False))
 """``write_back``, ``write_allocate``: the pairs that pycachesim takes."""
-
-cachesim = pytest.importorskip("cachesim", reason="pycachesim is a development dependency")
 
 
 def ours(levels: list[dict[str, object]]) -> list[Cache]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.timing.memories import Banks
 from archloom.acadl_models.timing.memories.link import Channels
-from benchmarks.dram_state import Dram
+from benchmarks.timing.dram_state import Dram
 
 
 def random_runs(r: Random, space: int) -> list[tuple[int, int]]:

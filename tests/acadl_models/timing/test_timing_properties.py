@@ -12,9 +12,10 @@ from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, Register
 from archloom.acadl_models.timing.machine import StaticInstruction, bind
 from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
 from archloom.acadl_models.timing.result import TimingResult
-from archloom.oracle.accesses import accesses, element_bits, elements
+from archloom.oracle.accesses import accesses, element_bits
 from archloom.oracle.errors import GraphError
-from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.resolved import Buffer, ResolvedStream, Window
+from archloom.oracle.windows import linear, positions
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
 
 Run = tuple[ArchitectureGraph, ResolvedStream, TimingResult, list[InstanceLog]]
@@ -36,13 +37,19 @@ def _run(seed: int) -> Run | None:
     return graph, stream, result, sorted(log, key=lambda entry: entry.number)
 
 
+def _elements(window: Window, buffer: Buffer, values: dict[str, int]) -> list[int]:
+    """Row-major positions of the elements of a window."""
+    first = linear(window.offsets, buffer.shape).evaluate(values)
+    return [int(p) + first for p in positions(window.dims, buffer.shape, len(buffer.shape))]
+
+
 def _touched(stream: ResolvedStream, instance: Instance) -> dict[tuple[str, int], set[str]]:
     """Elements that an instance touches, with the kinds of access."""
     static, values = instance
     found: dict[tuple[str, int], set[str]] = {}
     for access in accesses(static.node):
         buffer = stream.buffer(access.window.buffer)
-        for element in elements(access.window, buffer, values).tolist():
+        for element in _elements(access.window, buffer, values):
             found.setdefault((buffer.name, element), set()).add(access.kind)
     return found
 
@@ -110,7 +117,7 @@ def test_storages_move_what_the_stream_touches(seed: int) -> None:
                 place = graph[bank.storage]
                 if isinstance(place, DataStorage):
                     per_word = place.data_width // element_bits(buffer.dtype)
-                    words = {e // per_word for e in elements(access.window, buffer, values).tolist()}
+                    words = {e // per_word for e in _elements(access.window, buffer, values)}
                     inside = [w for w in words if bank.start <= w < (bank.stop or 0)]
                     moved[place.name] += len(inside) * place.data_width // 8
     for storage in result.storages:

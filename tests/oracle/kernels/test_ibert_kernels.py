@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.oracle.oracle_suites.ibert import native
 from examples.ibert_kernels import Encoder, Scales, Size, gelu, main, norm, scores, shares
 from tests.support.oracle import ibert_model as ibert
-
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
-
-from oracle_suites.ibert import native
 
 ROOT = Path(__file__).parents[3]
 

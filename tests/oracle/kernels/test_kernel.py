@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+import torch
 
 import archloom
 from archloom.mapper.mapping import Mapping
@@ -18,8 +20,6 @@ from archloom.oracle.kernel import Kernel, isa, loop, parallel
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, flat_trace
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from tests.support.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
-
-jax = pytest.importorskip("jax")
 
 GEMMINI = isa("gemmini", dim=4)
 
@@ -268,7 +268,6 @@ def test_numpy_in_numpy_out(matmul: Kernel) -> None:
 
 
 def test_results_share_no_memory_with_arguments() -> None:
-    torch = pytest.importorskip("torch")
     copy = GEMMINI.kernel(arg={"start": 16, "shape": (4, 4, np.int8)}, res={"start": 16, "shape": (4, 4, np.int8)})(
         lambda: GEMMINI.api.fence())
     x = np.zeros((4, 4), np.int8)
@@ -298,7 +297,6 @@ def test_jax_in_jax_out(matmul: Kernel) -> None:
 
 
 def test_torch_in_torch_out(matmul: Kernel) -> None:
-    torch = pytest.importorskip("torch")
     given = arguments(matmul)
     tensors = [torch.from_numpy(x.copy()) for x in given]
     result = matmul(*tensors)
@@ -311,14 +309,12 @@ def test_torch_in_torch_out(matmul: Kernel) -> None:
 
 
 def test_torch_tensors_that_cannot_be_taken(matmul: Kernel) -> None:
-    torch = pytest.importorskip("torch")
     given = [torch.from_numpy(x) for x in arguments(matmul)]
     with pytest.raises(InputError, match="a PyTorch tensor of torch.int8 on meta cannot be taken over by JAX"):
         matmul(given[0].to("meta"), *given[1:])
 
 
 def test_torch_has_bfloat16(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
     machine = floats(tmp_path)
     tensor = {"start": 0, "shape": (8,), "dtype": "bfloat16"}
     same = machine.kernel(arg=tensor, res=tensor)(lambda: machine.api.set(1))
@@ -401,7 +397,6 @@ def test_floats_have_no_derivative(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="kernel square has no derivative"):
             act(jax.numpy.asarray(x))
     assert np.array_equal(jax.grad(lambda v: (square(jax.lax.stop_gradient(v)) * v).sum())(x), x * x)
-    torch = pytest.importorskip("torch")
     with pytest.raises(InputError, match="kernels have no derivatives: .* requires no gradient"):
         square(torch.from_numpy(x).requires_grad_())
 

@@ -9,6 +9,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,7 +19,6 @@ from archloom.oracle.errors import ArtifactError, InputError
 from archloom.oracle.kernel import Kernel
 from tests.support.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
 
-jax = pytest.importorskip("jax")
 ROOT = Path(__file__).parents[3]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,8 +13,6 @@ from archloom.oracle.kernel import Kernel, isa, loop
 from archloom.oracle.kernel.debugging import MAX_LINES
 from archloom.oracle.xla.oracle import compile_resolved
 from tests.support.oracle.kernel_examples import arguments, floats
-
-jax = pytest.importorskip("jax")
 
 GEMMINI = isa("gemmini", dim=4)
 A, B, C = 64, 64 + 48, 128

@@ -16,7 +16,6 @@ from archloom.oracle.stream import Instr, Loop, Node, Stream, flat_trace
 from tests.support.oracle.gemmini_random import gemmini_streams
 from tests.support.oracle.kernel_examples import arguments
 
-pytest.importorskip("jax")
 quiet = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck),
                  phases=[Phase.explicit, Phase.reuse, Phase.generate])  # each step of shrinking would compile anew
 

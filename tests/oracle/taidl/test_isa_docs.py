@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax")
 ROOT = Path(__file__).parents[3]
 
 

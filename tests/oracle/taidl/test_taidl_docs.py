@@ -30,7 +30,8 @@ def test_the_example_runs() -> None:
 
 
 def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    (block, shown), = re.findall(r"```python\n(from oracle\.taidl\.builder.*?)```\n\n```text\n(.*?)```", TEXT, re.S)
+    pattern = r"```python\n(from archloom\.oracle\.taidl\.builder.*?)```\n\n```text\n(.*?)```"
+    (block, shown), = re.findall(pattern, TEXT, re.S)
     exec(compile(block, "docs/taidl.md", "exec"), {})
     assert capsys.readouterr().out == shown
 

@@ -112,7 +112,7 @@ def test_gemmini_is_free_of_calls_after_loading() -> None:
 
 
 def test_the_language_loads_without_frameworks() -> None:
-    code = ("import sys; from oracle import taidl; taidl.load('gemmini'); "
+    code = ("import sys; from archloom.oracle import taidl; taidl.load('gemmini'); "
             "print([m for m in ('jax', 'tvm', 'torch', 'lark', 'ml_dtypes') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parents[3])

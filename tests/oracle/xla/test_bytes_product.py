@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,8 +10,6 @@ from archloom.oracle.xla.lowering import bytes_product
 from archloom.oracle.xla.lowering.bytes_product import DEEPEST, NARROWEST, in_bfloat16
 from archloom.oracle.xla.oracle import forget
 from examples.gemmini_kernels import exo_matmul
-
-jax = pytest.importorskip("jax")
 
 SIZES = (3136, 128, 512)
 

@@ -13,8 +13,6 @@ from archloom.oracle.xla.raising.relays import without_relays
 from tests.support.oracle.random_checks import Tally
 from tests.support.oracle.random_cores import Grid, check
 
-pytest.importorskip("jax")
-
 SHARDS, EACH = 10, 300
 
 

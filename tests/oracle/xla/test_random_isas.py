@@ -17,8 +17,6 @@ from tests.support.oracle.random_checks import STREAMS, built, check
 from tests.support.oracle.random_isas import random_isa
 from tests.support.oracle.random_kernels import arguments, random_kernel
 
-pytest.importorskip("jax")
-
 SHARDS = 20
 PROGRAMS = 10_000
 

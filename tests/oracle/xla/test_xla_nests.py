@@ -15,7 +15,6 @@ from archloom.oracle.stream import Stream
 from archloom.oracle.xla import Oracle, compile_stream
 from tests.support.oracle.whole_streams import WHOLE, whole_streams
 
-pytest.importorskip("jax")
 # each step of shrinking would compile anew
 quiet = settings(deadline=None, suppress_health_check=list(HealthCheck),
                  phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,8 +11,6 @@ from archloom.oracle.assembly import parse
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla.options import EXACT, compiler_options, has_floats
 from tests.oracle.taidl.test_operators_streams import agree, isa_of
-
-jax = pytest.importorskip("jax")
 
 HEAD = ".isa t\n.hbm 32\n.arg X int16[8] @0\n.result Y int16[8] @16\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,8 +14,6 @@ from archloom.oracle.errors import InputError, StreamError
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.xla import compile_stream
 from tests.support.oracle import gemmini_streams as g
-
-jax = pytest.importorskip("jax")
 
 
 @pytest.fixture(scope="module")

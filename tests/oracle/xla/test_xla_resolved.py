@@ -22,8 +22,6 @@ from archloom.oracle.resolved import (
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.xla import compile_resolved
 
-pytest.importorskip("jax")
-
 K = Affine.variable("k")
 ROW, BYTES = TensorType((4,), "f32"), TensorType((4, 4), "i8")
 

@@ -16,7 +16,6 @@ from archloom.oracle.xla import Oracle, compile_stream
 from archloom.oracle.xla.scalars import NAME, take_out
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
-pytest.importorskip("jax")
 ISA = taidl.load("gemmini", dim=4)
 SCALES = (1.0, 0.5, 0.0123, 1.7, 3e-8, -0.25)
 

@@ -18,8 +18,6 @@ from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from tests.support.oracle import gemmini_streams as g
 from tests.support.oracle.gemmini_random import gemmini_streams
 
-pytest.importorskip("jax")
-
 
 def arguments(stream: Stream, seed: int = 0) -> dict[str, np.ndarray]:
     """Full-range int8 and moderate int32 values."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +11,6 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.views import overlapping, view
 from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch
-
-jnp = pytest.importorskip("jax.numpy")
 
 
 def v(name: str) -> Affine:

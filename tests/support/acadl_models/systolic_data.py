@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from archloom.acadl_models.systolic_array import Design
-from archloom.uma_targets.systolic_array.folds import Problem
+from benchmarks.published.systolic import Problem
 
 DATA = Path(__file__).parents[2] / "data" / "systolic"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import archloom
-from archloom.models import minilm, sentences
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
+from examples import minilm, sentences
 
 LEAST = 0.98
 
@@ -17,14 +18,12 @@ def test_ranks_of_equal_values_are_their_mean() -> None:
     a = np.array([3.0, 1.0, 2.0, 2.0])
     assert minilm.rank_correlation(a, a) == pytest.approx(1) == minilm.rank_correlation(a, np.exp(a))
     assert minilm.rank_correlation(a, -a) == pytest.approx(-1)
-    scipy = pytest.importorskip("scipy.stats")
     b = np.random.default_rng(0).integers(0, 5, 40).astype(float)
     c = b + np.random.default_rng(1).integers(0, 9, 40)
-    assert minilm.rank_correlation(b, c) == pytest.approx(scipy.spearmanr(b, c).statistic)
+    assert minilm.rank_correlation(b, c) == pytest.approx(scipy.stats.spearmanr(b, c).statistic)
 
 
 def test_sentences_are_tokens_with_a_mask() -> None:
-    pytest.importorskip(minilm.PACKAGE)
     short, longer = minilm.tokenized(["A dog.", "A dog is running across the field."])
     assert short["tokens"].shape == (1, minilm.LENGTH) and short["mask"].sum() == 5  # with [CLS] and [SEP]
     assert longer["mask"].sum() == 10 and not longer["tokens"][0, 10:].any()
@@ -35,7 +34,6 @@ def test_sentences_are_tokens_with_a_mask() -> None:
 
 @pytest.mark.slow
 def test_int8_on_gemmini_ranks_pairs_of_sentences_as_floats_do() -> None:
-    pytest.importorskip(minilm.PACKAGE)
     from examples import sentence_similarity
 
     found = sentence_similarity.networks(**sentence_similarity.SCHEME)

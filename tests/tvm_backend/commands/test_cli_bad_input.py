@@ -260,7 +260,7 @@ def test_a_signal_exits_with_130() -> None:
             "signal.signal(signal.SIGINT, signal.default_int_handler);"
             "t.targets = lambda: os.kill(os.getpid(), signal.SIGINT);")
     run = subprocess.run(
-        [sys.executable, "-c", f"{code} from tvm_backend import cli; sys.exit(cli.main(['targets']))"],
+        [sys.executable, "-c", f"{code} from archloom.tvm_backend import cli; sys.exit(cli.main(['targets']))"],
         capture_output=True, text=True, check=False)
     assert run.returncode == 130 and run.stderr == "archloom: interrupted\n"
 

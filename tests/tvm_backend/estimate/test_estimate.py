@@ -11,8 +11,6 @@ import onnx
 import pytest
 
 import archloom
-from archloom.models import nas_space
-from archloom.models.nas_space import Architecture, Space, Stage
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError
 from archloom.tvm_backend.compile import compile_model, partition_model
 from archloom.tvm_backend.estimate import network as estimate
@@ -20,6 +18,8 @@ from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
+from examples import nas_space
+from examples.nas_space import Architecture, Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn, images, int8_cnn
 

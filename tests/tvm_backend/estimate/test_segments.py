@@ -11,18 +11,18 @@ import numpy as np
 import onnx
 import pytest
 
-from archloom.models import nas_space
-from archloom.models.nas_space import Space, Stage
 from archloom.models.onnx_graph import OnnxGraph
 from archloom.tvm_backend import compile as compiling
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
-from archloom.tvm_backend.estimate.network import Request
-from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
+from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.choice import choose, named_options
+from examples import nas_space
+from examples.nas_space import Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn
 
@@ -43,9 +43,12 @@ def request_of(target: str = "gemmini", **options: object) -> Request:
 
 def both(model: onnx.ModelProto, request: Request) -> tuple[Report | None, Report]:
     """The report in segments, and of the whole network."""
-    skeleton = onnx_skeleton.of_proto(model)
-    whole = estimate._timed(estimate._plain(skeleton, request, "net", "net", {}), request, None)
-    return estimate._in_segments(skeleton, request, "net", {}, None), whole
+    found = network(model, request)
+    return found.in_segments(), found.as_whole()
+
+
+def network(model: onnx.ModelProto, request: Request) -> OnnxNetwork:
+    return OnnxNetwork.of(Source.of(model, name="net"), request)
 
 
 def block(graph: OnnxGraph, x: str, channels: tuple[int, int], name: str, *, activation: str = "", **conv: int) -> str:
@@ -113,12 +116,11 @@ def test_a_segment_is_partitioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return partition(model, *rest)
 
     monkeypatch.setattr(compiling, "partition_model", counted)
-    found = [estimate._in_segments(onnx_skeleton.of_proto(residual(name=name)), request, "net", {}, None)
-             for name in ("b", "other")]
+    found = [network(residual(name=name), request).in_segments() for name in ("b", "other")]
     assert len(asked) == len(segments._known) and None not in found
     assert [layer.name for layer in found[1].layers if layer.name.startswith("other")]  # type: ignore[union-attr]
     assert found[0].cycles == found[1].cycles  # type: ignore[union-attr]
-    estimate._in_segments(onnx_skeleton.of_proto(residual(16)), request, "net", {}, None)
+    network(residual(16), request).in_segments()
     assert len(asked) == len(segments._known)
 
 
@@ -142,4 +144,4 @@ def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto]) 
     model = make()
     found, whole = both(model, request_of(dim=4))
     assert found is None and whole.cycles > 0
-    assert estimate.estimate_onnx(model, request_of(dim=4), name="net") == whole
+    assert network(model, request_of(dim=4)).report() == whole

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
+import transformers
+import transformers.integrations.moe  # registers torch.ops.transformers
 from torch import nn
 
 import archloom
@@ -15,13 +16,11 @@ from tests.support.tvm_backend.torch_functions import random, same
 
 def test_rows_by_experts() -> None:
     """An expert without rows, and rows of no expert, which are zeros."""
-    pytest.importorskip("transformers.integrations.moe")
     offsets, weight = torch.tensor([0, 3, 5, 8], dtype=torch.int32), random(4, 8, 4)
     same(lambda x: torch.ops.transformers.grouped_mm_fallback(x, weight, offsets), random(10, 8))
 
 
 def test_mixtral(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.MixtralConfig(
         vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,

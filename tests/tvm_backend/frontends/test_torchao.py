@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchao import quantization as torchao
 
 import archloom
 from archloom.oracle.errors import ModelError
@@ -18,7 +19,6 @@ from archloom.tvm_backend.targets import registry
 from tests.support.tvm_backend.networks import executable, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
-torchao = pytest.importorskip("torchao.quantization", reason="an extra of developers")
 DYNAMIC, WEIGHTS_ONLY = torchao.Int8DynamicActivationInt8WeightConfig, torchao.Int8WeightOnlyConfig
 
 

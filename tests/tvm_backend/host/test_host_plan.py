@@ -86,6 +86,7 @@ def test_an_artifact_runs_without_compiling(
     anew(monkeypatch, "")
     found = archloom.load_compiled(tmp_path / "net.loom").run(x)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    programs.forget()
     with pytest.raises(AssertionError, match="something was compiled"):
         archloom.load_compiled(tmp_path / "net.loom", programs=False).run(x)
 
@@ -101,8 +102,10 @@ def test_machine_code_is_left_aside_or_not_of_this_machine(
     for platform, given in (("another", True), (executables.platform(), False)):
         monkeypatch.setattr(executables, "platform", lambda p=platform: p)
         programs.forget()
-        found = archloom.load_compiled(tmp_path / "net.loom", programs=given).run(x)
+        loaded = archloom.load_compiled(tmp_path / "net.loom", programs=given)
+        found = loaded.run(x)
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
+        assert [f.where for f in loaded.fallbacks] == ["machine code of the artifact"] * given
 
 
 def test_caches_keep_programs(
@@ -115,6 +118,19 @@ def test_caches_keep_programs(
     anew(monkeypatch, str(tmp_path))
     found = archloom.compile(model, options=OPTIONS).run(x)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = archloom.compile(model, options=OPTIONS)
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv(plans.ENVIRONMENT, str(tmp_path / "file"))
+    programs.forget()
+    network.run(samples(model, 1)[0])
+    assert [str(f) for f in network.fallbacks if "streams" in f.where] == [
+        f"cache in {tmp_path / 'file' / 'streams'}: it cannot be written: Not a directory "
+        "(every process computes again what it would have found there)"]
 
 
 def test_damaged_programs_are_compiled_anew(

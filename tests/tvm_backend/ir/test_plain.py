@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from archloom.models import catalogue, digits, nas_space, resnet
+from archloom.models import catalogue, digits, resnet
 from archloom.models.data import random_images
-from archloom.models.nas_space import Architecture, Space, Stage
 from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.frontends import named_networks
+from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.frontends.operator_network import onnx_model as operator_model
@@ -27,6 +27,8 @@ from archloom.tvm_backend.frontends.operators import parse
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.plain import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
+from examples import nas_space
+from examples.nas_space import Architecture, Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.partitions import facts
 from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
@@ -47,7 +49,7 @@ INT8 = int8_cnn().SerializeToString()
 
 def plain(proto: onnx.ModelProto) -> Any:
     skeleton = onnx_skeleton.parse(onnx_skeleton.of_proto(proto))
-    return frontends.load_skeleton(skeleton, "net", "net", None)
+    return onnx_networks.load_skeleton(skeleton, "net", "net", None)
 
 
 def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
@@ -200,6 +202,6 @@ def test_damaged_files_have_no_skeleton_or_one_that_parses(tmp_path: Path, junk:
     (tmp_path / "a.onnx").write_bytes(data)
     try:
         proto = onnx_skeleton.parse(onnx_skeleton.of_file(tmp_path / "a.onnx"))
-        frontends.load_skeleton(proto, "net", "net", None)
+        onnx_networks.load_skeleton(proto, "net", "net", None)
     except (NoSkeleton, Unsupported, ModelError):
         pass

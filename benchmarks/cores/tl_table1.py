@@ -1,0 +1,187 @@
+"""Table 1 of the TL paper: products of M=N=K=1024...6144 on Wormhole with and without spatial reuse.
+
+Simulated TFLOP/s beside what the paper measured on hardware, of plans as the paper's: steps that are all alike, and one
+block of sums in a core. Both columns leave temporal reuse (hoisting) out: the
+table is about spatial reuse alone. *DRAM only* is the plan that was found with spatial reuse, with every broadcast
+replaced by a load of each core, as when the pass is switched off; beside it, for comparison, the best plan without
+broadcasts.
+
+``--fit`` shows where the three fitted numbers come from: for every pair of ``sums`` and ``block_cycles`` of a grid the
+plans are searched anew, ``launch_cycles`` (which only shifts all plans alike) is chosen for them, and the triple with
+the least squared error is taken. The error is the sum of squared logarithms of simulated over measured: of the table's
+ten figures and of its five speedups. Nothing but this table enters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
+
+from benchmarks.common import arguments, finish
+from benchmarks.cores.tl_common import data, reference
+from benchmarks.figures import RECORDED, Figure, Figures, at_most
+
+if TYPE_CHECKING:
+    from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.mapper.spatial.plan import Plan
+    from archloom.mapper.spatial.space import Rules
+
+FIT_SUMS = (32, 40, 48, 50, 56, 64)
+FIT_BLOCK_CYCLES = (0, 250, 500, 750, 1000, 1250, 1500, 2000)
+FIT_LAUNCH_CYCLES = range(20_000, 40_001, 500)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of the table: its extent, and TFLOP/s with and without spatial reuse."""
+
+    size: int
+    shared: float
+    dram_only: float
+
+    @property
+    def speedup(self) -> float:
+        return self.shared / self.dram_only
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Cycles of a product with and without spatial reuse, and the plan with it."""
+
+    shared: int
+    dram_only: int
+    plan: "Plan"
+
+
+def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
+    """The plan found with spatial reuse, and the same with a load of each core in place of every broadcast."""
+    from archloom.mapper.spatial.emit import emit
+    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.timing import simulated
+
+    gemm = TileGemm.of(size, size, size)
+    best = search(gemm, graph, rules=_rules(), refine=False).best
+    apart = replace(best.plan, a=("none", best.plan.a[1]), b=("none", best.plan.b[1]))
+    return Simulated(best.cycles, simulated(emit(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
+
+
+def main() -> None:
+    args = arguments(__doc__ or "", _options)
+    table = [
+        Measured(int(row["config"].rsplit("=", 1)[1]), row["TL"], row["dram_only"])
+        for row in reference(args.data)["results"]["table1_tflops"]
+    ]
+    from archloom.acadl_models.wormhole import figures
+
+    rows = _table(table)
+    errors = [abs(r[name] / r[f"{name}_measured"] - 1) for r in rows for name in ("tl", "dram_only")]
+    finish(args, {
+        "mean_error": sum(errors) / len(errors), "worst_error": max(errors),
+        "worst_speedup_error": max(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows),
+        "same_order": _same_order(rows), "fitted": {
+            "launch_cycles": figures.LAUNCH_CYCLES, "sums": figures.SUMS, "block_cycles": figures.BLOCK_CYCLES,
+        }, **({"fit": _fit(table)} if args.fit else {}), "rows": rows,
+    })
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    data(parser)
+    parser.add_argument("--fit", action="store_true", help="fit the three numbers anew (minutes)")
+
+
+def _table(table: list[Measured]) -> list[dict[str, Any]]:
+    from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.search import search
+
+    graph = wormhole()
+    rows: list[dict[str, Any]] = []
+    print(" M=N=K     TL  paper   DRAM  paper speedup  paper best alone  plan")
+    for row in table:
+        gemm = TileGemm.of(row.size, row.size, row.size)
+        found = simulated_row(row.size, graph)
+        alone = replace(_rules(), a=frozenset({"none"}), b=frozenset({"none"}))
+        other = search(gemm, graph, rules=alone, refine=False).best.cycles
+        ours, theirs, best_alone = (_tflops(row.size, c, graph.clock_hz) for c in (
+            found.shared, found.dram_only, other))
+        r = {
+            "size": row.size, "tl": ours, "tl_measured": row.shared, "dram_only": theirs,
+            "dram_only_measured": row.dram_only, "speedup": ours / theirs, "speedup_measured": row.speedup,
+            "best_without_broadcasts": best_alone, "plan": str(found.plan),
+        }
+        rows.append(r)
+        print(f"{row.size:6} {ours:6.2f} {row.shared:6.2f} {theirs:6.2f} {row.dram_only:6.2f} {r['speedup']:7.2f} "
+              f"{row.speedup:6.2f} {best_alone:10.2f}  {found.plan}", flush=True)
+    return rows
+
+
+def _tflops(size: int, cycles: float, clock_hz: float) -> float:
+    return 2 * size**3 * clock_hz / cycles / 1e12
+
+
+def _rules() -> "Rules":
+    from archloom.mapper.spatial.space import PAPER
+
+    return replace(PAPER, levels=frozenset({"stream"}))
+
+
+def _fit(table: list[Measured]) -> list[dict[str, float]]:
+    """For each pair of sums and cycles of a block the launch that fits best, the best triple first."""
+    from archloom.acadl_models.wormhole import wormhole
+
+    found: list[dict[str, float]] = []
+    for sums in FIT_SUMS:
+        for block in FIT_BLOCK_CYCLES:
+            graph = wormhole(sums=sums, block_cycles=block, launch_cycles=1)
+            rows = [simulated_row(row.size, graph) for row in table]
+            losses = [(_loss(table, rows, launch - 1, graph.clock_hz), launch) for launch in FIT_LAUNCH_CYCLES]
+            least, launch = min(losses)
+            found.append({"sums": sums, "block_cycles": block, "launch_cycles": launch, "loss": least})
+            print(f"sums {sums:3} block {block:5} launch {launch:6}: {least:.4f}", file=sys.stderr, flush=True)
+    found.sort(key=lambda f: (f["loss"], f["sums"]))
+    print("the least sums of squared logarithms of errors:")
+    for f in found[:8]:
+        print("  sums {sums:3} block {block_cycles:5} launch {launch_cycles:6}: {loss:.4f}".format(**f))
+    return found
+
+
+def _loss(table: list[Measured], rows: list[Simulated], launch: int, clock_hz: float) -> float:
+    """Sum of squared logarithms of simulated over measured, of ten figures and five speedups."""
+    total = 0.0
+    for row, found in zip(table, rows):
+        shared, alone = (
+            math.log(_tflops(row.size, cycles + launch, clock_hz) / measured)
+            for cycles, measured in ((found.shared, row.shared), (found.dram_only, row.dram_only)))
+        total += shared**2 + alone**2 + (shared - alone)**2
+    return total
+
+
+def _same_order(rows: list[dict[str, Any]]) -> float:
+    """Share of the pairs of figures of the table that lie in the measured order."""
+    pairs = [(r[n], r[f"{n}_measured"]) for r in rows for n in ("tl", "dram_only")]
+    both = [(x, y) for i, x in enumerate(pairs) for y in pairs[:i]]
+    return sum((x[0] - y[0]) * (x[1] - y[1]) > 0 for x, y in both) / len(both)
+
+
+FIGURES: Figures = {
+    "": (
+        Figure("Wormhole, products of the TL paper's table 1: mean error of TFLOP/s", lambda r: r["mean_error"],
+               *at_most(0.1)),
+        Figure("… worst error of a speedup by spatial reuse", lambda r: r["worst_speedup_error"], *at_most(0.15)),
+        Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
+        Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
+    ),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How good the plans of targets of one core are."""

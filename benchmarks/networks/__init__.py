@@ -1,0 +1,1 @@
+"""Whole networks: estimates, checks, inference, accuracy."""

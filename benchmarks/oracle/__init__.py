@@ -1,0 +1,1 @@
+"""How fast the oracles compute, and that recorded vectors are met."""

@@ -1,1 +1,0 @@
-"""The kernels of ``benchmarks/oracle.py``, one module for each suite, each with a function ``cases()``."""

@@ -1,0 +1,1 @@
+"""Published results of other tools and machines, met by simulation."""

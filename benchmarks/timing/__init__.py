@@ -1,0 +1,1 @@
+"""How fast graphs are built and streams simulated, and what memories do."""

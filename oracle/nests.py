@@ -1,0 +1,136 @@
+"""Nests of loops and instructions: walked, counted, bounded and rewritten.
+
+Most of this is about the nests of :mod:`archloom.oracle.resolved`, which every pass after the resolution walks; what
+needs no look into instructions takes the nodes of :mod:`archloom.oracle.stream` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias, Union, overload
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import (
+    Op,
+    Read,
+    ResolvedInstr,
+    ResolvedLoop,
+    ResolvedNode,
+    Statement,
+    Window,
+    Write,
+)
+from archloom.oracle.stream import Instr, Loop, Node, Parallel
+
+AnyNode: TypeAlias = Union[Node, ResolvedNode]
+Around: TypeAlias = tuple[ResolvedLoop, ...]
+"""The loops around a place, outermost first."""
+
+
+# --- walking ------------------------------------------------------------------------------------------------------
+
+
+def walk(nodes: Sequence[ResolvedNode], around: Around = ()) -> Iterator[tuple[ResolvedInstr, Around]]:
+    """Every instruction in textual order, with the loops around it."""
+    for node in nodes:
+        if isinstance(node, ResolvedInstr):
+            yield node, around
+        else:
+            yield from walk(node.body, (*around, node))
+
+
+def instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
+    """Every instruction in textual order."""
+    for node in nodes:
+        if isinstance(node, ResolvedInstr):
+            yield node
+        else:
+            yield from instructions(node.body)
+
+
+@overload
+def loops(nodes: Sequence[Node]) -> Iterator[Loop | Parallel]: ...
+@overload
+def loops(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedLoop]: ...
+def loops(nodes: Sequence[AnyNode]) -> Iterator[AnyNode]:
+    """Every loop in textual order, each before those inside of it."""
+    for node in nodes:
+        if not isinstance(node, (ResolvedInstr, Instr)):
+            yield node
+            yield from loops(node.body)  # type: ignore[misc]
+
+
+def size(nodes: Sequence[AnyNode]) -> int:
+    """How many instructions are written down."""
+    return sum(1 if isinstance(n, (ResolvedInstr, Instr)) else size(n.body) for n in nodes)
+
+
+def touching(nodes: Sequence[ResolvedNode], buffer: str | None = None) -> Iterator[tuple[Read | Write, Around]]:
+    """Every read and write (of ``buffer``, where one is given) in textual order, with the loops around it."""
+    for instr, around in walk(nodes):
+        for statement in instr.touching(buffer):
+            yield statement, around
+
+
+def ranges(around: Iterable[Loop | Parallel | ResolvedLoop]) -> dict[str, tuple[int, int]]:
+    """The least and the greatest value of each loop's variable."""
+    return {loop.var: loop.bounds for loop in around}
+
+
+# --- rewriting ----------------------------------------------------------------------------------------------------
+
+
+def rewritten(
+    nodes: Sequence[ResolvedNode], instr: Callable[[ResolvedInstr], Iterable[ResolvedNode]]
+) -> tuple[ResolvedNode, ...]:
+    """The nodes with what ``instr`` gives in place of each instruction; loops of which nothing is left are dropped."""
+    made: list[ResolvedNode] = []
+    for node in nodes:
+        if isinstance(node, ResolvedInstr):
+            made += instr(node)
+        elif body := rewritten(node.body, instr):
+            made.append(replace(node, body=body))
+    return tuple(made)
+
+
+def with_window(statement: Statement, window: Callable[[Read | Write], Window]) -> Statement:
+    """A read or write through what ``window`` gives for it; an operator stays as it is."""
+    if isinstance(statement, Op):
+        return statement
+    if isinstance(statement, Read):
+        return Read(statement.dst, window(statement), statement.type)
+    return Write(statement.src, window(statement), statement.type, statement.kind)
+
+
+def with_windows(instr: ResolvedInstr, window: Callable[[Read | Write], Window]) -> ResolvedInstr:
+    """The instruction with what ``window`` gives for each of its reads and writes, asked in their order."""
+    return replace(instr, statements=tuple([with_window(s, window) for s in instr.statements]))
+
+
+def with_values(op: Op, form: Callable[[Affine], Affine | int]) -> Op:
+    """The operator with ``form`` of each expression among its attributes."""
+    if not any(isinstance(v, Affine) for _, v in op.attributes):
+        return op
+    return replace(op, attributes=tuple([(k, form(v) if isinstance(v, Affine) else v) for k, v in op.attributes]))
+
+
+def with_forms(instr: ResolvedInstr, form: Callable[[Affine], Affine]) -> ResolvedInstr:
+    """The instruction with ``form`` of each of its expressions, such as one with other loop variables."""
+    return ResolvedInstr(
+        instr.mnemonic,
+        tuple([(k, form(v)) for k, v in instr.attributes]),
+        tuple([(k, form(v)) for k, v in instr.registers]),
+        tuple([
+            with_values(s, form) if isinstance(s, Op) else with_window(s, lambda moved: moved.window.with_offsets(form))
+            for s in instr.statements
+        ]),
+        instr.source,
+    )
+
+
+def variables(instr: ResolvedInstr) -> frozenset[str]:
+    """The variables that the instruction's addresses and constants name."""
+    forms = [o for s in instr.touching() for o in s.window.offsets]
+    forms += [v for s in instr.statements if isinstance(s, Op) for _, v in s.attributes if isinstance(v, Affine)]
+    return frozenset[str]().union(*(form.variables() for form in forms))

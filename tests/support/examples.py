@@ -1,0 +1,27 @@
+"""How many examples a property is tried with, and random choices that hypothesis can shrink.
+
+``pytest`` tries few examples, the same ones each time; ``pytest --hypothesis-profile=thorough`` tries many, other ones
+each time. Both profiles are registered in ``tests/conftest.py``.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+THOROUGH = "thorough"
+"""The profile of the long runs."""
+
+randoms: st.SearchStrategy[Random] = st.randoms(use_true_random=False)
+"""Sources of random choices for generators that take a ``Random``. Hypothesis draws each choice by itself, so that a
+failing example shrinks to few and small ones; a generator seeded with a number would shrink to another number."""
+
+
+def examples(few: int, many: int, **options: Any) -> settings:
+    """A decorator for ``@given`` tests: how many examples they are tried with, without limits of time."""
+    thorough = settings.get_current_profile_name() == THOROUGH
+    options = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": not thorough, **options}
+    return settings(max_examples=many if thorough else few, **options)

@@ -1,0 +1,228 @@
+"""ONNX networks in: files and protos as models, by TVM's importer, or without weights as plain expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from archloom.oracle.errors import InputError, ModelError, suggest
+from archloom.tvm_backend.model import Model, make_model
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir.nodes import Module
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def load_file(path: Path, name: str | None = None, input_shapes: Shapes | None = None) -> Model:
+    """The network of an ONNX file, called as the file unless it has a ``name``."""
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+
+    return _load(read_onnx(path), str(path), name or path.stem, input_shapes)
+
+
+def load_proto(proto: "onnx.ModelProto", name: str, input_shapes: Shapes | None = None) -> Model:
+    """A network in memory."""
+    from archloom.tvm_backend.frontends.onnx.files import check_onnx
+
+    check_onnx(proto, name)
+    return _load(proto, name, name, input_shapes)
+
+
+def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+    import onnx
+
+    from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
+    from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
+    from archloom.tvm_backend.frontends.onnx.integers import has_integer_products, integer_products
+    from archloom.tvm_backend.frontends.onnx.qoperators import is_in_operator_form, to_qdq
+    from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
+    from archloom.tvm_backend.frontends.onnx.repairs import repaired
+
+    proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
+    refuse_faults(proto, label)
+    with malformed(label):
+        if is_in_operator_form(proto):
+            asked = onnx.ModelProto()
+            asked.CopyFrom(proto)
+            proto = to_qdq(proto)
+        proto = repaired(frame_by_frame(without_functions(proto, HIDING_PRODUCTS)))
+        if has_integer_products(proto):
+            if asked is proto:
+                asked = onnx.ModelProto()
+                asked.CopyFrom(proto)
+            proto = integer_products(_inferred(proto, label))
+        _refuse_unsupported(proto, label)
+        proto = rewritten(proto, label)
+    return make_model(_imported(proto, label), name, "onnx", asked, *_border(proto))
+
+
+def _imported(proto: "onnx.ModelProto", label: str) -> "compat.IRModule":
+    """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
+    type of their own, with which most operators cannot compute."""
+    from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
+    from archloom.tvm_backend.frontends.onnx.guard import malformed
+    from archloom.tvm_backend.ir import compat
+
+    for attempt in range(2):
+        try:
+            return compat.from_onnx(proto)
+        except compat.IMPORT_ERRORS as error:
+            if attempt == 0 and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
+                with malformed(label):
+                    proto = with_known_shapes(proto)
+                continue
+            if isinstance(error, compat.ConversionError):
+                raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
+                                 f"{_first_line(error)}") from error
+            raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
+    raise AssertionError("the second attempt returns or raises")
+
+
+def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+    """A network whose weights may be missing, as plain expressions: enough to partition it, not to build it.
+
+    Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
+    """
+    module, proto = read_skeleton(skeleton, label, input_shapes)
+    return make_model(module, name, "onnx", None, *_border(proto))
+
+
+def read_skeleton(
+    skeleton: "onnx.ModelProto", label: str, input_shapes: Shapes | None
+) -> "tuple[Module, onnx.ModelProto]":
+    """See :func:`load_skeleton`: the expressions as they are read, and the network that they were read from."""
+    from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
+    from archloom.tvm_backend.frontends.onnx.importer import from_onnx
+    from archloom.tvm_backend.ir.plain import Unsupported
+
+    proto = with_static_inputs(skeleton, label, input_shapes)
+    refuse_faults(proto, label)
+    try:
+        with malformed(label):
+            proto = rewritten(proto, label)
+    except ModelError as error:  # TVM's way says it of the whole network
+        raise Unsupported(str(error)) from error
+    return from_onnx(proto), proto
+
+
+def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+    """The network in the form that importers take: what they would scatter over several operators, put together."""
+    from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+    from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding, sums_to_additions
+
+    return axes_within(explicit_padding(_inferred(plain_convolutions(sums_to_additions(proto)), label)))
+
+
+def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:
+    """Names of the inputs and outputs."""
+    constants = {i.name for i in proto.graph.initializer}
+    return [i.name for i in proto.graph.input if i.name not in constants], [o.name for o in proto.graph.output]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:400]
+
+
+def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shapes | None) -> "onnx.ModelProto":
+    """A copy of the network whose inputs have the shapes asked for; refuses dimensions that stay open."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    constants = {i.name for i in copy.graph.initializer}
+    inputs = [i for i in copy.graph.input if i.name not in constants]
+    wanted = dict(input_shapes or {})
+    names = [i.name for i in inputs]
+    for key in wanted:
+        if key not in names:
+            raise InputError(f"{label}: no input is named {key!r}{suggest(key, names)}")
+    open_dims = []
+    for info in inputs:
+        if info.type.WhichOneof("value") != "tensor_type":
+            raise ModelError(f"{label}: input {info.name!r}: expected a tensor, found {info.type.WhichOneof('value')}")
+        if info.name in wanted:
+            _set_shape(info, tuple(wanted[info.name]), label)
+        elif not info.type.tensor_type.HasField("shape"):
+            open_dims.append(f"{info.name!r} has no shape")
+        else:
+            dims = info.type.tensor_type.shape.dim
+            unknown = [_open(d) for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
+            if unknown:
+                shown = "x".join(str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?"
+                                 for d in dims)
+                open_dims.append(f"{info.name!r} is {shown} with open dimension{'s' * (len(unknown) > 1)} "
+                                 f"{', '.join(unknown)}")
+    if open_dims:
+        first = next(i.name for i in inputs if i.name not in wanted)
+        raise ModelError(
+            f"{label}: expected static input shapes, found: {'; '.join(open_dims)}. Give them a shape with "
+            f"--input-shape {first}:1x3x224x224 (input_shapes={{{first!r}: (1, 3, 224, 224)}} in Python)"
+        )
+    if wanted:
+        del copy.graph.value_info[:]
+        for output in copy.graph.output:
+            output.type.tensor_type.ClearField("shape")
+    return copy
+
+
+def _open(dim: Any) -> str:
+    return str(dim.dim_value) if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
+
+
+def _set_shape(info: "onnx.ValueInfoProto", shape: tuple[int, ...], label: str) -> None:
+    if not all(isinstance(d, int) and d > 0 for d in shape):
+        raise InputError(f"{label}: shape of input {info.name!r}: expected positive integers, found {shape}")
+    dims = info.type.tensor_type.shape.dim
+    if info.type.tensor_type.HasField("shape"):
+        if len(dims) != len(shape):
+            raise InputError(
+                f"{label}: shape of input {info.name!r}: expected {len(dims)} dimensions, found {len(shape)} {shape}"
+            )
+        for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+            if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0 and dim.dim_value != size:
+                raise InputError(
+                    f"{label}: shape of input {info.name!r}: dimension {axis} is {dim.dim_value} in the network, "
+                    f"found {size}"
+                )
+    del dims[:]
+    for size in shape:
+        dims.add().dim_value = size
+
+
+def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
+    from archloom.tvm_backend.ir import compat
+
+    missing = compat.unsupported_onnx_operators(proto.graph)
+    if not missing:
+        return
+    domain, operator, node = missing[0]
+    others = sorted({op for _, op, _ in missing} - {operator})
+    also = f" (also unsupported: {', '.join(others)})" if others else ""
+    hint = ""
+    if operator.startswith("QLinear") or operator in ("QGemm", "ConvInteger"):
+        hint = "; this is the operator form of quantization: export the network in QDQ form (QuantFormat.QDQ) instead"
+    origin = f" of domain {domain!r}" if domain else ""
+    raise ModelError(f"{label}: node {node!r}: operator {operator!r}{origin} is not supported{also}{hint}")
+
+
+def _inferred(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+    import onnx
+
+    from archloom.tvm_backend.frontends.onnx.guard import grows, refuse_sizes
+
+    try:
+        if grows(proto):  # propagated values would be computed before their number is known
+            refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
+        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+        refuse_sizes(inferred, label)
+        return inferred
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(f"{label}: shapes do not fit: {' '.join(str(error).split())[:400]}") from error
+    except (ValueError, RuntimeError):  # over 2 GB, or a domain without inference: the importer infers by itself
+        return proto

@@ -1,0 +1,138 @@
+"""What a user gives as a network, looked at once: Python, the command line and estimates go by the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends import named_networks, operators
+from archloom.tvm_backend.frontends.operators import Operator
+from archloom.tvm_backend.model import Model
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.ir.match import Numbers
+
+Shapes = Mapping[str, Sequence[int]]
+Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax"]
+_WITHOUT_SHAPES = {"operator": "an operator as text", "program": "an exported program"}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A network as it was given.
+
+    ``kind``: a loaded ``model``, the ``name`` of a network, an ``operator`` as text, ``onnx`` (a path or a proto), a
+    ``program`` of ``torch.export`` (``.pt2`` or an object), a torch ``module`` or a ``relax`` module. ``given`` is a
+    :class:`~pathlib.Path` where it is a file. ``name`` is what the network is to be called, if that was asked for.
+    """
+
+    given: Any
+    kind: Kind
+    input_shapes: Shapes | None = None
+    example_inputs: Sequence[Any] | None = None
+    name: str | None = None
+
+    @staticmethod
+    def of(
+        given: Any, *, input_shapes: Shapes | None = None, example_inputs: Sequence[Any] | None = None,
+        name: str | None = None,
+    ) -> "Source":
+        """What ``given`` is; InputError for options that do not go with it, ModelError for what is no network."""
+        kind = _kind(given)
+        if kind == "name":
+            named_networks.refuse_options(given, input_shapes=input_shapes, example_inputs=example_inputs)
+        elif kind == "model":
+            options = {"example_inputs": example_inputs, "input_shapes": input_shapes, "name": name}
+            if stated := [key for key, value in options.items() if value is not None]:
+                raise InputError(f"{', '.join(stated)}: only taken for a model that is not loaded yet")
+        elif isinstance(given, str | Path) and kind in _WITHOUT_SHAPES and (input_shapes or example_inputs is not None):
+            raise InputError(f"{given}: input_shapes and example_inputs are not taken with {_WITHOUT_SHAPES[kind]}")
+        is_file = kind in ("onnx", "program") and isinstance(given, str | Path)
+        return Source(Path(given) if is_file else given, kind, input_shapes, example_inputs, name)
+
+    @property
+    def operator(self) -> Operator | None:
+        """The operator that a text spells."""
+        return operators.parse(self.given) if self.kind == "operator" else None
+
+    @property
+    def label(self) -> str:
+        """What messages call an ONNX network: its path, or its name."""
+        return str(self.given) if isinstance(self.given, Path) else self.name or self.given.graph.name or "network"
+
+    @property
+    def title(self) -> str:
+        """What an ONNX network is called."""
+        return self.name or (self.given.stem if isinstance(self.given, Path) else self.label)
+
+    def load_for(self, target: str) -> Model:
+        """The network in the numbers that ``target`` (the first of several) computes with, where that is open."""
+        from archloom.tvm_backend.targets.choice import backends
+
+        return self.load(backends(target)[0].numbers)
+
+    def load(self, numbers: "Numbers" = "int8") -> Model:
+        """Import the network; ``numbers`` says what a name or an operator becomes a network of.
+
+        ModelError with the file and the node.
+        """
+        given, name = self.given, self.name
+        if self.kind == "model":
+            model: Model = given
+            return model
+        if self.kind == "name":
+            return named_networks.load_named(given, numbers, name)
+        if self.kind == "relax":
+            from archloom.tvm_backend.model import from_relax
+
+            return from_relax(given, name or "network")
+        if self.kind in ("onnx", "operator"):
+            return self._load_onnx(numbers)
+        from archloom.tvm_backend.frontends.torch import export
+
+        if self.kind == "module":
+            return export.load_module(given, self.example_inputs, name or type(given).__name__)
+        if not isinstance(given, Path):
+            return export.load_program(given, name or "program")
+        from archloom.tvm_backend.frontends.torch.pt2_files import read_program
+
+        return export.load_program(read_program(given), name or given.stem)
+
+    def _load_onnx(self, numbers: "Numbers") -> Model:
+        from archloom.tvm_backend.frontends.onnx import load as onnx_networks
+
+        if (operator := self.operator) is not None:
+            from archloom.tvm_backend.frontends.operator_network import onnx_model
+
+            return onnx_networks.load_proto(onnx_model(operator, numbers=numbers), self.name or str(operator))
+        if isinstance(self.given, Path):
+            return onnx_networks.load_file(self.given, self.name, self.input_shapes)
+        return onnx_networks.load_proto(self.given, self.label, self.input_shapes)
+
+
+def _kind(given: Any) -> Kind:
+    if isinstance(given, Model):
+        return "model"
+    if isinstance(given, str) and not Path(given).exists():
+        if named_networks.is_named(given):
+            return "name"
+        if operators.looks_like_operator(given):
+            return "operator"
+    if isinstance(given, str | Path):
+        return "program" if Path(given).suffix == ".pt2" else "onnx"
+    kind = f"{type(given).__module__}.{type(given).__name__}"
+    if kind.startswith("onnx.") and kind.endswith("ModelProto"):
+        return "onnx"
+    if any(base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module" for base in type(given).__mro__):
+        return "module"
+    if kind.startswith("torch.export"):
+        return "program"
+    if kind.startswith("tvm.") and kind.endswith("IRModule"):
+        return "relax"
+    raise ModelError(
+        "expected the path of an ONNX file, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or "
+        f"a Relax IRModule, found {kind}"
+    )
