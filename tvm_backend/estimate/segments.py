@@ -122,7 +122,7 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
 
     ``proto`` may lack weights; ``request`` names all that the partition depends on beside the network.
     """
-    if len(chosen) != 1 or chosen[0].backend.numbers != "int8":
+    if len(chosen) != 1 or not chosen[0].backend.is_quantized:
         return None
     pieces = _pieces(proto)
     if pieces is None or len(pieces) < 2:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.numbers import FLOATS, Numbers, is_quantized
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
 
@@ -93,19 +94,6 @@ class QuantizedOp:
 
 class NotQuantized(Exception):
     """The piece is no operator on the target's numbers; the message says what was seen."""
-
-
-Numbers = Literal["int8", "float32", "float16"]
-"""What a target computes with: quantized networks in int8, or networks as they are in float32 or float16 (to which it
-rounds what comes in float32)."""
-
-FLOATS: Mapping[str, tuple[str, ...]] = {"float32": ("float32",), "float16": ("float32", "float16")}
-"""Types of the operands that a target takes that computes in floats."""
-
-
-def is_quantized(numbers: Numbers) -> bool:
-    """Whether a target that computes with these takes quantized networks, not networks of floats."""
-    return numbers not in FLOATS
 
 
 def is_made_up(name: str) -> bool:

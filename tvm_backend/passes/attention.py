@@ -17,11 +17,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.attention import ATTENTION, AttentionShape, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.attention import (
+    ATTENTION,
+    HEADS_SWAPPED,
+    AttentionShape,
+    attention_scale,
+    causal_diagonal,
+)
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
-HEADS = (0, 2, 1, 3)
-"""From [batch, heads, length, depth] to [batch, length, heads, depth], and back."""
 BARRED = -1e4
 """A score that is this much below the others has no share."""
 LOWEST = np.float32(-1e37)
@@ -178,7 +182,7 @@ class _Attention(Rewriter):
 
     def _fused(self, var: Any, call: Any) -> _Form:
         """An attention operator as it is, seen as [batch, heads, length, depth]."""
-        query, key, value = (self._view(a).in_order(HEADS) for a in call.args[:3])
+        query, key, value = (self._view(a).in_order(HEADS_SWAPPED) for a in call.args[:3])
         biases = [(call.args[3], 1.0)] if len(call.args) > 3 else []
         diagonal = causal_diagonal(call)
         if diagonal is not None:
@@ -200,14 +204,14 @@ class _Attention(Rewriter):
             return result
         if len(ir.shape_of(var)) == 3:
             return self.emit("reshape", result, ir.shape_of(var), label="reshaped")
-        return self._written(_Permuted(result, HEADS), f"{var.name}.heads_first")
+        return self._written(_Permuted(result, HEADS_SWAPPED), f"{var.name}.heads_first")
 
     def _heads_last(self, view: _Permuted) -> Any:
         if len(view.axes) == 3:
             plain = self._written(view, "operand")
             n, length, depth = ir.shape_of(plain)
             return self.emit("reshape", plain, (n, length, 1, depth), label="reshaped")
-        return self._written(view.in_order(HEADS), "operand")
+        return self._written(view.in_order(HEADS_SWAPPED), "operand")
 
     def _written(self, view: _Permuted, label: str) -> Any:
         """A variable (or constant) in the view's order."""

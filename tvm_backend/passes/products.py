@@ -17,12 +17,10 @@ import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.convolutions import Phases, by_phases, dilated
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.passes.constants import float_weights
-
-HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(
@@ -263,14 +261,14 @@ class _Products(Rewriter):
             scores = self.emit("add", scores, ir.constant_like(barred, scores))
         weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
         mixed = self.emit("matmul", weights, value, label=label)
-        return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
+        return self.emit("permute_dims", mixed, axes=list(HEADS_SWAPPED))
 
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
         inner: Any = self.made.get(expr) if ir.is_var(expr) else None
-        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == tuple(HEADS_FIRST):
+        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
             return inner.args[0]
-        return self.emit("permute_dims", expr, axes=HEADS_FIRST)
+        return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up, is_quantized
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
@@ -348,6 +348,6 @@ def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -
         backend.read(call, bound.get)
     except NotQuantized as error:
         return Refused(name, str(error), NEEDED[backend.numbers])
-    if not is_quantized(backend.numbers):
+    if not backend.is_quantized:
         return Refused(name, f"it has no form that {name} takes")
     return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, Numbers, QuantizedOp
+from archloom.tvm_backend.ir.attention import ATTENTION
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
+from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
 from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
@@ -22,7 +24,7 @@ from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, 
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
 
-EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", *ATTENTION})
 """Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
 
 
