@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from archloom.tvm_backend.host.output_stage import saturated
 from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
 
 EXACT_IN_FLOAT32 = 1 << 24
@@ -44,12 +45,12 @@ def integer_operator(root: Any, lookup: Callable[[Any], Any]) -> IntegerOp | Non
     if op.anchor == "add" or not _is_plain(op):
         return None
     sums = _convolution(op) if op.anchor == "nn.conv2d" else _matmul(op)
-    finish = _requantization(op)
-    if sums is None or finish is None:
+    requantize = _requantization(op)
+    if sums is None or requantize is None:
         return None
     operands = tuple(t.var if t.array is None else t.array for t in op.operands)
     tensors = [replace(t, var=None, array=None) for t in op.operands]
-    return IntegerOp(operands, lambda x, w: finish(sums(x, w)), (
+    return IntegerOp(operands, lambda x, w: requantize(sums(x, w)), (
         op.anchor, op.shape, op.attrs, *tensors, op.bias and replace(op.bias, var=None), op.bias_shape, *op.stages))
 
 
@@ -129,8 +130,8 @@ def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
             return None
         bias = op.bias.array.reshape(op.bias_shape)
 
-    def finish(sums: Any) -> Any:
+    def requantize(sums: Any) -> Any:
         total = (sums + bias).astype(jnp.float32) * scale.reshape(shape)
-        return jnp.clip(jnp.round(total) + zero, low, limits.max)
+        return saturated(total, zero, low, limits.max)
 
-    return finish
+    return requantize

@@ -105,8 +105,7 @@ class OutputStage:
             real = real + arrays["bias"]
         if self.dtype == "float32":
             return (real,)
-        zero_point, low, high = (x.astype(jnp.float32) for x in (zero_point, low, high))
-        rounded = jnp.clip(jnp.round(real) + zero_point, low, high)
+        rounded = saturated(real, *(x.astype(jnp.float32) for x in (zero_point, low, high)))
         if "table" not in arrays:
             return (rounded.astype(self.dtype),)
         place = rounded.astype(jnp.int32) - int(np.iinfo(self.between).min)
@@ -121,6 +120,13 @@ class OutputStage:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that there are."""
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
+
+
+def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
+    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
+    import jax.numpy as jnp
+
+    return jnp.clip(jnp.round(real) + zero_point, low, high)
 
 
 class OutputStages:
