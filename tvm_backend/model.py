@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from archloom.oracle.errors import ModelError
 from archloom.oracle.fallbacks import Fallback
@@ -13,7 +13,7 @@ from archloom.tvm_backend.compiled import TensorSpec
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from archloom.tvm_backend.ir.compat import IRModule
+    from archloom.tvm_backend.ir.expressions import Function, IRModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def from_relax(module: "IRModule", name: str) -> Model:
     return make_model(module, name, "relax", None, None, None)
 
 
-def _refuse_open(main: Any, name: str) -> None:
+def _refuse_open(main: "Function", name: str) -> None:
     from archloom.tvm_backend.ir import expressions as ir
 
     for binding in ir.bindings(main):

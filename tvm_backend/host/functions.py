@@ -123,7 +123,7 @@ class _Translator:
         self.steps.append((rule, arguments))
 
     @staticmethod
-    def _by_bytes(call: Any) -> bool:
+    def _by_bytes(call: ir.Call) -> bool:
         data, scale, zero = call.args
         return (ir.dtype_of(data) in ("int8", "uint8") and ir.is_constant(scale) and ir.is_constant(zero)
                 and ir.const_value(scale).size == 1)

@@ -11,7 +11,7 @@ from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import resizing
 
 
-def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
+def conv_transpose(call: ir.Call, x: Any, kernel: Any) -> Any:
     """A convolution over the data with ``stride - 1`` zeros between their elements, with the kernel mirrored."""
     pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
@@ -31,7 +31,7 @@ def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
-def group_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+def group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization over groups of channels and the axes of ``axes``."""
     channel, groups = int(ir.attr(call, "channel_axis")) % x.ndim, int(ir.attr(call, "num_groups"))
     axes = [a % x.ndim for a in ir.attr_ints(call, "axes")]
@@ -43,7 +43,7 @@ def group_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
     return scaled(call, y, gamma, beta, channel)
 
 
-def scaled(call: Any, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
+def scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
     """``y * gamma + beta`` along an axis, as far as the call asks for it."""
     shape = [1] * y.ndim
     shape[channel] = -1
@@ -51,7 +51,7 @@ def scaled(call: Any, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
     return y + beta.reshape(shape) if ir.attr(call, "center") else y
 
 
-def instance_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+def instance_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization of each channel of each sample."""
     axes = ir.attr_ints(call, "axes")
     mean = jnp.mean(x, axes, keepdims=True)
@@ -60,13 +60,13 @@ def instance_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
     return scaled(call, y, gamma, beta, int(ir.attr(call, "channel_axis")))
 
 
-def rms_norm(call: Any, x: Any, gamma: Any) -> Any:
+def rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:
     """``x / sqrt(mean(x²) + epsilon) * gamma``"""
     square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
     return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
 
 
-def adaptive_average(call: Any, x: Any) -> Any:
+def adaptive_average(call: ir.Call, x: Any) -> Any:
     """Means of windows from ⌊i·extent/outputs⌋ to ⌈(i+1)·extent/outputs⌉ along height and width."""
     layout = ir.attr(call, "layout")
     for letter in "HW":
@@ -78,7 +78,7 @@ def adaptive_average(call: Any, x: Any) -> Any:
     return x
 
 
-def resize(call: Any, x: Any, *_: Any) -> Any:
+def resize(call: ir.Call, x: Any, *_: Any) -> Any:
     """``image.resize2d`` by the nearest pixel, or linearly between two along each axis."""
     layout = ir.attr(call, "layout")
     for letter in "HW":

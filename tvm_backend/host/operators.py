@@ -27,7 +27,7 @@ UNROLLED = 64
 """Windows up to this size are summed in onnxruntime's order."""
 
 
-def _axes(call: Any, name: str = "axis") -> tuple[int, ...] | None:
+def _axes(call: ir.Call, name: str = "axis") -> tuple[int, ...] | None:
     """Axes of a reduction: None means all."""
     return None if ir.attr(call, name) is None else ir.attr_ints(call, name)
 
@@ -36,7 +36,7 @@ def _reduction(function: Callable[..., Any]) -> Translation:
     return lambda call, x: function(x, axis=_axes(call), keepdims=bool(ir.attr(call, "keepdims")))
 
 
-def _convolution(call: Any, x: Any, kernel: Any) -> Any:
+def _convolution(call: ir.Call, x: Any, kernel: Any) -> Any:
     pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
     return lax.conv_general_dilated(
@@ -50,7 +50,7 @@ def _convolution(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
-def _end_padded(call: Any, spatial: Sequence[int]) -> list[int]:
+def _end_padded(call: ir.Call, spatial: Sequence[int]) -> list[int]:
     """A pooling's padding, begins then ends; with ``ceil_mode`` the ends are what the last windows need."""
     pads = list(ir.attr_ints(call, "padding"))
     if not ir.attr(call, "ceil_mode"):
@@ -72,7 +72,7 @@ class _Window:
     padding: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(call: Any) -> "_Window":
+    def of(call: ir.Call) -> "_Window":
         layout = ir.attr(call, "layout")
         spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
         pads = _end_padded(call, spatial)
@@ -120,12 +120,12 @@ class _Window:
         return total
 
 
-def _max_pool(call: Any, x: Any) -> Any:
+def _max_pool(call: ir.Call, x: Any) -> Any:
     lowest = -np.inf if jnp.issubdtype(x.dtype, jnp.floating) else np.iinfo(x.dtype).min
     return _Window.of(call).reduce(x, np.asarray(lowest, x.dtype), lax.max)
 
 
-def _avg_pool(call: Any, x: Any) -> Any:
+def _avg_pool(call: ir.Call, x: Any) -> Any:
     window = _Window.of(call)
     size = math.prod(window.size)
     total = window.sum(x) if size <= UNROLLED else window.reduce(x, np.zeros((), x.dtype), lax.add)
@@ -144,14 +144,14 @@ def _product(a: Any, b: Any) -> Any:
     return uncontracted(product) if jnp.issubdtype(product.dtype, jnp.floating) else product
 
 
-def _adaptive_average(call: Any, x: Any) -> Any:
+def _adaptive_average(call: ir.Call, x: Any) -> Any:
     layout = ir.attr(call, "layout")
     if all(ir.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
         return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
     return host_layers.adaptive_average(call, x)
 
 
-def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+def _attention(call: ir.Call, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
     scores = jnp.einsum("bsnh,btnh->bnst", query, key) * attention_scale(call)
     if bias is not None:
@@ -162,7 +162,7 @@ def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) ->
     return jnp.einsum("bnst,btnh->bsnh", jax.nn.softmax(scores, axis=-1), value)
 
 
-def _layer_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+def _layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     axes = ir.attr_ints(call, "axes")
     mean = jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
@@ -171,7 +171,7 @@ def _layer_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
     return y + beta if ir.attr(call, "center") else y
 
 
-def _batch_norm(call: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
     shape = [1] * x.ndim
     shape[int(ir.attr(call, "axis"))] = -1
     y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
@@ -180,7 +180,7 @@ def _batch_norm(call: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: A
     return y, mean, variance
 
 
-def _along(call: Any, parameter: Any, ndim: int) -> Any:
+def _along(call: ir.Call, parameter: Any, ndim: int) -> Any:
     """A scale or zero point, shaped to broadcast along the call's axis."""
     if parameter.ndim == 0 or parameter.size == 1:
         return parameter.reshape(())
@@ -189,7 +189,7 @@ def _along(call: Any, parameter: Any, ndim: int) -> Any:
     return parameter.reshape(shape)
 
 
-def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+def _quantize(call: ir.Call, x: Any, scale: Any, zero: Any) -> Any:
     """``saturate(round_half_even(x / scale) + zero)``; NaN is the least number, as with onnxruntime."""
     limits = np.iinfo(ir.dtype_of(call))
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
@@ -197,7 +197,7 @@ def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
     return jnp.where(moved >= limits.min, jnp.minimum(moved, limits.max), limits.min)
 
 
-def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+def _dequantize(call: ir.Call, x: Any, scale: Any, zero: Any) -> Any:
     """``(x - zero) * scale``; see :func:`byte_table` for bytes of one scale."""
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
     return uncontracted((x.astype(jnp.int32) - zero.astype(jnp.int32)).astype(scale.dtype) * scale)
@@ -219,11 +219,11 @@ def looked_up(x: Any, table: Any) -> Any:
     return jnp.asarray(table).at[x.astype(jnp.int32) - lowest].get(mode="promise_in_bounds")
 
 
-def _strided_slice(call: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+def _strided_slice(call: ir.Call, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
     return x[slices(x.shape, axes, begin, end, strides)]
 
 
-def _pad(call: Any, x: Any) -> Any:
+def _pad(call: ir.Call, x: Any) -> Any:
     widths = np.array(ir.attr_ints(call, "pad_width")).reshape(-1, 2)
     mode = ir.attr(call, "pad_mode")
     if mode == "constant":
@@ -231,12 +231,12 @@ def _pad(call: Any, x: Any) -> Any:
     return jnp.pad(x, widths, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
 
 
-def _split(call: Any, x: Any) -> Any:
+def _split(call: ir.Call, x: Any) -> Any:
     where = ir.attr(call, "indices_or_sections")
     return tuple(jnp.split(x, where if isinstance(where, int) else list(where), axis=int(ir.attr(call, "axis"))))
 
 
-def _take(call: Any, x: Any, indices: Any) -> Any:
+def _take(call: ir.Call, x: Any, indices: Any) -> Any:
     axis = ir.attr(call, "axis")
     return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
 

@@ -96,7 +96,7 @@ class _LeftToTvm(Exception):
 
 @dataclass(eq=False)
 class _Planner:
-    main: Any
+    main: ir.Function
     pieces: Mapping[str, Any]
     slots: dict[Any, list[Any]] = field(default_factory=dict)
     calls: list[HostCall] = field(default_factory=list)
@@ -164,7 +164,7 @@ class _Planner:
                                    tuple(_flat(outputs))))
         return outputs
 
-    def piece(self, function: Any) -> tuple[int, list[int]]:
+    def piece(self, function: ir.Function) -> tuple[int, list[int]]:
         """The number of a piece's program, which it may share, and of its constants."""
         from archloom.tvm_backend.host.functions import translate
 

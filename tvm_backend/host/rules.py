@@ -19,7 +19,7 @@ def translatable(expr: Any) -> bool:
     return operator(name).xla is not None and ir.has_static_type(expr) and _plain_attributes(name, expr)
 
 
-def _plain_attributes(name: str, call: Any) -> bool:
+def _plain_attributes(name: str, call: ir.Call) -> bool:
     if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
         return not ir.attr(call, "ceil_mode")
     if name == "gather_nd":
@@ -34,7 +34,7 @@ def _plain_attributes(name: str, call: Any) -> bool:
     return True
 
 
-def macs(call: Any) -> int:
+def macs(call: ir.Call) -> int:
     """Multiply-accumulates of an operator; 0 for those that have none."""
     name = ir.op_name(call)
     if name == "matmul" and ir.is_tensor(call) and ir.is_tensor(call.args[0]):

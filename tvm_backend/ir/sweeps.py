@@ -68,7 +68,7 @@ def _is_inside(expr: Any, lookup: ir.Lookup) -> bool:
     return ir.is_var(expr) and ir.op_name(lookup(expr)) is not None
 
 
-def _below(call: Any, lookup: ir.Lookup) -> Any:
+def _below(call: ir.Call, lookup: ir.Lookup) -> Any:
     """The variable through which the chain comes to a call, None at its beginning."""
     found = [a for a in call.args if _is_inside(a, lookup)]
     if len(found) > 1:
@@ -84,7 +84,7 @@ class _Reading:
         self.operands: list[Any] = []
         self.operations: list[Applied] = []
 
-    def apply(self, call: Any, through: Any) -> None:
+    def apply(self, call: ir.Call, through: Any) -> None:
         """Take over one call, of the variable ``through`` (None: the first)."""
         name = str(ir.op_name(call))
         if ir.shape_of(call) != self.shape:
@@ -110,7 +110,7 @@ class _Reading:
             raise Unread(f"its first operand has {ir.shape_of(expr)}, the result {self.shape}")
         self.operands.append(expr)
 
-    def _power(self, call: Any) -> None:
+    def _power(self, call: ir.Call) -> None:
         exponent = ir.number_of(call.args[1])
         if exponent == 3.0 and not self.operations:
             self.operations += [Applied("square"), Applied("multiply", self._operand(call.args[0]))]
@@ -119,7 +119,7 @@ class _Reading:
         else:
             raise Unread("a power other than a square, a cube, a root or a reciprocal")
 
-    def _binary(self, name: str, call: Any, through: Any) -> None:
+    def _binary(self, name: str, call: ir.Call, through: Any) -> None:
         first, second = call.args
         if through is None:
             swapped = ir.is_constant(first) or ir.shape_of(first) != self.shape
@@ -160,7 +160,7 @@ class _Reading:
         return len(self.operands) - 1
 
 
-def _rows(name: str, call: Any) -> Swept:
+def _rows(name: str, call: ir.Call) -> Swept:
     """An operator of rows or columns."""
     shape = ir.shape_of(call.args[0])
     attrs: dict[str, Any] = {"keepdims": True}

@@ -29,7 +29,7 @@ class _Folding(Rewriter):
         super().__init__(module)
         self.known: dict[Any, np.ndarray] = {}
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or its array."""
         array = _folded(value, self.known)
         if array is None:
@@ -85,7 +85,7 @@ def float_weights(module: ir.IRModule) -> ir.IRModule:
 
 
 class _FloatWeights(Rewriter):
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or the floats that it gives."""
         if ir.op_name(value) == "dequantize" and all(map(ir.is_constant, value.args)):
             self.replaced[var] = ir.constant_like(_dequantized(value), var)
@@ -93,7 +93,7 @@ class _FloatWeights(Rewriter):
             self.keep(var, value)
 
 
-def _dequantized(call: Any) -> np.ndarray:
+def _dequantized(call: ir.Call) -> np.ndarray:
     """``(integers - zero point) * scale``; of weights that were not read, only the shape and type."""
     from archloom.tvm_backend.ir.conversion import is_blank
 
@@ -118,7 +118,7 @@ class _OwnDequantize(Rewriter):
     def changed(self) -> bool:
         return True
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, with copies of what it reads dequantized."""
         args = []
         for position, arg in enumerate(value.args if ir.op_name(value) not in (None, "dequantize") else ()):

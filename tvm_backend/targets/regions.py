@@ -44,7 +44,7 @@ class HostFunction:
 
 @dataclass(eq=False)
 class _Node:
-    binding: Any
+    binding: ir.Binding
     inputs: list[int]
     place: Place
     reads_parameters: bool = False
@@ -217,7 +217,7 @@ def _place_host(nodes: list[_Node]) -> None:
     _give_up_tuples(nodes)
 
 
-def _goes_to_xla(binding: Any) -> bool:
+def _goes_to_xla(binding: ir.Binding) -> bool:
     """Whether XLA can compute a host operator, or there is nothing to compute."""
     value = binding.value
     if ir.op_name(value) is None:
