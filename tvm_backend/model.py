@@ -45,7 +45,7 @@ def make_model(
     from archloom.tvm_backend.ir.bounds import refuse_impossible, refuse_oversized
     from archloom.tvm_backend.passes.constants import fold_constants
 
-    module = ir.ensure_dataflow(module)
+    module = ir.of(module).ensure_dataflow(module)
     _refuse_open(module["main"], name)
     refuse_oversized(module, name)
     module = fold_constants(module)

@@ -52,7 +52,7 @@ class _Translator:
     def __post_init__(self) -> None:
         self.constants: list[np.ndarray] = []
         self.slots: dict[Any, int] = {p: i for i, p in enumerate(self.source.params)}
-        self.bound = {b.var: b.value for b in ir.bindings(self.source)}
+        self.bound = ir.bound_in(self.source)
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from archloom.tvm_backend.host.output_stage import saturated
 from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
 
 EXACT_IN_FLOAT32 = 1 << 24
@@ -111,6 +110,11 @@ def _centred(x: Any, tensor: QTensor) -> Any:
     if zero == 0 and tensor.dtype == "int8":
         return x
     return x.astype(jnp.int32) - zero
+
+
+def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
+    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
+    return jnp.clip(jnp.round(real) + zero_point, low, high)
 
 
 def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:

@@ -17,7 +17,7 @@ def conv_transpose(call: ir.Call, x: Any, kernel: Any) -> Any:
     spatial = len(pads) // 2
     strides, dilation = ir.attr_ints(call, "strides"), ir.attr_ints(call, "dilation")
     extra, groups = ir.attr_ints(call, "output_padding"), int(ir.attr(call, "groups"))
-    axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see host_rules
+    axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see :mod:`.rules`
     inputs, outputs = kernel.shape[:2]
     mirrored = jnp.flip(kernel, axes).reshape(groups, inputs // groups, outputs, *kernel.shape[2:])
     mirrored = jnp.swapaxes(mirrored, 1, 2).reshape(groups * outputs, inputs // groups, *kernel.shape[2:])
@@ -37,10 +37,14 @@ def group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     axes = [a % x.ndim for a in ir.attr_ints(call, "axes")]
     parts = x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1:])
     over = (channel + 1, *(a + (a >= channel) for a in axes))
-    mean = jnp.mean(parts, over, keepdims=True)
-    variance = jnp.mean(jnp.square(parts - mean), over, keepdims=True)
-    y = ((parts - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))).reshape(x.shape)
-    return scaled(call, y, gamma, beta, channel)
+    return scaled(call, standardized(call, parts, over).reshape(x.shape), gamma, beta, channel)
+
+
+def standardized(call: ir.Call, x: Any, axes: Any) -> Any:
+    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
 
 
 def scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
@@ -53,11 +57,23 @@ def scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
 
 def instance_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization of each channel of each sample."""
-    axes = ir.attr_ints(call, "axes")
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    y = standardized(call, x, ir.attr_ints(call, "axes"))
     return scaled(call, y, gamma, beta, int(ir.attr(call, "channel_axis")))
+
+
+def layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
+    """Normalization along ``axes``, of which each element has its own factor and shift."""
+    y = standardized(call, x, ir.attr_ints(call, "axes"))
+    y = y * gamma if ir.attr(call, "scale") else y
+    return y + beta if ir.attr(call, "center") else y
+
+
+def batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+    """Normalization by given means and variances; those are results, too."""
+    shape = [1] * x.ndim
+    shape[axis := int(ir.attr(call, "axis"))] = -1
+    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    return scaled(call, y, gamma, beta, axis), mean, variance
 
 
 def rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:

@@ -162,24 +162,6 @@ def _attention(call: ir.Call, query: Any, key: Any, value: Any, bias: Any = None
     return jnp.einsum("bnst,btnh->bsnh", jax.nn.softmax(scores, axis=-1), value)
 
 
-def _layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
-    axes = ir.attr_ints(call, "axes")
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
-    y = y * gamma if ir.attr(call, "scale") else y
-    return y + beta if ir.attr(call, "center") else y
-
-
-def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
-    shape = [1] * x.ndim
-    shape[int(ir.attr(call, "axis"))] = -1
-    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
-    y = y * gamma.reshape(shape) if ir.attr(call, "scale") else y
-    y = y + beta.reshape(shape) if ir.attr(call, "center") else y
-    return y, mean, variance
-
-
 def _along(call: ir.Call, parameter: Any, ndim: int) -> Any:
     """A scale or zero point, shaped to broadcast along the call's axis."""
     if parameter.ndim == 0 or parameter.size == 1:
@@ -258,7 +240,7 @@ OWN: dict[str, Translation] = {
     "cumsum": lambda c, x: jnp.cumsum(x, ir.attr(c, "axis")),
     "softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
     "log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
-    "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": host_layers.group_norm,
+    "layer_norm": host_layers.layer_norm, "batch_norm": host_layers.batch_norm, "group_norm": host_layers.group_norm,
     "instance_norm": host_layers.instance_norm, "rms_norm": host_layers.rms_norm,
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(ir.dtype_of(c))),

@@ -86,6 +86,8 @@ class OutputStage:
     def _computed(self, numbers: Any, *rest: Any) -> tuple[Any]:
         import jax.numpy as jnp
 
+        from archloom.tvm_backend.host.integer import saturated
+
         arrays = dict(zip(self.arrays, rest))
         sums, *operands = rest[len(arrays):]
         zero_point, low, high, first_zero, second_zero = numbers
@@ -120,13 +122,6 @@ class OutputStage:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that there are."""
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
-
-
-def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
-    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
-    import jax.numpy as jnp
-
-    return jnp.clip(jnp.round(real) + zero_point, low, high)
 
 
 class OutputStages:

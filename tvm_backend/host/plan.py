@@ -146,7 +146,7 @@ class _Planner:
         if access is not None:
             found = self.value(access[0])[access[1]]
             return found if isinstance(found, list) else [found]
-        called = ir.external_call(expr)
+        called = ir.of(expr).external_call(expr)
         if called is None:
             raise _LeftToTvm
         types = ir.fields_of(ir.type_of(expr))

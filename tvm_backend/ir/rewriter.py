@@ -57,7 +57,7 @@ class Rewriter:
         if not self.changed():
             return self.module
         results = [self.result(r) for r in ir.outputs_of(self.main)]
-        return ir.replace_main(self.module, ir.rebuild(self.main, self.body, results))
+        return ir.of(self.module).replace_main(self.module, ir.rebuild(self.main, self.body, results))
 
     def new(self, expr: Any) -> Any:
         """An expression of the old body in the new one."""
@@ -75,7 +75,7 @@ class Rewriter:
 
     def name(self, call: ir.Call, label: str) -> Any:
         """A new variable called ``label`` for a call."""
-        call = ir.normalized(call)
+        call = ir.of(call).normalized(call)
         return self.bind(ir.new_var(label, call), call)
 
     def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:

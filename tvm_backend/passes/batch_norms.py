@@ -57,7 +57,7 @@ class _BatchNorms(Rewriter):
         else:
             scaled, shift = folded
         added = ir.call_of("add", [scaled, ir.constant_like(shift.reshape(shape), scaled)])
-        self.bind(var, ir.normalized(added))
+        self.bind(var, ir.of(added).normalized(added))
 
     def _folded(self, data: Any, factor: np.ndarray, shift: np.ndarray) -> tuple[Any, np.ndarray] | None:
         """The convolution that makes ``data``, with the factor in its kernel, and the shift with its bias in it."""

@@ -34,7 +34,8 @@ class _Composites(Rewriter):
         """Take over one binding, as the operator that it is the end of, if there is one."""
         made = self.whole(value)
         self.found = self.found or made is not None
-        self.bind(var, value if made is None else ir.normalized(ir.call_of(*made)))
+        call = value if made is None else ir.call_of(*made)
+        self.bind(var, value if made is None else ir.of(call).normalized(call))
 
     def whole(self, call: ir.Call) -> _Made | None:
         """The operator that ``call`` is the end of."""

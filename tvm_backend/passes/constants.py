@@ -141,4 +141,4 @@ def bind_parameters(module: ir.IRModule, params: Mapping[str, np.ndarray]) -> ir
     body = [ir.bind(b.var, ir.substitute(b.value, constants)) for b in ir.bindings(main)]
     results = [ir.substitute(r, constants) for r in ir.outputs_of(main)]
     rest = [p for p in main.params if p not in constants]
-    return ir.replace_main(module, ir.make_function(rest, body, results, main.attrs))
+    return ir.of(module).replace_main(module, ir.make_function(rest, body, results, main.attrs))

@@ -320,20 +320,6 @@ class UMABackend(ABC):
                 module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
         return module
 
-    def partition(
-        self, mod: "IRModule", params: Mapping[str, np.ndarray] | None = None,
-        options: Mapping[str, OptionValue] | None = None,
-    ) -> "IRModule":
-        """Split ``mod`` into regions of the target and the host's ``main``.
-
-        ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the
-        attributes ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
-        """
-        from archloom.tvm_backend.targets.choice import only
-        from archloom.tvm_backend.targets.partition import partition
-
-        return partition(mod, only(self, options), params).module
-
 
 def _is_pattern(value: object) -> bool:
     return any(base.__name__ == "DFPattern" for base in type(value).__mro__)

@@ -69,10 +69,14 @@ class Partitioned:
 def partition(
     module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
 ) -> Partitioned:
-    """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
+    """Split a module into regions of the targets and the host's ``main``.
+
+    ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the attributes
+    ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+    """
     if params:
         module = bind_parameters(module, params)
-    module = ir.ensure_dataflow(module)
+    module = ir.of(module).ensure_dataflow(module)
     refusals: list[Refusal] = []
     taken: list[tuple[str, str]] = []
     for target in chosen:

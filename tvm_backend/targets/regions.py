@@ -277,7 +277,7 @@ def _rebuild(
         functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
         symbols[symbol] = nodes
         arguments = [replaced.get(v, v) for v in inputs]
-        call = ir.call_external(symbol, arguments, outputs)
+        call = ir.of(main).call_external(symbol, arguments, outputs)
         result = ir.new_var(symbol, call)
         body.append(ir.bind(result, call))
         for i, output in enumerate(outputs):
@@ -285,11 +285,11 @@ def _rebuild(
                 replaced[output] = result
             else:
                 field = ir.new_var(output.name, output)
-                body.append(ir.bind(field, ir.tuple_get(result, i)))
+                body.append(ir.bind(field, ir.of(main).tuple_get(result, i)))
                 replaced[output] = field
     final = [replaced.get(r, r) if ir.is_var(r) else r for r in results]
     host_main = ir.rebuild(main, body, final)
-    return ir.with_functions(host_main, functions, module), symbols
+    return ir.of(module).with_functions(host_main, functions, module), symbols
 
 
 def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
@@ -320,7 +320,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
 def _outline(
     nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
 ) -> ir.Function:
-    params = [ir.parameter_like(v) for v in inputs]
+    params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]
     return ir.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
-from archloom.tvm_backend.frontends.onnx.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
+from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.nodes import (
     Binding,
     Call,
