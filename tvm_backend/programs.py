@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -116,7 +116,7 @@ class Programs:
         self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def keep(self, key: str, program: "Program", bits: Iterable[int] = ()) -> None:
+    def keep(self, key: str, program: "Program", bits: "Sequence[int] | np.ndarray" = ()) -> None:
         """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:
@@ -168,10 +168,11 @@ class Programs:
             program: Program | None = _loaded.get(name)
         if program is None:
             data = self._read(name)
-            program = executables.load(data) if data is not None else None
-            if data is not None and program is None:
-                self._note("stored machine code", "this JAX cannot load it", COMPILED)
-            if program is not None:
+            loaded = executables.load(data) if data is not None else None
+            if isinstance(loaded, executables.Unloadable):
+                self._note("stored machine code", loaded.reason, COMPILED)
+            elif loaded is not None:
+                program = loaded
                 with _lock:
                     _loaded.put(name, program)
         return program

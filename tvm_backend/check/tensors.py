@@ -84,15 +84,11 @@ def expected_layers(
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    import onnx
-
     from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
     from archloom.tvm_backend.quantization.float_form import without_activation_quantization
     from archloom.tvm_backend.quantization.quantize import prepare
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    qdq = to_qdq(copy)
+    qdq = to_qdq(proto)
     known = {name for node in proto.graph.node for name in node.output}
     tensors = {step: t for step, t in _tensors(qdq, results).items() if t in known}
     integers = _values(proto, set(tensors.values()), batch)

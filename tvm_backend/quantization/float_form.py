@@ -6,10 +6,11 @@ activations does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from archloom.tvm_backend.frontends.onnx.editor import Editor
 
 if TYPE_CHECKING:
     import onnx
@@ -17,40 +18,33 @@ if TYPE_CHECKING:
 
 def without_activation_quantization(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """A copy of a QDQ network in which activations pass ``QuantizeLinear`` and ``DequantizeLinear`` unchanged."""
-    import onnx
-    from onnx import helper
-
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    graph = result.graph
-    values = {t.name: t for t in graph.initializer}
-    constants = set(values)
+    editor = Editor(model)
     real: set[str] = set()
-    nodes = []
-    for node in graph.node:
+    for node in model.graph.node:
         first = node.input[0] if node.input else ""
-        if node.op_type == "QuantizeLinear" and first not in constants:
+        if node.op_type == "QuantizeLinear" and first not in editor.constants:
             real.add(node.output[0])
             # quantizers drop a ReLU where the range begins with 0
-            passing = "Relu" if _begins_with_zero(node, values) else "Identity"
-            node = helper.make_node(passing, [first], [node.output[0]], node.name)
+            passing = "Relu" if _begins_with_zero(node, editor) else "Identity"
+            editor.node(passing, [first], node.output[0], node.name)
         elif node.op_type == "DequantizeLinear" and first in real:
-            node = helper.make_node("Identity", [first], [node.output[0]], node.name)
-        elif any(name in real for name in node.input):  # operators that pass integers on
-            real.update(node.output)
-        nodes.append(node)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    del graph.value_info[:]
+            editor.node("Identity", [first], node.output[0], node.name)
+        else:
+            if any(name in real for name in node.input):  # operators that pass integers on
+                real.update(node.output)
+            editor.keep(node)
+    result = editor.done()
+    if result is not model:
+        del result.graph.value_info[:]  # types that were of integers
     return result
 
 
-def _begins_with_zero(node: "onnx.NodeProto", values: "Mapping[str, onnx.TensorProto]") -> bool:
+def _begins_with_zero(node: "onnx.NodeProto", editor: Editor) -> bool:
     """Whether the least number of a quantization is 0."""
-    from onnx import numpy_helper
-
-    zero = numpy_helper.to_array(values[node.input[2]]) if len(node.input) > 2 and node.input[2] in values else None
-    return zero is not None and bool((zero == np.iinfo(zero.dtype).min).all())
+    if len(node.input) < 3 or node.input[2] not in editor.constants:
+        return False
+    zero = editor.value(node.input[2])
+    return bool((zero == np.iinfo(zero.dtype).min).all())
 
 
 def plain_floats(function: Any, names: list[str]) -> Any:

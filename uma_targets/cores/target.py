@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
-from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.options import Option
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
@@ -26,35 +26,6 @@ if TYPE_CHECKING:
 Options = Mapping[str, Any]
 ISA = "wormhole"
 """The instructions of all meshes."""
-
-HELP: Mapping[str, tuple[str, str]] = {
-    "sums": ("tiles of 32-bit partial sums in a core", "tiles"),
-    "stats": ("statistics of 32 rows in a core", ""),
-    "l1_bytes": ("L1 of a core", "bytes"),
-    "l1_bytes_per_cycle": ("port through which networks write into an L1; 0: as much as comes", "bytes/cycle"),
-    "array": ("tiles along each side of the matrix unit", ""),
-    "product_cycles": ("of the matrix unit for a product of its size", "cycles"),
-    "block_cycles": ("of a product of blocks, beside those", "cycles"),
-    "vector_width": ("numbers that the vector unit works on at a time", ""),
-    "vector_cycles": ("of the vector unit for these", "cycles"),
-    "noc_bytes_per_cycle": ("of a link of the networks", "bytes/cycle"),
-    "small_ring_bytes_per_cycle": ("of the rings between neighbours", "bytes/cycle"),
-    "large_ring_bytes_per_cycle": ("of the ring that joins all L1s and memory", "bytes/cycle"),
-    "memories": ("at the ends of the large ring", ""),
-    "dram_bytes_per_cycle": ("of all channels of memory together", "bytes/cycle"),
-    "dram_latency_cycles": ("from request to first data", "cycles"),
-    "dram_bytes": ("memory", "bytes"),
-    "dram_channels": ("over which tiles are dealt out", ""),
-    "launch_cycles": ("from the host's command until the cores work", "cycles"),
-}
-"""Options that meshes have, with their units."""
-
-
-def mesh_options(graph: GraphOptions, own: Mapping[str, str]) -> tuple[Option, ...]:
-    """The options of a mesh: those of its ``own`` with their help, then what its graph has of :data:`HELP`."""
-    found = [graph.size(name, about) for name, about in own.items()]
-    found += [graph.size(name, *HELP[name]) for name in HELP if name in graph.ranges and name not in own]
-    return (*found, graph.clock("clock of cores and networks"))
 
 
 @dataclass(frozen=True)
