@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from archloom.oracle.errors import ModelError
 from archloom.oracle.fallbacks import Fallback
@@ -13,7 +13,7 @@ from archloom.tvm_backend.compiled import TensorSpec
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from archloom.tvm_backend.ir.compat import IRModule
+    from archloom.tvm_backend.ir.expressions import Function, IRModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def make_model(
     from archloom.tvm_backend.ir.bounds import refuse_impossible, refuse_oversized
     from archloom.tvm_backend.passes.constants import fold_constants
 
-    module = ir.ensure_dataflow(module)
+    module = ir.of(module).ensure_dataflow(module)
     _refuse_open(module["main"], name)
     refuse_oversized(module, name)
     module = fold_constants(module)
@@ -72,7 +72,7 @@ def from_relax(module: "IRModule", name: str) -> Model:
     return make_model(module, name, "relax", None, None, None)
 
 
-def _refuse_open(main: Any, name: str) -> None:
+def _refuse_open(main: "Function", name: str) -> None:
     from archloom.tvm_backend.ir import expressions as ir
 
     for binding in ir.bindings(main):

@@ -15,7 +15,9 @@ from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import Lowered, UMABackend, UMAPhase, Verdict
+from archloom.tvm_backend.targets.choice import choose, only
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
+from archloom.tvm_backend.targets.partition import partition
 from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.patterns import conv2d_plain
 from archloom.uma_targets.kit.strategies import conv2d
@@ -75,9 +77,6 @@ def test_a_third_party_target_partitions_by_its_own_rules() -> None:
 
 
 def test_predicates_see_the_options() -> None:
-    from archloom.tvm_backend.targets.choice import only
-    from archloom.tvm_backend.targets.partition import partition
-
     module = load(plain_addition()).module
     found = partition(module, only(Adder(), {"largest": 100}))
     assert [r.reason for r in found.refusals] == ["it has 120 elements"]
@@ -85,7 +84,7 @@ def test_predicates_see_the_options() -> None:
 
 
 def test_partition_gives_a_module_with_region_functions() -> None:
-    module = registry.get("gemmini").partition(load(quantized(residual_cnn())).module)
+    module = partition(load(quantized(residual_cnn())).module, choose("gemmini")).module
     codegens = {gv.name_hint: compat.codegen_of(f) for gv, f in module.functions.items()}
     assert codegens["main"] is None and codegens["gemmini_0"] == codegens["gemmini_1"] == "gemmini"
 
@@ -96,10 +95,10 @@ def test_partition_binds_parameters() -> None:
     call = compat.normalized(compat.relax_op("matmul")(x, w))
     y = compat.new_var("y", call)
     module = compat.module_of(compat.make_function([x, w], [compat.bind(y, call)], [y]))
-    bound = registry.get("gemmini").partition(module, {"w": np.ones((3, 4), np.float32)})
+    bound = partition(module, choose("gemmini"), {"w": np.ones((3, 4), np.float32)}).module
     assert [p.name for p in bound["main"].params] == ["x"]
     with pytest.raises(InputError, match="main has no parameter 'v'"):
-        registry.get("gemmini").partition(module, {"v": np.ones((3, 4), np.float32)})
+        partition(module, choose("gemmini"), {"v": np.ones((3, 4), np.float32)})
 
 
 def test_passes_run_at_their_phases() -> None:

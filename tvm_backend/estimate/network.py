@@ -284,7 +284,7 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
 
     None where it has to be loaded as a network: for several targets, and for one of floats.
     """
-    if len(chosen) > 1 or chosen[0].backend.numbers != "int8":
+    if len(chosen) > 1 or not chosen[0].backend.is_quantized:
         return None
     work, target = operators.workload(operator), chosen[0].name
     tensors = [*work.inputs, work.output]

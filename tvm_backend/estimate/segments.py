@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
-from archloom.tvm_backend.frontends.onnx.names import rename
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.ir.names import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
 from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
@@ -122,7 +122,7 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
 
     ``proto`` may lack weights; ``request`` names all that the partition depends on beside the network.
     """
-    if len(chosen) != 1 or chosen[0].backend.numbers != "int8":
+    if len(chosen) != 1 or not chosen[0].backend.is_quantized:
         return None
     pieces = _pieces(proto)
     if pieces is None or len(pieces) < 2:

@@ -9,7 +9,7 @@ from archloom.tvm_backend.frontends.source import Shapes, Source
 from archloom.tvm_backend.model import Model
 
 if TYPE_CHECKING:
-    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.ir.numbers import Numbers
 
 
 def load(

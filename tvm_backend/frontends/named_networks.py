@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from archloom.models import catalogue, trained
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
     from archloom.models.catalogue import Built
-    from archloom.tvm_backend.ir.match import Numbers
     from archloom.tvm_backend.model import Model
 
 LIGHT = "light_"
@@ -66,17 +66,17 @@ def light_samples(proto: "onnx.ModelProto", count: int, seed: int = 1) -> "list[
     return [{image.name: random_images(batch, size, channels, seed + i)} for i in range(count)]
 
 
-def load_named(text: str, numbers: "Numbers", name: str | None = None) -> "Model":
+def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
     if _is_light(text):
         proto = light_onnx(text)
-        if numbers != "int8":
+        if not is_quantized(numbers):
             return _load(proto, name or text)
         return _load_quantized(proto, light_samples(proto, CALIBRATION), name or text)
     if _is_trained(text):
         return _load_trained(text, numbers, name or text)
     built = catalogue.build(text)
-    if numbers != "int8":
+    if not is_quantized(numbers):
         from archloom.tvm_backend.frontends.torch.export import load_module
 
         return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
@@ -95,12 +95,12 @@ def _load_quantized(floats: "onnx.ModelProto", samples: "list[dict[str, np.ndarr
     return replace(_load(quantize(floats, samples), name), floats=floats)
 
 
-def _load_trained(text: str, numbers: "Numbers", name: str) -> "Model":
+def _load_trained(text: str, numbers: Numbers, name: str) -> "Model":
     from archloom.tvm_backend.frontends.torch.export import load_module, to_onnx
 
     found = trained.build(text)
     example = found.calibration[0]["image"]
-    if numbers != "int8":
+    if not is_quantized(numbers):
         return load_module(found.module, example, name, ["image"])
     return _load_quantized(to_onnx(found.module, example, name, ["image"]), found.calibration, name)
 

@@ -7,7 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom.tvm_backend.frontends.operators import DEVIATION, Operator, scales
-from archloom.tvm_backend.ir.match import Numbers
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 
 OPSET = 17
 IR_VERSION = 9
@@ -17,7 +17,7 @@ class _Network:
     """Nodes and initializers under way; with float ``numbers``, nothing is quantized."""
 
     def __init__(self, numbers: Numbers) -> None:
-        self.floats = numbers != "int8"
+        self.floats = not is_quantized(numbers)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 

@@ -13,7 +13,7 @@ from archloom.tvm_backend.frontends.operators import Operator
 from archloom.tvm_backend.model import Model
 
 if TYPE_CHECKING:
-    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.ir.numbers import Numbers
 
 Shapes = Mapping[str, Sequence[int]]
 Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax"]

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.host.integer import integer_operator
-from archloom.tvm_backend.host.operators import OPS, byte_table, looked_up
+from archloom.tvm_backend.host.operators import byte_table, looked_up, translation
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TensorType, TupleType
 
@@ -52,7 +52,7 @@ class _Translator:
     def __post_init__(self) -> None:
         self.constants: list[np.ndarray] = []
         self.slots: dict[Any, int] = {p: i for i, p in enumerate(self.source.params)}
-        self.bound = {b.var: b.value for b in ir.bindings(self.source)}
+        self.bound = ir.bound_in(self.source)
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 
@@ -115,7 +115,7 @@ class _Translator:
         scale = 1 if name == "quantize" else None  # where it is, to be shared by those that differ in it alone
         arguments = [self.constant(ir.const_value(a)) if i == scale and ir.is_constant(a)
                      else self.reference(a) for i, a in enumerate(value.args)]
-        rule = partial(OPS[name], value)
+        rule = partial(translation(name), value)
         single = ir.is_single(value)
         self.add(partial(_typed, ir.dtype_of(value), rule) if single else rule, arguments)
 
@@ -123,7 +123,7 @@ class _Translator:
         self.steps.append((rule, arguments))
 
     @staticmethod
-    def _by_bytes(call: Any) -> bool:
+    def _by_bytes(call: ir.Call) -> bool:
         data, scale, zero = call.args
         return (ir.dtype_of(data) in ("int8", "uint8") and ir.is_constant(scale) and ir.is_constant(zero)
                 and ir.const_value(scale).size == 1)

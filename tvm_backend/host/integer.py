@@ -44,12 +44,12 @@ def integer_operator(root: Any, lookup: Callable[[Any], Any]) -> IntegerOp | Non
     if op.anchor == "add" or not _is_plain(op):
         return None
     sums = _convolution(op) if op.anchor == "nn.conv2d" else _matmul(op)
-    finish = _requantization(op)
-    if sums is None or finish is None:
+    requantize = _requantization(op)
+    if sums is None or requantize is None:
         return None
     operands = tuple(t.var if t.array is None else t.array for t in op.operands)
     tensors = [replace(t, var=None, array=None) for t in op.operands]
-    return IntegerOp(operands, lambda x, w: finish(sums(x, w)), (
+    return IntegerOp(operands, lambda x, w: requantize(sums(x, w)), (
         op.anchor, op.shape, op.attrs, *tensors, op.bias and replace(op.bias, var=None), op.bias_shape, *op.stages))
 
 
@@ -112,6 +112,11 @@ def _centred(x: Any, tensor: QTensor) -> Any:
     return x.astype(jnp.int32) - zero
 
 
+def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
+    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
+    return jnp.clip(jnp.round(real) + zero_point, low, high)
+
+
 def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
     """``saturate(round_half_even(float32(sum + bias) * scale) + zero)``, with ReLU before; None for other biases."""
     data, weights = op.operands
@@ -129,8 +134,8 @@ def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
             return None
         bias = op.bias.array.reshape(op.bias_shape)
 
-    def finish(sums: Any) -> Any:
+    def requantize(sums: Any) -> Any:
         total = (sums + bias).astype(jnp.float32) * scale.reshape(shape)
-        return jnp.clip(jnp.round(total) + zero, low, limits.max)
+        return saturated(total, zero, low, limits.max)
 
-    return finish
+    return requantize

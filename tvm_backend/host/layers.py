@@ -11,13 +11,13 @@ from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import resizing
 
 
-def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
+def conv_transpose(call: ir.Call, x: Any, kernel: Any) -> Any:
     """A convolution over the data with ``stride - 1`` zeros between their elements, with the kernel mirrored."""
     pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
     strides, dilation = ir.attr_ints(call, "strides"), ir.attr_ints(call, "dilation")
     extra, groups = ir.attr_ints(call, "output_padding"), int(ir.attr(call, "groups"))
-    axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see host_rules
+    axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see :mod:`.rules`
     inputs, outputs = kernel.shape[:2]
     mirrored = jnp.flip(kernel, axes).reshape(groups, inputs // groups, outputs, *kernel.shape[2:])
     mirrored = jnp.swapaxes(mirrored, 1, 2).reshape(groups * outputs, inputs // groups, *kernel.shape[2:])
@@ -31,19 +31,23 @@ def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
-def group_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+def group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization over groups of channels and the axes of ``axes``."""
     channel, groups = int(ir.attr(call, "channel_axis")) % x.ndim, int(ir.attr(call, "num_groups"))
     axes = [a % x.ndim for a in ir.attr_ints(call, "axes")]
     parts = x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1:])
     over = (channel + 1, *(a + (a >= channel) for a in axes))
-    mean = jnp.mean(parts, over, keepdims=True)
-    variance = jnp.mean(jnp.square(parts - mean), over, keepdims=True)
-    y = ((parts - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))).reshape(x.shape)
-    return scaled(call, y, gamma, beta, channel)
+    return scaled(call, standardized(call, parts, over).reshape(x.shape), gamma, beta, channel)
 
 
-def scaled(call: Any, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
+def standardized(call: ir.Call, x: Any, axes: Any) -> Any:
+    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+
+
+def scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
     """``y * gamma + beta`` along an axis, as far as the call asks for it."""
     shape = [1] * y.ndim
     shape[channel] = -1
@@ -51,22 +55,34 @@ def scaled(call: Any, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
     return y + beta.reshape(shape) if ir.attr(call, "center") else y
 
 
-def instance_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
+def instance_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization of each channel of each sample."""
-    axes = ir.attr_ints(call, "axes")
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    y = standardized(call, x, ir.attr_ints(call, "axes"))
     return scaled(call, y, gamma, beta, int(ir.attr(call, "channel_axis")))
 
 
-def rms_norm(call: Any, x: Any, gamma: Any) -> Any:
+def layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
+    """Normalization along ``axes``, of which each element has its own factor and shift."""
+    y = standardized(call, x, ir.attr_ints(call, "axes"))
+    y = y * gamma if ir.attr(call, "scale") else y
+    return y + beta if ir.attr(call, "center") else y
+
+
+def batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+    """Normalization by given means and variances; those are results, too."""
+    shape = [1] * x.ndim
+    shape[axis := int(ir.attr(call, "axis"))] = -1
+    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    return scaled(call, y, gamma, beta, axis), mean, variance
+
+
+def rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:
     """``x / sqrt(mean(x²) + epsilon) * gamma``"""
     square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
     return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
 
 
-def adaptive_average(call: Any, x: Any) -> Any:
+def adaptive_average(call: ir.Call, x: Any) -> Any:
     """Means of windows from ⌊i·extent/outputs⌋ to ⌈(i+1)·extent/outputs⌉ along height and width."""
     layout = ir.attr(call, "layout")
     for letter in "HW":
@@ -78,7 +94,7 @@ def adaptive_average(call: Any, x: Any) -> Any:
     return x
 
 
-def resize(call: Any, x: Any, *_: Any) -> Any:
+def resize(call: ir.Call, x: Any, *_: Any) -> Any:
     """``image.resize2d`` by the nearest pixel, or linearly between two along each axis."""
     layout = ir.attr(call, "layout")
     for letter in "HW":

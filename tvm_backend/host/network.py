@@ -176,11 +176,11 @@ def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
 
 def whole(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
-    from archloom.tvm_backend.host.operators import OPS
     from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir.operators import operator
 
     names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
-    if names <= OPS.keys():
+    if all(operator(name).xla for name in names):
         return jitted(function)
     run = compat.compile_vm(compat.build(compat.normalize(compat.module_of(function))), {})
 

@@ -19,13 +19,15 @@ from jax import lax
 from archloom.oracle.taidl.operators.carriers import uncontracted
 from archloom.tvm_backend.host import layers as host_layers
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.operators import operator, slices
 
 Translation: TypeAlias = Callable[..., Any]
 UNROLLED = 64
 """Windows up to this size are summed in onnxruntime's order."""
 
 
-def _axes(call: Any, name: str = "axis") -> tuple[int, ...] | None:
+def _axes(call: ir.Call, name: str = "axis") -> tuple[int, ...] | None:
     """Axes of a reduction: None means all."""
     return None if ir.attr(call, name) is None else ir.attr_ints(call, name)
 
@@ -34,7 +36,7 @@ def _reduction(function: Callable[..., Any]) -> Translation:
     return lambda call, x: function(x, axis=_axes(call), keepdims=bool(ir.attr(call, "keepdims")))
 
 
-def _convolution(call: Any, x: Any, kernel: Any) -> Any:
+def _convolution(call: ir.Call, x: Any, kernel: Any) -> Any:
     pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
     return lax.conv_general_dilated(
@@ -48,7 +50,7 @@ def _convolution(call: Any, x: Any, kernel: Any) -> Any:
     )
 
 
-def _end_padded(call: Any, spatial: Sequence[int]) -> list[int]:
+def _end_padded(call: ir.Call, spatial: Sequence[int]) -> list[int]:
     """A pooling's padding, begins then ends; with ``ceil_mode`` the ends are what the last windows need."""
     pads = list(ir.attr_ints(call, "padding"))
     if not ir.attr(call, "ceil_mode"):
@@ -70,7 +72,7 @@ class _Window:
     padding: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(call: Any) -> "_Window":
+    def of(call: ir.Call) -> "_Window":
         layout = ir.attr(call, "layout")
         spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
         pads = _end_padded(call, spatial)
@@ -118,12 +120,12 @@ class _Window:
         return total
 
 
-def _max_pool(call: Any, x: Any) -> Any:
+def _max_pool(call: ir.Call, x: Any) -> Any:
     lowest = -np.inf if jnp.issubdtype(x.dtype, jnp.floating) else np.iinfo(x.dtype).min
     return _Window.of(call).reduce(x, np.asarray(lowest, x.dtype), lax.max)
 
 
-def _avg_pool(call: Any, x: Any) -> Any:
+def _avg_pool(call: ir.Call, x: Any) -> Any:
     window = _Window.of(call)
     size = math.prod(window.size)
     total = window.sum(x) if size <= UNROLLED else window.reduce(x, np.zeros((), x.dtype), lax.add)
@@ -142,47 +144,25 @@ def _product(a: Any, b: Any) -> Any:
     return uncontracted(product) if jnp.issubdtype(product.dtype, jnp.floating) else product
 
 
-def _adaptive_average(call: Any, x: Any) -> Any:
+def _adaptive_average(call: ir.Call, x: Any) -> Any:
     layout = ir.attr(call, "layout")
     if all(ir.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
         return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
     return host_layers.adaptive_average(call, x)
 
 
-def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+def _attention(call: ir.Call, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
-    scale = ir.attr(call, "scale")
-    factor = float(scale) if scale is not None else query.shape[-1] ** -0.5
-    scores = jnp.einsum("bsnh,btnh->bnst", query, key) * factor
+    scores = jnp.einsum("bsnh,btnh->bnst", query, key) * attention_scale(call)
     if bias is not None:
         scores = scores + bias
-    causal = ir.attr(call, "causal_mask")
-    if causal is not None:
-        rows, columns = scores.shape[-2:]
-        offset = columns - rows if causal == "BottomRight" else 0
-        scores = jnp.where(jnp.tril(jnp.ones((rows, columns), bool), offset), scores, -jnp.inf)
+    diagonal = causal_diagonal(call)
+    if diagonal is not None:
+        scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool), diagonal), scores, -jnp.inf)
     return jnp.einsum("bnst,btnh->bsnh", jax.nn.softmax(scores, axis=-1), value)
 
 
-def _layer_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
-    axes = ir.attr_ints(call, "axes")
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
-    y = y * gamma if ir.attr(call, "scale") else y
-    return y + beta if ir.attr(call, "center") else y
-
-
-def _batch_norm(call: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
-    shape = [1] * x.ndim
-    shape[int(ir.attr(call, "axis"))] = -1
-    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
-    y = y * gamma.reshape(shape) if ir.attr(call, "scale") else y
-    y = y + beta.reshape(shape) if ir.attr(call, "center") else y
-    return y, mean, variance
-
-
-def _along(call: Any, parameter: Any, ndim: int) -> Any:
+def _along(call: ir.Call, parameter: Any, ndim: int) -> Any:
     """A scale or zero point, shaped to broadcast along the call's axis."""
     if parameter.ndim == 0 or parameter.size == 1:
         return parameter.reshape(())
@@ -191,7 +171,7 @@ def _along(call: Any, parameter: Any, ndim: int) -> Any:
     return parameter.reshape(shape)
 
 
-def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+def _quantize(call: ir.Call, x: Any, scale: Any, zero: Any) -> Any:
     """``saturate(round_half_even(x / scale) + zero)``; NaN is the least number, as with onnxruntime."""
     limits = np.iinfo(ir.dtype_of(call))
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
@@ -199,7 +179,7 @@ def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
     return jnp.where(moved >= limits.min, jnp.minimum(moved, limits.max), limits.min)
 
 
-def _dequantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
+def _dequantize(call: ir.Call, x: Any, scale: Any, zero: Any) -> Any:
     """``(x - zero) * scale``; see :func:`byte_table` for bytes of one scale."""
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
     return uncontracted((x.astype(jnp.int32) - zero.astype(jnp.int32)).astype(scale.dtype) * scale)
@@ -221,22 +201,11 @@ def looked_up(x: Any, table: Any) -> Any:
     return jnp.asarray(table).at[x.astype(jnp.int32) - lowest].get(mode="promise_in_bounds")
 
 
-def _strided_slice(call: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-    index = [slice(None)] * x.ndim
-    for i, axis in enumerate(_numbers(axes)):
-        step = _numbers(strides)[i] if strides is not None else 1
-        stop: int | None = _numbers(end)[i]
-        if step < 0 and stop is not None and stop < -x.shape[axis]:
-            stop = None
-        index[axis] = slice(_numbers(begin)[i], stop, step)
-    return x[tuple(index)]
+def _strided_slice(call: ir.Call, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    return x[slices(x.shape, axes, begin, end, strides)]
 
 
-def _numbers(values: Any) -> list[int]:
-    return [int(v) for v in values]
-
-
-def _pad(call: Any, x: Any) -> Any:
+def _pad(call: ir.Call, x: Any) -> Any:
     widths = np.array(ir.attr_ints(call, "pad_width")).reshape(-1, 2)
     mode = ir.attr(call, "pad_mode")
     if mode == "constant":
@@ -244,71 +213,60 @@ def _pad(call: Any, x: Any) -> Any:
     return jnp.pad(x, widths, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
 
 
-def _split(call: Any, x: Any) -> Any:
+def _split(call: ir.Call, x: Any) -> Any:
     where = ir.attr(call, "indices_or_sections")
     return tuple(jnp.split(x, where if isinstance(where, int) else list(where), axis=int(ir.attr(call, "axis"))))
 
 
-def _take(call: Any, x: Any, indices: Any) -> Any:
+def _take(call: ir.Call, x: Any, indices: Any) -> Any:
     axis = ir.attr(call, "axis")
     return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
 
 
-def _transpose(call: Any, x: Any) -> Any:
-    return jnp.transpose(x, ir.attr(call, "axes"))
-
-
-OPS: dict[str, Translation] = {
+OWN: dict[str, Translation] = {
     # element by element
-    "abs": lambda c, x: jnp.abs(x), "negative": lambda c, x: -x, "square": lambda c, x: x * x,
-    "sqrt": lambda c, x: jnp.sqrt(x), "rsqrt": lambda c, x: lax.rsqrt(x), "exp": lambda c, x: jnp.exp(x),
-    "log": lambda c, x: jnp.log(x), "sin": lambda c, x: jnp.sin(x), "cos": lambda c, x: jnp.cos(x),
-    "tanh": lambda c, x: jnp.tanh(x), "erf": lambda c, x: lax.erf(x), "sigmoid": lambda c, x: jax.nn.sigmoid(x),
-    "floor": lambda c, x: jnp.floor(x), "ceil": lambda c, x: jnp.ceil(x), "logical_not": lambda c, x: ~x,
-    "add": lambda c, a, b: a + b, "subtract": lambda c, a, b: a - b, "multiply": lambda c, a, b: _product(a, b),
+    "square": lambda c, x: x * x, "product": lambda c, a, b: _product(a, b),
     "divide": lambda c, a, b: (
         _quotient(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))),
-    "floor_divide": lambda c, a, b: a // b, "power": lambda c, a, b: jnp.power(a, b),
-    "maximum": lambda c, a, b: jnp.maximum(a, b), "minimum": lambda c, a, b: jnp.minimum(a, b),
-    "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b, "less": lambda c, a, b: a < b,
-    "less_equal": lambda c, a, b: a <= b, "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
-    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_xor": lambda c, a, b: a ^ b,
-    "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, x: ~x,
-    "sign": lambda c, x: jnp.sign(x), "isnan": lambda c, x: jnp.isnan(x),
-    "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
     "astype": lambda c, x: x.astype(ir.dtype_of(c)),
-    "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
-    "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),
-    "nn.dropout": lambda c, x: (x, jnp.ones_like(x)),
-    "nn.gelu": lambda c, x: jax.nn.gelu(x, approximate=False),
-    "nn.gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
+    "relu": lambda c, x: jnp.maximum(x, 0), "silu": lambda c, x: x * jax.nn.sigmoid(x),
+    "leaky_relu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),
+    "dropout": lambda c, x: (x, jnp.ones_like(x)),
+    "gelu": lambda c, x: jax.nn.gelu(x, approximate=False), "gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
     "quantize": _quantize, "dequantize": _dequantize,
     # reductions and normalizations
     "sum": _reduction(jnp.sum), "mean": _reduction(jnp.mean), "max": _reduction(jnp.max), "min": _reduction(jnp.min),
     "prod": _reduction(jnp.prod), "variance": _reduction(jnp.var),
     "cumsum": lambda c, x: jnp.cumsum(x, ir.attr(c, "axis")),
-    "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
-    "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
-    "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm, "nn.group_norm": host_layers.group_norm,
-    "nn.instance_norm": host_layers.instance_norm, "nn.rms_norm": host_layers.rms_norm,
+    "softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
+    "log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
+    "layer_norm": host_layers.layer_norm, "batch_norm": host_layers.batch_norm, "group_norm": host_layers.group_norm,
+    "instance_norm": host_layers.instance_norm, "rms_norm": host_layers.rms_norm,
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(ir.dtype_of(c))),
-    "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
-    "nn.avg_pool3d": _avg_pool, "nn.conv1d_transpose": host_layers.conv_transpose,
-    "nn.conv2d_transpose": host_layers.conv_transpose, "image.resize2d": host_layers.resize,
-    "nn.adaptive_avg_pool2d": _adaptive_average, "nn.attention": _attention, "nn.attention_bias": _attention,
+    "convolution": _convolution, "conv_transpose": host_layers.conv_transpose, "attention": _attention,
+    "max_pool": _max_pool, "avg_pool": _avg_pool, "adaptive_average": _adaptive_average, "resize": host_layers.resize,
     # shapes
-    "reshape": lambda c, x, s: x.reshape(ir.shape_of(c)), "flatten": lambda c, x: x.reshape(ir.shape_of(c)),
-    "expand_dims": lambda c, x: x.reshape(ir.shape_of(c)), "squeeze": lambda c, x: x.reshape(ir.shape_of(c)),
-    "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)), "permute_dims": _transpose,
+    "reshaped": lambda c, x, *_: x.reshape(ir.shape_of(c)),
+    "broadcast": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)),
+    "permute": lambda c, x: jnp.transpose(x, ir.attr(c, "axes")),
     "concat": lambda c, parts: jnp.concatenate(parts, axis=int(ir.attr(c, "axis"))), "split": _split,
     "stack": lambda c, parts: jnp.stack(parts, axis=int(ir.attr(c, "axis"))),
-    "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
+    "strided_slice": _strided_slice, "take": _take, "pad": _pad,
     "arange": lambda c, start, end, step: jnp.arange(start, end, step, ir.dtype_of(c)),
     "index_tensor": lambda c, x, indices: x[tuple(indices)],
     "gather_nd": lambda c, x, i: x[tuple(jnp.moveaxis(i, -1, 0))],
     "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(ir.attr(c, "axis"))),
     "repeat": lambda c, x: jnp.repeat(x, int(ir.attr(c, "repeats")), ir.attr(c, "axis")),
     "tile": lambda c, x: jnp.tile(x, ir.attr_ints(c, "repeats")),
-    "tril": lambda c, x, k: jnp.tril(x, int(k)), "triu": lambda c, x, k: jnp.triu(x, int(k)),
 }
+"""Translations that are no function of JAX on the same arguments, by their names in the table of operators."""
+
+
+def translation(op: str) -> Translation:
+    """The function of a call and its arguments by which XLA computes an operator; KeyError for one that has none."""
+    package, _, name = str(operator(op).xla).rpartition(".")
+    if not package:
+        return OWN[name]
+    function = getattr(getattr(jax, package), name)
+    return lambda call, *args: function(*args)

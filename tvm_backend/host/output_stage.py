@@ -86,6 +86,8 @@ class OutputStage:
     def _computed(self, numbers: Any, *rest: Any) -> tuple[Any]:
         import jax.numpy as jnp
 
+        from archloom.tvm_backend.host.integer import saturated
+
         arrays = dict(zip(self.arrays, rest))
         sums, *operands = rest[len(arrays):]
         zero_point, low, high, first_zero, second_zero = numbers
@@ -105,8 +107,7 @@ class OutputStage:
             real = real + arrays["bias"]
         if self.dtype == "float32":
             return (real,)
-        zero_point, low, high = (x.astype(jnp.float32) for x in (zero_point, low, high))
-        rounded = jnp.clip(jnp.round(real) + zero_point, low, high)
+        rounded = saturated(real, *(x.astype(jnp.float32) for x in (zero_point, low, high)))
         if "table" not in arrays:
             return (rounded.astype(self.dtype),)
         place = rounded.astype(jnp.int32) - int(np.iinfo(self.between).min)

@@ -96,7 +96,7 @@ class _LeftToTvm(Exception):
 
 @dataclass(eq=False)
 class _Planner:
-    main: Any
+    main: ir.Function
     pieces: Mapping[str, Any]
     slots: dict[Any, list[Any]] = field(default_factory=dict)
     calls: list[HostCall] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _Planner:
         if access is not None:
             found = self.value(access[0])[access[1]]
             return found if isinstance(found, list) else [found]
-        called = ir.external_call(expr)
+        called = ir.of(expr).external_call(expr)
         if called is None:
             raise _LeftToTvm
         types = ir.fields_of(ir.type_of(expr))
@@ -164,7 +164,7 @@ class _Planner:
                                    tuple(_flat(outputs))))
         return outputs
 
-    def piece(self, function: Any) -> tuple[int, list[int]]:
+    def piece(self, function: ir.Function) -> tuple[int, list[int]]:
         """The number of a piece's program, which it may share, and of its constants."""
         from archloom.tvm_backend.host.functions import translate
 

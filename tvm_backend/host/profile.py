@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
+from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.report.data import Layer, Report
 
 SCHEMA = "archloom.host/1"
@@ -31,20 +32,6 @@ FLOAT_BYTES = 4
 OPERANDS: Mapping[str, int] = {"move": 1, "arithmetic": 2, "transcendental": 1, "reduction": 1, "gather": 1,
                                "product": 1}
 """Classes of operators, and how many operands of the result's shape each reads."""
-
-MOVES = frozenset({
-    "to_tiles", "from_tiles", "to_windows", "from_places", "retile",
-    "permute_dims", "concat", "split", "strided_slice", "broadcast_to", "stack", "nn.pad", "astype", "image.resize2d",
-    "tile", "flip"})
-FREE = frozenset({"reshape", "squeeze", "expand_dims", "shape_of", "shape_to_tensor", "tuple"})
-"""What only names the same bytes anew."""
-TRANSCENDENTAL = frozenset({
-    "exp", "log", "tanh", "erf", "sigmoid", "sin", "cos", "power", "sqrt", "rsqrt", "nn.gelu", "nn.gelu_tanh",
-    "nn.silu", "nn.softmax", "nn.log_softmax", "nn.softplus"})
-REDUCTIONS = frozenset({
-    "mean", "sum", "max", "min", "variance", "nn.max_pool2d", "nn.avg_pool2d", "nn.layer_norm", "nn.rms_norm",
-    "nn.batch_norm", "nn.group_norm", "cumsum"})
-GATHERS = frozenset({"take", "gather_nd", "gather_elements", "scatter_elements", "scatter_nd", "where"})
 
 
 @dataclass(frozen=True)
@@ -81,13 +68,8 @@ def class_of(op: str, macs: int) -> str | None:
     """The class of an operator by its Relax name; None where nothing is done."""
     if macs:
         return "product"
-    if op in FREE:
-        return None
-    for kind, names in (("move", MOVES), ("transcendental", TRANSCENDENTAL), ("reduction", REDUCTIONS),
-                        ("gather", GATHERS)):
-        if op in names:
-            return kind
-    return "arithmetic"
+    cost = operator(op).cost
+    return None if cost == "free" else cost
 
 
 def with_host(report: Report, profile: HostProfile) -> Report:

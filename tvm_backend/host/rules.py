@@ -7,30 +7,8 @@ from typing import Any
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import resizing
-
-HEAVY = frozenset({
-    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "matmul", "einsum",
-    "nn.attention", "nn.attention_bias", "nn.max_pool2d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d",
-    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.group_norm", "nn.batch_norm", "nn.rms_norm",
-    "nn.instance_norm", "mean", "sum", "max", "min", "prod", "variance", "std", "cumsum", "nn.gelu", "erf",
-    "image.resize2d",
-})
-"""Operators on which TVM's untuned LLVM code is much slower than XLA's."""
-
-TRANSLATABLE = frozenset({
-    "abs", "add", "arange", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "broadcast_to", "ceil", "clip",
-    "concat", "cos", "cumsum", "dequantize", "divide", "equal", "erf", "exp", "expand_dims", "flatten", "floor",
-    "floor_divide", "gather_elements", "gather_nd", "greater", "greater_equal", "image.resize2d", "index_tensor",
-    "isnan", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
-    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.attention",
-    "nn.attention_bias", "nn.avg_pool2d", "nn.avg_pool3d", "nn.batch_norm", "nn.conv1d", "nn.conv1d_transpose",
-    "nn.conv2d", "nn.conv2d_transpose", "nn.dropout", "nn.gelu", "nn.gelu_tanh", "nn.group_norm",
-    "nn.instance_norm", "nn.layer_norm", "nn.leakyrelu", "nn.log_softmax", "nn.max_pool2d", "nn.pad", "nn.relu",
-    "nn.rms_norm", "nn.silu", "nn.softmax", "not_equal", "permute_dims", "power", "prod", "quantize", "repeat",
-    "reshape", "rsqrt", "sigmoid", "sign", "sin", "split", "sqrt", "square", "squeeze", "stack", "strided_slice",
-    "subtract", "sum", "take", "tanh", "tile", "tril", "triu", "variance", "where",
-})
-"""Operators that :mod:`archloom.tvm_backend.host.operators` translates to JAX."""
+from archloom.tvm_backend.ir.attention import ATTENTION, attention_shape
+from archloom.tvm_backend.ir.operators import operator
 
 
 def translatable(expr: Any) -> bool:
@@ -38,10 +16,10 @@ def translatable(expr: Any) -> bool:
     name = ir.op_name(expr)
     if name is None:
         return ir.is_tuple_get(expr) is not None
-    return name in TRANSLATABLE and ir.has_static_type(expr) and _plain_attributes(name, expr)
+    return operator(name).xla is not None and ir.has_static_type(expr) and _plain_attributes(name, expr)
 
 
-def _plain_attributes(name: str, call: Any) -> bool:
+def _plain_attributes(name: str, call: ir.Call) -> bool:
     if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
         return not ir.attr(call, "ceil_mode")
     if name == "gather_nd":
@@ -56,7 +34,7 @@ def _plain_attributes(name: str, call: Any) -> bool:
     return True
 
 
-def macs(call: Any) -> int:
+def macs(call: ir.Call) -> int:
     """Multiply-accumulates of an operator; 0 for those that have none."""
     name = ir.op_name(call)
     if name == "matmul" and ir.is_tensor(call) and ir.is_tensor(call.args[0]):
@@ -69,8 +47,4 @@ def macs(call: Any) -> int:
         kernel = ir.shape_of(call.args[1])
         layout = ir.attr(call, "kernel_layout")
         return math.prod(ir.shape_of(call.args[0])) * math.prod(kernel) // kernel[layout.index("I")]
-    if name in ("nn.attention", "nn.attention_bias") and ir.is_tensor(call):
-        batch, length, heads, depth = ir.shape_of(call.args[0])
-        keys, _, value_depth = ir.shape_of(call.args[2])[1:]
-        return batch * heads * length * keys * (depth + value_depth)
-    return 0
+    return attention_shape(call).macs if name in ATTENTION and ir.is_tensor(call) else 0

@@ -8,6 +8,8 @@ from archloom.tvm_backend.ir import expressions as ir
 
 ATTENTION = ("nn.attention", "nn.attention_bias")
 """Attention without and with what is added to its scores."""
+HEADS_SWAPPED = (0, 2, 1, 3)
+"""From [batch, heads, length, depth] to [batch, length, heads, depth], and back."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.onnx.guard import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import is_plain
 
+MAX_TENSOR_BYTES = 1 << 36
+"""A network with a larger tensor is refused (64 GiB)."""
 PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose"})
 """Operators whose constants are weights: an infinite one makes every result infinite, or no number."""
 

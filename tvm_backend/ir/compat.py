@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.names import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")

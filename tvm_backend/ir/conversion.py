@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.infer import infer
 from archloom.tvm_backend.ir.nodes import Call, Constant, Shape, TensorType, Unsupported, Var, attributes
+from archloom.tvm_backend.ir.operators import type_of_call
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def typed(expr: Any) -> TensorType:
     """The type of a tensor expression, also of one that is not bound yet."""
     ty = expr.ty if expr is not None and expr.ty is not None else None
     if ty is None and isinstance(expr, Call):
-        ty = expr.ty = infer(expr)
+        ty = expr.ty = type_of_call(expr)
     if not isinstance(ty, TensorType):
         raise Unsupported("an operand that is no tensor")
     return ty

@@ -18,78 +18,66 @@ from archloom.tvm_backend.ir.nodes import PLAIN, Kind, OpenType, ShapeType, Tens
 
 
 class Expr(Protocol):
-    """An expression."""
+    """An expression; its type ``ty``, printed, is in Relax's notation (see :func:`type_of`)."""
 
     @property
-    def ty(self) -> Any:
-        """Its type as its representation has it; printed, it is Relax's notation (see :func:`type_of`)."""
-
-    def same_as(self, other: Any, /) -> bool:
-        """Whether both are one and the same."""
+    def ty(self) -> Any: ...
+    def same_as(self, other: Any, /) -> bool: ...
 
 
 class Var(Expr, Protocol):
-    """A variable or a parameter."""
+    """A variable or a parameter; its name is the network's, or one that an importer made up."""
 
     @property
-    def name(self) -> str:
-        """Its name in the network, or one that an importer made up."""
+    def name(self) -> str: ...
 
 
 class Call(Expr, Protocol):
-    """A call of an operator, or of a function."""
+    """A call of an operator, or of a function.
+
+    ``args`` are expressions, and also numbers (:func:`scalar_of`) and shapes (:func:`shape_values`); for ``attrs`` see
+    :func:`attr`.
+    """
 
     @property
-    def args(self) -> Sequence[Any]:
-        """Expressions; numbers and shapes, too (:func:`scalar_of`, :func:`shape_values`)."""
-
+    def args(self) -> Sequence[Any]: ...
     @property
-    def attrs(self) -> Any:
-        """Attributes by name (:func:`attr`)."""
+    def attrs(self) -> Any: ...
 
 
 class Binding(Protocol):
-    """``var = value``."""
+    """``var = value``: a :class:`Var` and an :class:`Expr`."""
 
     @property
-    def var(self) -> Any:
-        """A :class:`Var`."""
-
+    def var(self) -> Any: ...
     @property
-    def value(self) -> Any:
-        """An :class:`Expr`."""
+    def value(self) -> Any: ...
 
 
 class Function(Protocol):
-    """A function without control flow."""
+    """A function without control flow; ``params`` are variables."""
 
     @property
-    def params(self) -> Sequence[Any]:
-        """Each a :class:`Var`."""
-
+    def params(self) -> Sequence[Any]: ...
     @property
-    def attrs(self) -> Any:
-        """By name; None without any."""
+    def attrs(self) -> Any: ...
 
 
 class IRModule(Protocol):
-    """Functions by name; ``module["main"]`` is the network."""
+    """Functions by name, ``module["main"]`` is the network; ``functions`` by what has the name as ``name_hint``."""
 
     def __getitem__(self, name: str) -> Any: ...
-
     @property
-    def functions(self) -> Mapping[Any, Any]:
-        """Each by what has its name as ``name_hint``."""
+    def functions(self) -> Mapping[Any, Any]: ...
 
 
-Bound: TypeAlias = Mapping[Var, Any]
-"""Values of variables."""
 Lookup: TypeAlias = Callable[[Any], Any]
 """The value of a variable, None for one that is not known."""
 
 
 class Representation(Protocol):
-    """A kind of expressions: the functions of this module of the same names for them, where these are described."""
+    """A kind of expressions: what this module asks it by functions of the same names, where these are described, and
+    some that are asked by :func:`of`."""
 
     def kind(self, expr: Any, /) -> Kind: ...
     def type_of(self, expr: Any, /) -> Type: ...
@@ -100,13 +88,8 @@ class Representation(Protocol):
     def constant(self, array: np.ndarray, /) -> Any: ...
     def call_of(self, op: str, args: Sequence[Any], attributes: Mapping[str, Any], /) -> Any: ...
     def on_arguments(self, call: Any, args: Sequence[Any], like: Any, /) -> Any: ...
-    def normalized(self, call: Any, /) -> Any: ...
-    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any: ...
-    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None: ...
     def substitute(self, expr: Any, replacements: Mapping[Any, Any], /) -> Any: ...
-    def tuple_get(self, expr: Any, index: int, /) -> Any: ...
     def new_var(self, name: str, like: Any, /) -> Any: ...
-    def parameter_like(self, var: Any, /) -> Any: ...
     def bind(self, var: Any, value: Any, /) -> Any: ...
     def bindings(self, function: Any, /) -> Sequence[Any]: ...
     def result_of(self, function: Any, /) -> Any: ...
@@ -114,10 +97,33 @@ class Representation(Protocol):
                       attrs: Mapping[str, Any] | None = None, /) -> Any: ...
     def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
     def codegen_of(self, function: Any, /) -> str | None: ...
-    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any: ...
-    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any: ...
-    def replace_main(self, module: Any, main: Any, /) -> Any: ...
-    def ensure_dataflow(self, module: Any, /) -> Any: ...
+
+    def normalized(self, call: Any, /) -> Any:
+        """A call with its type."""
+
+    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any:
+        """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
+
+    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None:
+        """The symbol and arguments of what :func:`call_external` made, else None."""
+
+    def tuple_get(self, expr: Any, index: int, /) -> Any:
+        """Field ``index`` of a tuple."""
+
+    def parameter_like(self, var: Any, /) -> Any:
+        """A function parameter of the name and type of ``var``."""
+
+    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any:
+        """The module without the functions that are not wanted; the others must not call them."""
+
+    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any:
+        """``module`` with another ``main`` and further functions by name."""
+
+    def replace_main(self, module: Any, main: Any, /) -> Any:
+        """The module with another ``main``, without the functions that it no longer needs, checked for form."""
+
+    def ensure_dataflow(self, module: Any, /) -> Any:
+        """The module in the form in which patterns match: ``main`` is one dataflow block."""
 
 
 _PLAIN: Representation = plain
@@ -131,7 +137,8 @@ def _relax() -> Representation:
     return compat
 
 
-def _of(value: Any) -> Representation:
+def of(value: Any) -> Representation:
+    """The representation of an expression, a function or a module."""
     return _PLAIN if type(value) in _OURS else _relax()
 
 
@@ -156,7 +163,7 @@ def is_var(expr: Any) -> TypeGuard[Var]:
 
 def op_name(expr: Any) -> str | None:
     """``nn.conv2d`` for a call of that operator; None for anything that calls no operator."""
-    return _of(expr).op_name(expr)
+    return of(expr).op_name(expr)
 
 
 def tuple_fields(expr: Any) -> list[Any] | None:
@@ -182,7 +189,7 @@ def same(one: Any, other: Any) -> bool:
 
 def variables(expr: Any) -> Sequence[Any]:
     """Variables that an expression reads, in order, without repetition."""
-    return _of(expr).variables(expr)
+    return of(expr).variables(expr)
 
 
 # types --------------------------------------------------------------------------------------------------------------
@@ -190,7 +197,7 @@ def variables(expr: Any) -> Sequence[Any]:
 
 def type_of(expr: Any) -> Type:
     """The type; None for what is neither a tensor nor a tuple nor a shape."""
-    return expr.ty if type(expr) in PLAIN else _of(expr).type_of(expr)
+    return expr.ty if type(expr) in PLAIN else of(expr).type_of(expr)
 
 
 def is_single(expr: Any) -> bool:
@@ -240,7 +247,7 @@ def fields_of(ty: Type) -> tuple[Type, ...]:
 
 def const_value(expr: Any) -> np.ndarray:
     """A constant's tensor (shares memory where it can)."""
-    return _of(expr).const_value(expr)
+    return of(expr).const_value(expr)
 
 
 def number_of(expr: Any) -> float | None:
@@ -252,7 +259,7 @@ def number_of(expr: Any) -> float | None:
 
 def scalar_of(value: Any) -> Any:
     """An argument or attribute that is no expression, in Python: a number, a string, None, or a tuple of those."""
-    return _of(value).scalar_of(value)
+    return of(value).scalar_of(value)
 
 
 def attr(call: Call, name: str, *default: Any) -> Any:
@@ -270,12 +277,12 @@ def attr_ints(call: Call, name: str) -> tuple[int, ...]:
 
 def constant_like(array: np.ndarray, like: Any) -> Any:
     """A tensor constant of the representation of ``like``."""
-    return _of(like).constant(array)
+    return of(like).constant(array)
 
 
 def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> Any:
     """A call of an operator by its name and the arguments of its function in Relax; the first is an expression."""
-    return _of(args[0]).call_of(op, args, attributes or {})
+    return of(args[0]).call_of(op, args, attributes or {})
 
 
 def reshape(source: Any, shape: Sequence[int]) -> Any:
@@ -286,47 +293,22 @@ def reshape(source: Any, shape: Sequence[int]) -> Any:
 def make_call(call: Any, args: Sequence[Any], like: Any = None) -> Any:
     """A new call of the same operator and attributes on other arguments, of the type of ``like`` (by default its own).
     """
-    return _of(call).on_arguments(call, args, call if like is None else like)
+    return of(call).on_arguments(call, args, call if like is None else like)
 
 
 def make_like(call: Any, args: Sequence[Any]) -> Any:
     """A new call of the same operator and attributes on arguments of other shapes; its type is not yet known."""
-    return _of(call).on_arguments(call, args, None)
-
-
-def normalized(call: Any) -> Any:
-    """A call with its type."""
-    return _of(call).normalized(call)
-
-
-def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
-    return _of(results[0]).call_external(symbol, args, results)
-
-
-def external_call(expr: Any) -> tuple[str, list[Any]] | None:
-    """The symbol and arguments of what :func:`call_external` made, else None."""
-    return _of(expr).external_call(expr)
-
-
-def tuple_get(expr: Any, index: int) -> Any:
-    """Field ``index`` of a tuple."""
-    return _of(expr).tuple_get(expr, index)
+    return of(call).on_arguments(call, args, None)
 
 
 def new_var(name: str, like: Any) -> Any:
     """A variable of the type of ``like``."""
-    return _of(like).new_var(name, like)
-
-
-def parameter_like(var: Any) -> Any:
-    """A function parameter of the name and type of ``var``."""
-    return _of(var).parameter_like(var)
+    return of(like).new_var(name, like)
 
 
 def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
     """The expression with variables replaced, in calls, tuples and accesses to tuples."""
-    return _of(expr).substitute(expr, replacements)
+    return of(expr).substitute(expr, replacements)
 
 
 # functions and modules ----------------------------------------------------------------------------------------------
@@ -334,13 +316,13 @@ def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
 
 def bind(var: Any, value: Any) -> Binding:
     """``var = value``."""
-    binding: Binding = _of(var).bind(var, value)
+    binding: Binding = of(var).bind(var, value)
     return binding
 
 
 def bindings(function: Function) -> Sequence[Binding]:
     """All bindings of a function without control flow, in order."""
-    return _of(function).bindings(function)
+    return of(function).bindings(function)
 
 
 def bound_in(function: Function) -> dict[Any, Any]:
@@ -350,7 +332,7 @@ def bound_in(function: Function) -> dict[Any, Any]:
 
 def outputs_of(function: Function) -> list[Any]:
     """What the function returns: the fields of a tuple, or the one value."""
-    result = _of(function).result_of(function)
+    result = of(function).result_of(function)
     bound = (b.value for b in reversed(bindings(function)) if same(b.var, result))
     fields = tuple_fields(next(bound, None) if is_var(result) else result)
     return [result] if fields is None else fields
@@ -366,39 +348,21 @@ def make_function(
     params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Mapping[str, Any] | None = None
 ) -> Any:
     """A function of one dataflow block that returns ``results`` (a tuple when there are several)."""
-    return _of(results[0]).make_function(params, body, results, attrs)
+    return of(results[0]).make_function(params, body, results, attrs)
 
 
 def rebuild(function: Function, body: Sequence[Any], results: Sequence[Any]) -> Any:
     """The function with another body and other results; parameters and attributes stay."""
-    return _of(function).make_function(function.params, body, results, function.attrs)
+    return of(function).make_function(function.params, body, results, function.attrs)
 
 
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
     """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
-    return _of(module).is_composite(module, expr)
+    return of(module).is_composite(module, expr)
 
 
 def codegen_of(function: Function) -> str | None:
     """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
-    return _of(function).codegen_of(function)
+    return of(function).codegen_of(function)
 
 
-def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> Any:
-    """The module without the functions that are not wanted; the others must not call them."""
-    return _of(module).keep_functions(module, wanted)
-
-
-def with_functions(main: Function, others: Mapping[str, Any], module: IRModule) -> Any:
-    """``module`` with another ``main`` and further functions by name."""
-    return _of(module).with_functions(main, others, module)
-
-
-def replace_main(module: IRModule, main: Function) -> Any:
-    """The module with another ``main``, without the functions that it no longer needs, checked for form."""
-    return _of(module).replace_main(module, main)
-
-
-def ensure_dataflow(module: IRModule) -> Any:
-    """The module in the form in which patterns match: ``main`` is one dataflow block."""
-    return _of(module).ensure_dataflow(module)

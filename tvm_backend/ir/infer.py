@@ -1,40 +1,16 @@
-"""Types of calls: what an operator gives for the types of its arguments."""
+"""Types of plain calls: what an operator gives for the types of its arguments, one function a rule.
+
+:mod:`archloom.tvm_backend.ir.operators` says which rule is whose; arguments that do not fit raise Unsupported.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir.nodes import Call, Shape, ShapeType, TensorType, Tuple, TupleType, Type, Unsupported
-
-FLAT = frozenset({
-    "nn.relu", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "rsqrt", "negative", "nn.gelu", "nn.gelu_tanh",
-    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm",
-    "nn.leakyrelu", "nn.silu", "abs", "log", "floor", "ceil", "sin",
-    "cos", "cumsum",
-})
-"""Operators whose result has the type of their first argument."""
-
-ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "power", "maximum", "minimum"})
-COMPARISON = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "logical_and", "logical_or"})
-
-
-def infer(call: Call) -> Type:
-    """The type of ``call``; Unsupported for an operator that has no rule here or arguments that do not fit."""
-    if not isinstance(call.op, str):
-        raise Unsupported("the type of a call of a function")
-    if call.op in FLAT:
-        return _tensor(call.args[0])
-    if call.op in ARITHMETIC or call.op in COMPARISON:
-        a, b = (_tensor(arg) for arg in call.args)
-        return TensorType(broadcast(a.shape, b.shape), "bool" if call.op in COMPARISON else a.dtype)
-    rule = RULES.get(call.op)
-    if rule is None:
-        raise Unsupported(f"the type of {call.op}")
-    return rule(call)
+from archloom.tvm_backend.ir.nodes import Call, Shape, ShapeType, TensorType, Tuple, TupleType, Unsupported
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -52,7 +28,29 @@ def _tensor(expr: Any) -> TensorType:
     return ty
 
 
-def _matmul(call: Call) -> TensorType:
+def first(call: Call) -> TensorType:
+    """That of the first argument."""
+    return _tensor(call.args[0])
+
+
+def arithmetic(call: Call) -> TensorType:
+    """Two tensors, broadcast, in the first one's type."""
+    a, b = (_tensor(arg) for arg in call.args)
+    return TensorType(broadcast(a.shape, b.shape), a.dtype)
+
+
+def comparison(call: Call) -> TensorType:
+    """Truths of two tensors, broadcast."""
+    return TensorType(arithmetic(call).shape, "bool")
+
+
+def attention(call: Call) -> TensorType:
+    """[batch, queries, heads, depth of the values]."""
+    query, value = _tensor(call.args[0]), _tensor(call.args[2])
+    return TensorType((*query.shape[:3], value.shape[3]), query.dtype)
+
+
+def matmul(call: Call) -> TensorType:
     a, b = (_tensor(arg) for arg in call.args)
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
         raise Unsupported(f"a product of {a.shape} and {b.shape}")
@@ -72,14 +70,14 @@ def _extents(call: Call, kernel: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-def _conv(call: Call) -> TensorType:
+def convolution(call: Call) -> TensorType:
     data, kernel = (_tensor(arg) for arg in call.args)
     if len(data.shape) != len(kernel.shape) or data.shape[1] != kernel.shape[1] * call.attrs.groups:
         raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
     return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:])), data.dtype)
 
 
-def _pool(call: Call) -> TensorType:
+def pool(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     return _positive((*data.shape[:2], *_extents(call, call.attrs.pool_size)), data.dtype)
 
@@ -90,21 +88,21 @@ def _positive(shape: tuple[int, ...], dtype: str) -> TensorType:
     return TensorType(shape, dtype)
 
 
-def _mean(call: Call) -> TensorType:
+def reduction(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     axes = {axis % len(data.shape) for axis in call.attrs.axis}
     kept = [1 if i in axes else d for i, d in enumerate(data.shape) if call.attrs.keepdims or i not in axes]
     return TensorType(tuple(kept), data.dtype)
 
 
-def _reshape(call: Call) -> TensorType:
+def reshape(call: Call) -> TensorType:
     data, shape = _tensor(call.args[0]), call.args[1]
     if not isinstance(shape, Shape) or math.prod(shape.values) != math.prod(data.shape):
         raise Unsupported(f"a reshape of {data.shape} to {getattr(shape, 'values', shape)}")
     return TensorType(shape.values, data.dtype)
 
 
-def _permute(call: Call) -> TensorType:
+def permute(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     axes = call.attrs.axes
     if axes is None:
@@ -112,12 +110,12 @@ def _permute(call: Call) -> TensorType:
     return TensorType(tuple(data.shape[i] for i in axes), data.dtype)
 
 
-def _typed(call: Call) -> TensorType:
+def of_out_dtype(call: Call) -> TensorType:
     """quantize and dequantize."""
     return TensorType(_tensor(call.args[0]).shape, call.attrs.out_dtype)
 
 
-def _concat(call: Call) -> TensorType:
+def concat(call: Call) -> TensorType:
     fields = call.args[0]
     if not isinstance(fields, Tuple):
         raise Unsupported("a concatenation of something else than a tuple")
@@ -128,18 +126,18 @@ def _concat(call: Call) -> TensorType:
     return TensorType(tuple(shape), types[0].dtype)
 
 
-def _take(call: Call) -> TensorType:
+def take(call: Call) -> TensorType:
     data, indices = (_tensor(arg) for arg in call.args)
     axis = call.attrs.axis % len(data.shape)
     return TensorType((*data.shape[:axis], *indices.shape, *data.shape[axis + 1:]), data.dtype)
 
 
-def _where(call: Call) -> TensorType:
+def where(call: Call) -> TensorType:
     condition, a, b = (_tensor(arg) for arg in call.args)
     return TensorType(broadcast(condition.shape, a.shape, b.shape), a.dtype)
 
 
-def _expand_dims(call: Call) -> TensorType:
+def expand_dims(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     shape = list(data.shape)
     for axis in call.attrs.axis:
@@ -147,7 +145,7 @@ def _expand_dims(call: Call) -> TensorType:
     return TensorType(tuple(shape), data.dtype)
 
 
-def _squeeze(call: Call) -> TensorType:
+def squeeze(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     axes = call.attrs.axis
     if axes is None:
@@ -156,30 +154,30 @@ def _squeeze(call: Call) -> TensorType:
     return TensorType(tuple(d for i, d in enumerate(data.shape) if i not in dropped), data.dtype)
 
 
-def _truth(call: Call) -> TensorType:
+def truth(call: Call) -> TensorType:
     return TensorType(_tensor(call.args[0]).shape, "bool")
 
 
-def _astype(call: Call) -> TensorType:
+def astype(call: Call) -> TensorType:
     return TensorType(_tensor(call.args[0]).shape, call.attrs.dtype)
 
 
-def _shape_of(call: Call) -> Type:
+def shape_of(call: Call) -> ShapeType:
     return ShapeType(_tensor(call.args[0]).shape)
 
 
-def _shape_to_tensor(call: Call) -> TensorType:
+def shape_to_tensor(call: Call) -> TensorType:
     shape = call.args[0].ty
     if not isinstance(shape, ShapeType):
         raise Unsupported("the numbers of something else than a shape")
     return TensorType((len(shape.values),), "int64")
 
 
-def _broadcast_to(call: Call) -> TensorType:
+def broadcast_to(call: Call) -> TensorType:
     return TensorType(call.args[1].values, _tensor(call.args[0]).dtype)
 
 
-def _slice(call: Call) -> TensorType:
+def strided_slice(call: Call) -> TensorType:
     data, (axes, begins, ends, steps) = _tensor(call.args[0]), call.args[1:]
     shape = list(data.shape)
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
@@ -187,7 +185,7 @@ def _slice(call: Call) -> TensorType:
     return _positive(tuple(shape), data.dtype)
 
 
-def _split(call: Call) -> TupleType:
+def split(call: Call) -> TupleType:
     data, sections = _tensor(call.args[0]), call.attrs.indices_or_sections
     axis = call.attrs.axis % len(data.shape)
     extent = data.shape[axis]
@@ -201,37 +199,26 @@ def _split(call: Call) -> TupleType:
         _positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
 
 
-def _gather_elements(call: Call) -> TensorType:
+def gather_elements(call: Call) -> TensorType:
     return TensorType(_tensor(call.args[1]).shape, _tensor(call.args[0]).dtype)
 
 
-def _gather_nd(call: Call) -> TensorType:
+def gather_nd(call: Call) -> TensorType:
     data, indices, batch = _tensor(call.args[0]), _tensor(call.args[1]), call.attrs.batch_dims
     return TensorType((*indices.shape[:-1], *data.shape[batch + indices.shape[-1]:]), data.dtype)
 
 
-def _pad(call: Call) -> TensorType:
+def pad(call: Call) -> TensorType:
     data, width = _tensor(call.args[0]), call.attrs.pad_width
     shape = tuple(extent + width[2 * i] + width[2 * i + 1] for i, extent in enumerate(data.shape))
     return _positive(shape, data.dtype)
 
 
-def _resize(call: Call) -> TensorType:
+def resize(call: Call) -> TensorType:
     data = _tensor(call.args[0])
     return _positive((*data.shape[:2], *call.args[1].values), data.dtype)
 
 
-def _batch_norm(call: Call) -> TupleType:
+def batch_norm(call: Call) -> TupleType:
     data, mean = _tensor(call.args[0]), _tensor(call.args[3])
     return TupleType((data, mean, mean))
-
-
-RULES: dict[str, Callable[[Call], Type]] = {
-    "matmul": _matmul, "nn.conv1d": _conv, "nn.conv2d": _conv, "nn.max_pool2d": _pool, "nn.avg_pool2d": _pool,
-    "mean": _mean, "reshape": _reshape, "permute_dims": _permute, "quantize": _typed, "dequantize": _typed,
-    "concat": _concat, "take": _take, "where": _where, "expand_dims": _expand_dims, "squeeze": _squeeze,
-    "logical_not": _truth, "isnan": _truth, "astype": _astype, "shape_of": _shape_of, "variance": _mean, "sum": _mean,
-    "max": _mean, "shape_to_tensor": _shape_to_tensor, "broadcast_to": _broadcast_to, "strided_slice": _slice,
-    "split": _split, "gather_elements": _gather_elements, "gather_nd": _gather_nd, "image.resize2d": _resize,
-    "nn.batch_norm": _batch_norm, "nn.pad": _pad,
-}

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.numbers import FLOATS, Numbers, is_quantized
+from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
 
 
@@ -51,7 +53,7 @@ class QTensor:
 @dataclass(frozen=True, eq=False)
 class Stage:
     """What happens to the anchor's result, in order: ``quantize``, ``dequantize``, ``relu``, ``clip``, ``max_pool2d``,
-    ``convert`` (to ``dtype``), or another of :data:`ACTIVATIONS`.
+    ``convert`` (to ``dtype``), or another of :data:`~archloom.tvm_backend.ir.operators.ACTIVATIONS`.
 
     ``scale``, ``zero_point`` and ``dtype`` belong to the first two, ``low`` and ``high`` to ``clip``, ``attrs`` to the
     pooling; ``shape`` is that of the result.
@@ -92,19 +94,6 @@ class QuantizedOp:
 
 class NotQuantized(Exception):
     """The piece is no operator on the target's numbers; the message says what was seen."""
-
-
-Numbers = Literal["int8", "float32", "float16"]
-"""What a target computes with: quantized networks in int8, or networks as they are in float32 or float16 (to which it
-rounds what comes in float32)."""
-
-FLOATS: Mapping[str, tuple[str, ...]] = {"float32": ("float32",), "float16": ("float32", "float16")}
-"""Types of the operands that a target takes that computes in floats."""
-
-
-def is_quantized(numbers: Numbers) -> bool:
-    """Whether a target that computes with these takes quantized networks, not networks of floats."""
-    return numbers not in FLOATS
 
 
 def is_made_up(name: str) -> bool:
@@ -197,13 +186,13 @@ class _Reader:
             self.names.append(expr.name)
         return self._inside(expr)
 
-    def _anchored(self, name: str, call: Any, bias: QTensor | None) -> QuantizedOp:
+    def _anchored(self, name: str, call: ir.Call, bias: QTensor | None) -> QuantizedOp:
         first, second = (self._operand(a, i) for i, a in enumerate(call.args))
         attrs = {k: ir.attr(call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
         return QuantizedOp(name, _own_name(self.names, name), ir.shape_of(call), attrs, (first, second), bias,
                            tuple(reversed(self.stages)))
 
-    def _biased(self, call: Any) -> QuantizedOp | None:
+    def _biased(self, call: ir.Call) -> QuantizedOp | None:
         """An addition of a bias to a product; None for any other."""
         for side, other in ((1, 0), (0, 1)):
             bias, inner = self._bias(call.args[side]), self._inside(call.args[other])
@@ -213,7 +202,7 @@ class _Reader:
                 return replace(op, bias_shape=ir.shape_of(call.args[side]))
         return None
 
-    def _with_tensor(self, call: Any) -> QuantizedOp | None:
+    def _with_tensor(self, call: ir.Call) -> QuantizedOp | None:
         """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
         for side, other in ((1, 0), (0, 1)) if self.vectors else ():
             added, product = call.args[side], call.args[other]
@@ -228,7 +217,7 @@ class _Reader:
                                name=product.name if is_made_up(op.name) else op.name)
         return None
 
-    def _attention(self, call: Any) -> QuantizedOp:
+    def _attention(self, call: ir.Call) -> QuantizedOp:
         if is_quantized(self.numbers):
             raise NotQuantized("it is attention of floats")
         if causal_diagonal(call) is not None:
@@ -269,14 +258,10 @@ class _Reader:
 
 
 CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
-ACTIVATIONS: Mapping[str, str] = {
-    "nn.gelu": "gelu", "nn.gelu_tanh": "gelu", "nn.silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh",
-}
-"""Operators that are stages by another name, beside ReLU."""
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
 
 
-def _stage(call: Any, name: str | None) -> Stage:
+def _stage(call: ir.Call, name: str | None) -> Stage:
     shape = ir.shape_of(call) if ir.is_tensor(call) else ()
     if name in ("quantize", "dequantize"):
         if not (ir.is_constant(call.args[1]) and ir.is_constant(call.args[2])):
@@ -298,7 +283,7 @@ def _stage(call: Any, name: str | None) -> Stage:
     raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")
 
 
-def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
+def _dequantized(call: ir.Call, permutation: tuple[int, ...] | None) -> QTensor:
     data, scale, zero = call.args
     if not (ir.is_constant(scale) and ir.is_constant(zero)):
         raise NotQuantized("dequantize has a scale or zero point that is no constant")

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir.infer import infer
 from archloom.tvm_backend.ir.nodes import (
     Binding,
     Call,
@@ -33,6 +32,7 @@ from archloom.tvm_backend.ir.nodes import (
     variables_in,
 )
 from archloom.tvm_backend.ir.nodes import Unsupported as Unsupported
+from archloom.tvm_backend.ir.operators import type_of_call
 
 _KINDS: dict[type, Kind] = {
     Var: "var", Constant: "constant", Call: "call", Tuple: "tuple", TupleGet: "field", Shape: "shape"}
@@ -72,7 +72,7 @@ def on_arguments(call: Call, args: Sequence[Any], like: Any) -> Call:
 
 def normalized(call: Call) -> Call:
     if call.ty is None:
-        call.ty = infer(call)
+        call.ty = type_of_call(call)
     return call
 
 

@@ -30,7 +30,7 @@ class Rewriter:
         """How often each variable of the old body is read."""
         return ir.use_counts(self.main)
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding; by default as it is."""
         self.keep(var, value)
 
@@ -57,25 +57,25 @@ class Rewriter:
         if not self.changed():
             return self.module
         results = [self.result(r) for r in ir.outputs_of(self.main)]
-        return ir.replace_main(self.module, ir.rebuild(self.main, self.body, results))
+        return ir.of(self.module).replace_main(self.module, ir.rebuild(self.main, self.body, results))
 
     def new(self, expr: Any) -> Any:
         """An expression of the old body in the new one."""
         return ir.substitute(expr, self.replaced)
 
-    def keep(self, var: Any, value: Any) -> None:
+    def keep(self, var: ir.Var, value: Any) -> None:
         """Bind a variable to its value."""
         self.bind(var, self.new(value))
 
-    def bind(self, var: Any, value: Any) -> Any:
+    def bind(self, var: ir.Var, value: Any) -> Any:
         """Bind a variable to a value of the new body; the variable."""
         self.body.append(ir.bind(var, value))
         self.made[var] = value
         return var
 
-    def name(self, call: Any, label: str) -> Any:
+    def name(self, call: ir.Call, label: str) -> Any:
         """A new variable called ``label`` for a call."""
-        call = ir.normalized(call)
+        call = ir.of(call).normalized(call)
         return self.bind(ir.new_var(label, call), call)
 
     def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:

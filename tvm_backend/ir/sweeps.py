@@ -13,22 +13,11 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import BINARY, ROWS, UNARY
 
 ELEMENTWISE = "elementwise"
-UNARY: Mapping[str, tuple[str, ...]] = {
-    "nn.relu": ("relu",), "nn.gelu": ("gelu",), "nn.gelu_tanh": ("gelu",), "nn.silu": ("silu",),
-    "sigmoid": ("sigmoid",), "tanh": ("tanh",), "exp": ("exp",), "sqrt": ("sqrt",), "rsqrt": ("sqrt", "reciprocal"),
-    "negative": ("negate",), "abs": ("abs",), "square": ("square",),
-}
-"""What each operator of one tensor is made of."""
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 POWERS: Mapping[float, tuple[str, ...]] = {
     2.0: ("square",), 0.5: ("sqrt",), -0.5: ("sqrt", "reciprocal"), -1.0: ("reciprocal",)}
-ROWS = frozenset({"nn.layer_norm", "nn.rms_norm", "nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"})
-"""Operators of rows or columns."""
-SWEPT = frozenset({*UNARY, *BINARY, "power", "clip", *ROWS})
-"""All operators that a target with vector instructions might take."""
-
 
 @dataclass(frozen=True)
 class Applied:
@@ -79,7 +68,7 @@ def _is_inside(expr: Any, lookup: ir.Lookup) -> bool:
     return ir.is_var(expr) and ir.op_name(lookup(expr)) is not None
 
 
-def _below(call: Any, lookup: ir.Lookup) -> Any:
+def _below(call: ir.Call, lookup: ir.Lookup) -> Any:
     """The variable through which the chain comes to a call, None at its beginning."""
     found = [a for a in call.args if _is_inside(a, lookup)]
     if len(found) > 1:
@@ -95,7 +84,7 @@ class _Reading:
         self.operands: list[Any] = []
         self.operations: list[Applied] = []
 
-    def apply(self, call: Any, through: Any) -> None:
+    def apply(self, call: ir.Call, through: Any) -> None:
         """Take over one call, of the variable ``through`` (None: the first)."""
         name = str(ir.op_name(call))
         if ir.shape_of(call) != self.shape:
@@ -121,7 +110,7 @@ class _Reading:
             raise Unread(f"its first operand has {ir.shape_of(expr)}, the result {self.shape}")
         self.operands.append(expr)
 
-    def _power(self, call: Any) -> None:
+    def _power(self, call: ir.Call) -> None:
         exponent = ir.number_of(call.args[1])
         if exponent == 3.0 and not self.operations:
             self.operations += [Applied("square"), Applied("multiply", self._operand(call.args[0]))]
@@ -130,7 +119,7 @@ class _Reading:
         else:
             raise Unread("a power other than a square, a cube, a root or a reciprocal")
 
-    def _binary(self, name: str, call: Any, through: Any) -> None:
+    def _binary(self, name: str, call: ir.Call, through: Any) -> None:
         first, second = call.args
         if through is None:
             swapped = ir.is_constant(first) or ir.shape_of(first) != self.shape
@@ -171,7 +160,7 @@ class _Reading:
         return len(self.operands) - 1
 
 
-def _rows(name: str, call: Any) -> Swept:
+def _rows(name: str, call: ir.Call) -> Swept:
     """An operator of rows or columns."""
     shape = ir.shape_of(call.args[0])
     attrs: dict[str, Any] = {"keepdims": True}

@@ -17,11 +17,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.attention import ATTENTION, AttentionShape, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.attention import (
+    ATTENTION,
+    HEADS_SWAPPED,
+    AttentionShape,
+    attention_scale,
+    causal_diagonal,
+)
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
-HEADS = (0, 2, 1, 3)
-"""From [batch, heads, length, depth] to [batch, length, heads, depth], and back."""
 BARRED = -1e4
 """A score that is this much below the others has no share."""
 LOWEST = np.float32(-1e37)
@@ -85,7 +89,7 @@ class _Attention(Rewriter):
     def changed(self) -> bool:
         return self.found
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as it is or as the last one of an attention."""
         name = ir.op_name(value)
         form = self._decomposed(value) if name == "matmul" else None
@@ -109,7 +113,7 @@ class _Attention(Rewriter):
 
     # recognition
 
-    def _decomposed(self, call: Any) -> _Form | None:
+    def _decomposed(self, call: ir.Call) -> _Form | None:
         """``softmax(scores) · values``, where the scores are attention's; None for any other product."""
         shares, values = call.args
         softmax = self._only(shares)
@@ -159,7 +163,7 @@ class _Attention(Rewriter):
         """An operand without a factor on it, and the factor; below permutations, too."""
         view, scale = self._view(expr), 1.0
         while ir.is_var(view.source):
-            value = self.values.get(view.source)
+            value: Any = self.value_of(view.source)
             name = ir.op_name(value)
             inner, factor = _factor(value, name) if name in ("multiply", "divide") else (None, 1.0)
             if inner is None:
@@ -176,9 +180,9 @@ class _Attention(Rewriter):
             axes, expr = tuple(order[i] for i in axes), inner.args[0]
         return _Permuted(expr, axes)
 
-    def _fused(self, var: Any, call: Any) -> _Form:
+    def _fused(self, var: ir.Var, call: ir.Call) -> _Form:
         """An attention operator as it is, seen as [batch, heads, length, depth]."""
-        query, key, value = (self._view(a).in_order(HEADS) for a in call.args[:3])
+        query, key, value = (self._view(a).in_order(HEADS_SWAPPED) for a in call.args[:3])
         biases = [(call.args[3], 1.0)] if len(call.args) > 3 else []
         diagonal = causal_diagonal(call)
         if diagonal is not None:
@@ -188,7 +192,7 @@ class _Attention(Rewriter):
 
     # emission
 
-    def _emit_attention(self, form: _Form, var: Any, heads_first: bool) -> Any:
+    def _emit_attention(self, form: _Form, var: ir.Var, heads_first: bool) -> Any:
         query, key, value = (self._heads_last(v) for v in (form.query, form.key, form.value))
         bias, scale = self._bias(form), form.scale
         if bias is not None and not ir.is_constant(bias) and scale != 1.0:
@@ -200,14 +204,14 @@ class _Attention(Rewriter):
             return result
         if len(ir.shape_of(var)) == 3:
             return self.emit("reshape", result, ir.shape_of(var), label="reshaped")
-        return self._written(_Permuted(result, HEADS), f"{var.name}.heads_first")
+        return self._written(_Permuted(result, HEADS_SWAPPED), f"{var.name}.heads_first")
 
     def _heads_last(self, view: _Permuted) -> Any:
         if len(view.axes) == 3:
             plain = self._written(view, "operand")
             n, length, depth = ir.shape_of(plain)
             return self.emit("reshape", plain, (n, length, 1, depth), label="reshaped")
-        return self._written(view.in_order(HEADS), "operand")
+        return self._written(view.in_order(HEADS_SWAPPED), "operand")
 
     def _written(self, view: _Permuted, label: str) -> Any:
         """A variable (or constant) in the view's order."""
@@ -297,7 +301,7 @@ def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
     return (*[1] * (4 - len(shape)), *shape)
 
 
-def _axes(call: Any, rank: int) -> tuple[int, ...]:
+def _axes(call: ir.Call, rank: int) -> tuple[int, ...]:
     axes = ir.attr(call, "axes")
     return tuple(reversed(range(rank))) if axes is None else tuple(i % rank for i in axes)
 
@@ -306,7 +310,7 @@ def _floats(expr: Any) -> bool:
     return ir.is_tensor(expr) and ir.dtype_of(expr) == "float32"
 
 
-def _factor(call: Any, name: str | None) -> tuple[Any, float]:
+def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:
     """The operand that a number multiplies or divides, and the factor; None if there is no such number."""
     for side, other in ((1, 0), (0, 1)):
         number = call.args[side]

@@ -30,7 +30,7 @@ class _BatchNorms(Rewriter):
     def changed(self) -> bool:
         return any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding."""
         if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and all(
                 map(ir.is_constant, value.args[1:])):
@@ -44,7 +44,7 @@ class _BatchNorms(Rewriter):
             self.keep(norm, self.norms.pop(norm))
         self.keep(var, value)
 
-    def _normalized(self, var: Any, call: Any) -> None:
+    def _normalized(self, var: ir.Var, call: ir.Call) -> None:
         """The result of a batch normalization."""
         factor, shift = _numbers(call)
         data, rank = call.args[0], len(ir.shape_of(call.args[0]))
@@ -57,7 +57,7 @@ class _BatchNorms(Rewriter):
         else:
             scaled, shift = folded
         added = ir.call_of("add", [scaled, ir.constant_like(shift.reshape(shape), scaled)])
-        self.bind(var, ir.normalized(added))
+        self.bind(var, ir.of(added).normalized(added))
 
     def _folded(self, data: Any, factor: np.ndarray, shift: np.ndarray) -> tuple[Any, np.ndarray] | None:
         """The convolution that makes ``data``, with the factor in its kernel, and the shift with its bias in it."""
@@ -84,7 +84,7 @@ class _BatchNorms(Rewriter):
         return result, (bias * factor + shift).astype(shift.dtype)
 
 
-def _numbers(call: Any) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(call: ir.Call) -> tuple[np.ndarray, np.ndarray]:
     """Factor and shift of each channel."""
     gamma, beta, mean, variance = (np.asarray(ir.const_value(a)) for a in call.args[1:])
     kind, wide = gamma.dtype, np.float64

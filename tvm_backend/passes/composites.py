@@ -30,13 +30,14 @@ class _Composites(Rewriter):
     def changed(self) -> bool:
         return self.found
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as the operator that it is the end of, if there is one."""
         made = self.whole(value)
         self.found = self.found or made is not None
-        self.bind(var, value if made is None else ir.normalized(ir.call_of(*made)))
+        call = value if made is None else ir.call_of(*made)
+        self.bind(var, value if made is None else ir.of(call).normalized(call))
 
-    def whole(self, call: Any) -> _Made | None:
+    def whole(self, call: ir.Call) -> _Made | None:
         """The operator that ``call`` is the end of."""
         name = ir.op_name(call)
         if name == "multiply":
@@ -45,14 +46,14 @@ class _Composites(Rewriter):
 
     # what is recognized
 
-    def _rms_norm(self, call: Any) -> _Made | None:
+    def _rms_norm(self, call: ir.Call) -> _Made | None:
         for inner, gamma in self._with_vector(call, "multiply"):
             scaled = self._over_root(inner)
             if scaled is not None and ir.same(*scaled[:2]):
                 return "nn.rms_norm", [scaled[0], gamma], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
-    def _layer_norm(self, call: Any) -> _Made | None:
+    def _layer_norm(self, call: ir.Call) -> _Made | None:
         for product, beta in self._with_vector(call, "add"):
             for inner, gamma in self._with_vector(product, "multiply"):
                 scaled = self._over_root(inner)
@@ -64,7 +65,7 @@ class _Composites(Rewriter):
                     return "nn.layer_norm", [mean.args[0], gamma, beta], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
-    def _over_root(self, call: Any) -> tuple[Any, Any, float] | None:
+    def _over_root(self, call: ir.Call) -> tuple[Any, Any, float] | None:
         """Of ``x / sqrt(mean(y^2) + e)``: x, y and e."""
         name = ir.op_name(call)
         if name not in ("multiply", "divide"):
@@ -79,7 +80,7 @@ class _Composites(Rewriter):
                     return x, square, epsilon
         return None
 
-    def _gelu(self, call: Any) -> _Made | None:
+    def _gelu(self, call: ir.Call) -> _Made | None:
         for half, rest in self._sides(call):
             x = self._times(half, 0.5)
             wave = self._plus(rest, 1.0)
@@ -101,12 +102,12 @@ class _Composites(Rewriter):
         value = self.value_of(expr)
         return value if ir.op_name(value) == name else None
 
-    def _sides(self, call: Any) -> Iterator[tuple[Any, Any]]:
+    def _sides(self, call: ir.Call) -> Iterator[tuple[Any, Any]]:
         first, second = call.args
         yield first, second
         yield second, first
 
-    def _with_vector(self, call: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    def _with_vector(self, call: ir.Call, name: str) -> Iterator[tuple[Any, Any]]:
         """What a call of ``name`` does with a constant that has a number for each column, and that constant."""
         if ir.op_name(call) != name:
             return
@@ -136,7 +137,7 @@ class _Composites(Rewriter):
         return None
 
 
-def _is_of_rows(call: Any) -> bool:
+def _is_of_rows(call: ir.Call) -> bool:
     """Whether a mean is one of the last axis, which stays."""
     axes, rank = ir.attr(call, "axis"), len(ir.shape_of(call.args[0]))
     return bool(ir.attr(call, "keepdims")) and axes is not None and [a % rank for a in axes] == [rank - 1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import Result, operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
 MAX_FOLDED_BYTES = 1 << 28
@@ -28,7 +29,7 @@ class _Folding(Rewriter):
         super().__init__(module)
         self.known: dict[Any, np.ndarray] = {}
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or its array."""
         array = _folded(value, self.known)
         if array is None:
@@ -46,7 +47,7 @@ class _Folding(Rewriter):
 
 def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
     name = ir.op_name(expr)
-    rule = FOLD.get(name) if name else None
+    rule = operator(name).fold
     if rule is None or not ir.is_tensor(expr):
         return None
     size = int(np.prod(ir.shape_of(expr))) * np.dtype(ir.dtype_of(expr)).itemsize
@@ -57,9 +58,10 @@ def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
     args = [_known(a, known) for a in expr.args]
     if any(a is None for a in args):
         return None
+    wanted = Result(ir.shape_of(expr), ir.dtype_of(expr), lambda attribute: ir.attr(expr, attribute))
     with np.errstate(all="ignore"):
-        result = rule(expr, *args)
-    return np.ascontiguousarray(result).astype(ir.dtype_of(expr), copy=False).reshape(ir.shape_of(expr))
+        result = rule(wanted, *args)
+    return np.ascontiguousarray(result).astype(wanted.dtype, copy=False).reshape(wanted.shape)
 
 
 def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
@@ -75,66 +77,6 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
     return shape if shape is not None else ir.scalar_of(expr)
 
 
-def _strided_slice(call: Any, x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = None) -> np.ndarray:
-    index: list[slice] = [slice(None)] * x.ndim
-    for i, axis in enumerate(axes):
-        step = 1 if strides is None else int(strides[i])
-        stop: int | None = int(end[i])
-        if step < 0 and stop is not None and stop < -x.shape[axis]:
-            stop = None
-        index[axis] = slice(int(begin[i]), stop, step)
-    return x[tuple(index)]
-
-
-def _axes(call: Any) -> tuple[int, ...] | None:
-    return None if call.attrs.axes is None else ir.attr_ints(call, "axes")
-
-
-def _axis(call: Any) -> tuple[int, ...] | None:
-    return None if call.attrs.axis is None else ir.attr_ints(call, "axis")
-
-
-FOLD: dict[str, Callable[..., Any]] = {
-    "add": lambda c, a, b: a + b,
-    "subtract": lambda c, a, b: a - b,
-    "multiply": lambda c, a, b: a * b,
-    "negative": lambda c, a: -a,
-    "divide": lambda c, a, b: a / b,
-    "sqrt": lambda c, a: np.sqrt(a),
-    "square": lambda c, a: np.square(a),
-    "abs": lambda c, a: np.abs(a),
-    "exp": lambda c, a: np.exp(a),
-    "power": lambda c, a, b: np.power(a, b),
-    "sum": lambda c, a: np.sum(a, _axis(c), keepdims=bool(ir.attr(c, "keepdims"))),
-    "reshape": lambda c, a, s: a.reshape(s),
-    "broadcast_to": lambda c, a, s: np.broadcast_to(a, s),
-    "permute_dims": lambda c, a: np.transpose(a, _axes(c)),
-    "expand_dims": lambda c, a: a.reshape(ir.shape_of(c)),
-    "squeeze": lambda c, a: a.reshape(ir.shape_of(c)),
-    "astype": lambda c, a: a.astype(ir.dtype_of(c)),
-    "concat": lambda c, t: np.concatenate(t, ir.attr(c, "axis")),
-    "full": lambda c, s, v: np.full(s, v, ir.dtype_of(c)),
-    "zeros": lambda c, s: np.zeros(s, ir.dtype_of(c)),
-    "ones": lambda c, s: np.ones(s, ir.dtype_of(c)),
-    "matmul": lambda c, a, b: np.matmul(a, b),
-    # positions and masks, which exporters compute step by step
-    "arange": lambda c, start, end, step: np.arange(start, end, step).astype(ir.dtype_of(c)),
-    "equal": lambda c, a, b: a == b, "not_equal": lambda c, a, b: a != b,
-    "less": lambda c, a, b: a < b, "less_equal": lambda c, a, b: a <= b,
-    "greater": lambda c, a, b: a > b, "greater_equal": lambda c, a, b: a >= b,
-    "logical_and": lambda c, a, b: a & b, "logical_or": lambda c, a, b: a | b, "logical_not": lambda c, a: ~a,
-    "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, a: ~a,
-    "where": lambda c, m, a, b: np.where(m, a, b),
-    "cumsum": lambda c, a: np.cumsum(a, ir.attr(c, "axis")),
-    "stack": lambda c, t: np.stack(t, ir.attr(c, "axis")),
-    "index_tensor": lambda c, a, i: a[tuple(i)],
-    "gather_elements": lambda c, a, i: np.take_along_axis(a, i, ir.attr(c, "axis")),
-    "take": lambda c, a, i: np.take(
-        a, i, ir.attr(c, "axis"), mode="wrap" if ir.attr(c, "mode") == "wrap" else "clip"),
-    "shape_to_tensor": lambda c, s: np.array(s, np.int64), "strided_slice": _strided_slice,
-}
-
-
 def float_weights(module: ir.IRModule) -> ir.IRModule:
     """The module with the floats that dequantized constants are: for targets that compute in floats."""
     rewriting = _FloatWeights(module)
@@ -143,7 +85,7 @@ def float_weights(module: ir.IRModule) -> ir.IRModule:
 
 
 class _FloatWeights(Rewriter):
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or the floats that it gives."""
         if ir.op_name(value) == "dequantize" and all(map(ir.is_constant, value.args)):
             self.replaced[var] = ir.constant_like(_dequantized(value), var)
@@ -151,7 +93,7 @@ class _FloatWeights(Rewriter):
             self.keep(var, value)
 
 
-def _dequantized(call: Any) -> np.ndarray:
+def _dequantized(call: ir.Call) -> np.ndarray:
     """``(integers - zero point) * scale``; of weights that were not read, only the shape and type."""
     from archloom.tvm_backend.ir.conversion import is_blank
 
@@ -176,7 +118,7 @@ class _OwnDequantize(Rewriter):
     def changed(self) -> bool:
         return True
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, with copies of what it reads dequantized."""
         args = []
         for position, arg in enumerate(value.args if ir.op_name(value) not in (None, "dequantize") else ()):
@@ -199,4 +141,4 @@ def bind_parameters(module: ir.IRModule, params: Mapping[str, np.ndarray]) -> ir
     body = [ir.bind(b.var, ir.substitute(b.value, constants)) for b in ir.bindings(main)]
     results = [ir.substitute(r, constants) for r in ir.outputs_of(main)]
     rest = [p for p in main.params if p not in constants]
-    return ir.replace_main(module, ir.make_function(rest, body, results, main.attrs))
+    return ir.of(module).replace_main(module, ir.make_function(rest, body, results, main.attrs))

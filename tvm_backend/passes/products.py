@@ -17,12 +17,10 @@ import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.convolutions import Phases, by_phases, dilated
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.passes.constants import float_weights
-
-HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(
@@ -35,7 +33,7 @@ def as_products(
     return _Products(float_weights(module), whole, images).rewritten()
 
 
-def _is_unequal(product: Any) -> bool:
+def _is_unequal(product: ir.Call) -> bool:
     """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
     first, second = (ir.shape_of(a)[:-2] for a in product.args)
     return first != second and math.prod(second) > 1
@@ -65,7 +63,7 @@ class _Products(Rewriter):
     def changed(self) -> bool:
         return True
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding."""
         name = ir.op_name(value)
         if name in ("add", "nn.relu") and self._follow(var, value):
@@ -87,7 +85,7 @@ class _Products(Rewriter):
 
     # convolutions
 
-    def _convolution(self, var: Any, call: Any) -> bool:
+    def _convolution(self, var: ir.Var, call: ir.Call) -> bool:
         """A convolution as a product; False where it has no such form, or needs none."""
         data, kernel = call.args
         layouts = [ir.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
@@ -124,7 +122,7 @@ class _Products(Rewriter):
         rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
         return self.emit("matmul", rows, ir.constant_like(_matrices(weights, groups, n), x), label=label)
 
-    def _transposed(self, var: Any, call: Any) -> bool:
+    def _transposed(self, var: ir.Var, call: ir.Call) -> bool:
         """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
         layouts = [ir.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
         if not ir.is_constant(call.args[1]) or layouts not in (["NCHW", "IOHW", "NCHW"], ["NCW", "IOW", "NCW"]):
@@ -162,7 +160,7 @@ class _Products(Rewriter):
         self.replaced[var] = self.emit("squeeze", result, axis=[2]) if flat else result
         return True
 
-    def _constant_first(self, var: Any, call: Any) -> bool:
+    def _constant_first(self, var: ir.Var, call: ir.Call) -> bool:
         """The product of a constant matrix W and X as (Xᵀ Wᵀ)ᵀ: targets keep the second operand."""
         matrix, x = call.args
         shape = ir.shape_of(x)
@@ -175,7 +173,7 @@ class _Products(Rewriter):
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
         return True
 
-    def _vector(self, var: Any, call: Any) -> bool:
+    def _vector(self, var: ir.Var, call: ir.Call) -> bool:
         """A product of which one side is a vector, as one of matrices."""
         sides = [self.new(a) for a in call.args]
         shapes = [ir.shape_of(x) for x in sides]
@@ -193,7 +191,7 @@ class _Products(Rewriter):
         self.replaced[var] = self.emit("reshape", sums, ir.shape_of(var))
         return True
 
-    def _shared(self, var: Any, call: Any) -> bool:
+    def _shared(self, var: ir.Var, call: ir.Call) -> bool:
         """A product of batches of which one operand is shared by parts of it: that is repeated."""
         if not _is_unequal(call):
             return False
@@ -207,12 +205,12 @@ class _Products(Rewriter):
 
     # what follows a product
 
-    def _defer(self, var: Any, pending: _Pending) -> None:
+    def _defer(self, var: ir.Var, pending: _Pending) -> None:
         self.pending[var] = pending
         if self.uses[var] != 1:
             self._settle(var)
 
-    def _follow(self, var: Any, value: Any) -> bool:
+    def _follow(self, var: ir.Var, value: Any) -> bool:
         """A bias or ReLU of a pending product, applied to its sums."""
         source = next((a for a in value.args if ir.is_var(a) and a in self.pending), None)
         if source is None:
@@ -235,7 +233,7 @@ class _Products(Rewriter):
         for var in list(self.pending):
             self._settle(var)
 
-    def _settle(self, var: Any) -> None:
+    def _settle(self, var: ir.Var) -> None:
         product = self.pending.pop(var, None)
         if product is not None:
             self.replaced[var] = self._settled(product)
@@ -247,7 +245,7 @@ class _Products(Rewriter):
 
     # attention
 
-    def _attention(self, call: Any, label: str) -> Any:
+    def _attention(self, call: ir.Call, label: str) -> Any:
         """[batch, length, heads, depth] → two products with a softmax between them."""
         args = [self.new(a) for a in call.args]
         query, key, value = (self._heads_first(a) for a in args[:3])
@@ -263,14 +261,14 @@ class _Products(Rewriter):
             scores = self.emit("add", scores, ir.constant_like(barred, scores))
         weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
         mixed = self.emit("matmul", weights, value, label=label)
-        return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
+        return self.emit("permute_dims", mixed, axes=list(HEADS_SWAPPED))
 
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
         inner: Any = self.made.get(expr) if ir.is_var(expr) else None
-        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == tuple(HEADS_FIRST):
+        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
             return inner.args[0]
-        return self.emit("permute_dims", expr, axes=HEADS_FIRST)
+        return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
 
 
 @dataclass(frozen=True)
@@ -284,7 +282,7 @@ class Form:
     groups: int
 
     @staticmethod
-    def of(call: Any) -> "Form":
+    def of(call: ir.Call) -> "Form":
         """That of a 2-D convolution, or of a 1-D one as one of height 1."""
         ints = {name: ir.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
         kernel = ir.shape_of(call.args[1])[2:]

@@ -38,7 +38,7 @@ class _Scales(Rewriter):
                 self.factors.update(dict.fromkeys(layer, number))
                 self.sources[var] = source
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding."""
         if var in self.sources:
             self.replaced[var] = self.new(self.sources[var])
@@ -48,7 +48,7 @@ class _Scales(Rewriter):
         else:
             self.keep(var, value)
 
-    def _scaled(self, call: Any) -> tuple[Any, tuple[Any, ...], float] | None:
+    def _scaled(self, call: ir.Call) -> tuple[Any, tuple[Any, ...], float] | None:
         """What a call multiplies by one number, the variables of the dense layer behind it, and that number."""
         if ir.op_name(call) != "multiply":
             return None
@@ -59,7 +59,7 @@ class _Scales(Rewriter):
                 return source, layer, number
         return None
 
-    def _layer(self, var: Any) -> tuple[Any, ...]:
+    def _layer(self, var: ir.Var) -> tuple[Any, ...]:
         """The variables of a product with constant weights and of the bias added to it, in any shape; () for others."""
         if not ir.is_var(var) or self.uses[var] != 1:
             return ()
@@ -78,7 +78,7 @@ class _Scales(Rewriter):
         return ()
 
 
-def _times(call: Any, factor: float) -> Any:
+def _times(call: ir.Call, factor: float) -> Any:
     """A product or an addition with its constant multiplied; one without numbers stays as it is."""
     def scaled(expr: Any) -> Any:
         if not ir.is_constant(expr):

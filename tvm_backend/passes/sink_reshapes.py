@@ -17,10 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
-
-ELEMENTWISE = frozenset({
-    "nn.relu", "clip", "quantize", "dequantize", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh"})
 
 OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
 """What gives the same on integers as on the real numbers that they stand for."""
@@ -48,7 +46,7 @@ class _Sinking(Rewriter):
     def result(self, expr: Any) -> Any:
         return self._value_of(expr)
 
-    def visit(self, var: Any, value: Any) -> None:
+    def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding."""
         name = ir.op_name(value)
         source = self.aliases.get(value.args[0], value.args[0]) if name is not None and value.args else None
@@ -59,7 +57,7 @@ class _Sinking(Rewriter):
             else:
                 self.reshaped[var] = base
             return
-        if name in ELEMENTWISE and _uniform(value) and ir.is_var(source):
+        if operator(name).stage and _uniform(value) and ir.is_var(source):
             view = self.reshaped.get(source)
             if view is not None and not _has_axis(value, view):
                 self.bind(var, self._substituted(value))
@@ -74,7 +72,7 @@ class _Sinking(Rewriter):
             return
         self.bind(var, self._substituted(value))
 
-    def _added(self, var: Any, value: Any) -> bool:
+    def _added(self, var: ir.Var, value: Any) -> bool:
         """An addition to a reshaped product, before the reshape; whether it is one."""
         for side in (0, 1):
             view, other = (self.aliases.get(a, a) if ir.is_var(a) else a
@@ -97,19 +95,19 @@ class _Sinking(Rewriter):
     def _value_of(self, expr: Any) -> Any:
         return self.materialized(expr) if ir.is_var(expr) else expr
 
-    def _is_product(self, var: Any) -> bool:
+    def _is_product(self, var: ir.Var) -> bool:
         """Whether a variable is a product of matrices, or one with something added."""
         value: Any = self.made.get(var)
         if ir.op_name(value) == "add":
             value = next((self.made[a] for a in value.args if ir.is_var(a) and a in self.made), None)
         return ir.op_name(value) == "matmul"
 
-    def _is_parameter(self, var: Any) -> bool:
+    def _is_parameter(self, var: ir.Var) -> bool:
         """Whether a variable is a dequantized constant: patterns know biases with their reshape."""
         inner = self.made.get(var)
         return inner is not None and ir.op_name(inner) == "dequantize" and ir.is_constant(inner.args[0])
 
-    def materialized(self, var: Any) -> Any:
+    def materialized(self, var: ir.Var) -> Any:
         """A variable of the new body that has the value of ``var``; writes a pending reshape."""
         var = self.aliases.get(var, var)
         if var not in self.reshaped:
@@ -125,7 +123,7 @@ class _Sinking(Rewriter):
                 self.written[var] = self.name(ir.reshape(base, ir.shape_of(var)), var.name)
         return self.written[var]
 
-    def _elementwise(self, var: Any, value: Any, source: Any) -> Any:
+    def _elementwise(self, var: ir.Var, value: Any, source: Any) -> Any:
         """Apply an element-wise operator to ``source``; gives the variable of the result, of ``source``'s shape."""
         name = ir.op_name(value)
         inner = self.made.get(source)
@@ -145,14 +143,14 @@ class _Sinking(Rewriter):
         return ir.substitute(value, {v: new for v, new in used.items() if new is not v})
 
 
-def _uniform(call: Any) -> bool:
+def _uniform(call: ir.Call) -> bool:
     """Whether an element-wise operator treats all elements alike: one scale, or none."""
     if ir.op_name(call) in ("quantize", "dequantize"):
         return all(ir.is_constant(a) and ir.const_value(a).size == 1 for a in call.args[1:])
     return True
 
 
-def _has_axis(call: Any, tensor: Any) -> bool:
+def _has_axis(call: ir.Call, tensor: Any) -> bool:
     """Whether a tensor has the axis that ``quantize`` and ``dequantize`` name, even of one scale."""
     if ir.op_name(call) not in ("quantize", "dequantize"):
         return True

@@ -17,13 +17,14 @@ import numpy as np
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
 from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
     from archloom.tvm_backend.host.output_stage import OutputStage
     from archloom.tvm_backend.ir.expressions import IRModule, Lookup
-    from archloom.tvm_backend.ir.match import Numbers, QuantizedOp
+    from archloom.tvm_backend.ir.match import QuantizedOp
     from archloom.tvm_backend.ir.patterns import DFPattern
 
 
@@ -166,9 +167,14 @@ class UMABackend(ABC):
         return (type(self).__doc__ or self.target_name).strip().splitlines()[0]
 
     @property
-    def numbers(self) -> "Numbers":
+    def numbers(self) -> Numbers:
         """What the target computes with: operators of quantized networks (int8), or of networks as they are."""
         return "int8"
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it takes quantized networks, not networks of floats."""
+        return is_quantized(self.numbers)
 
     @property
     def vectors(self) -> bool:
@@ -313,20 +319,6 @@ class UMABackend(ABC):
             if when is phase:
                 module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
         return module
-
-    def partition(
-        self, mod: "IRModule", params: Mapping[str, np.ndarray] | None = None,
-        options: Mapping[str, OptionValue] | None = None,
-    ) -> "IRModule":
-        """Split ``mod`` into regions of the target and the host's ``main``.
-
-        ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the
-        attributes ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
-        """
-        from archloom.tvm_backend.targets.choice import only
-        from archloom.tvm_backend.targets.partition import partition
-
-        return partition(mod, only(self, options), params).module
 
 
 def _is_pattern(value: object) -> bool:

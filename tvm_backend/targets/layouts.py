@@ -1,19 +1,8 @@
 """How the tensors of regions lie in memory: a class for each layout, which packs tensors and unpacks them.
 
-``row-major``    as the network has them
-``nhwc``         images NCHW with their channels last
-
-The others are those of meshes of cores: matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up
-with zeros. What is a matrix of a tensor depends on the layout:
-
-``tiles``        one matrix, whose rows are all axes but the last
-``tile-batch``   a batch of matrices, of the last two axes
-``tile-heads``   of [batch, length, heads, depth] for each head a matrix [length, depth]
-``tile-pixels``  of images NCHW one matrix, whose rows are pixels and whose columns channels
-``tile-windows`` of images NCHW what a convolution gathers its windows from
-``tile-places``  of the result NCHW of a convolution what it stores
-``tile-grid``    of images NCHW pixels on a grid (:mod:`archloom.mapper.spatial.grid`)
-``tile-row``     of a tensor of so many columns, or one number for each channel, rows of 32 numbers one after the other
+Accelerators of one core take them as the network has them, or images with their channels last. Meshes of cores take
+matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up with zeros; what is a matrix of a tensor
+depends on the layout.
 """
 
 from __future__ import annotations
@@ -73,7 +62,6 @@ class Layout(ABC):
         return (self, shape) == (other, other_shape)
 
 
-@dataclass(frozen=True)
 class RowMajor(Layout):
     """As the network has it."""
 
@@ -90,7 +78,6 @@ class RowMajor(Layout):
         return stored
 
 
-@dataclass(frozen=True)
 class ChannelsLast(Layout):
     """Images NCHW as NHWC."""
 
@@ -108,7 +95,6 @@ class ChannelsLast(Layout):
         return stored.transpose(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
 class Matrices(Layout):
     """Matrices in tiles: one after the other, each tile by tile along its rows of tiles."""
 
@@ -158,24 +144,27 @@ class Matrices(Layout):
         return one == another and self == other
 
 
-@dataclass(frozen=True)
 class OneMatrix(Matrices):
+    """One matrix, whose rows are all axes but the last."""
+
     name = "tiles"
 
     def matrices(self, shape: Shape) -> tuple[int, int, int]:
         return 1, math.prod(shape[:-1]), shape[-1]
 
 
-@dataclass(frozen=True)
 class MatrixBatch(Matrices):
+    """A batch of matrices, of the last two axes."""
+
     name = "tile-batch"
 
     def matrices(self, shape: Shape) -> tuple[int, int, int]:
         return math.prod(shape[:-2]), shape[-2], shape[-1]
 
 
-@dataclass(frozen=True)
 class HeadMatrices(Matrices):
+    """Of [batch, length, heads, depth] for each head a matrix [length, depth]."""
+
     name = "tile-heads"
     keeps_order = False
 
@@ -191,8 +180,9 @@ class HeadMatrices(Matrices):
         return matrices.reshape(batch, heads, length, depth).transpose(0, 2, 1, 3)
 
 
-@dataclass(frozen=True)
 class PixelMatrix(Matrices):
+    """Of images NCHW one matrix, whose rows are pixels and whose columns channels."""
+
     name = "tile-pixels"
     keeps_order = False
 
@@ -212,6 +202,7 @@ class PixelMatrix(Matrices):
 class _OfConvolution(Layout):
     """Images as a convolution has them; of the convolution without what is fused to it."""
 
+    packing, unpacking = "to_windows", "from_places"
     convolution: "Convolution"
 
     @property
@@ -223,10 +214,10 @@ class _OfConvolution(Layout):
                 c.groups, *(c.grid or ()))
 
 
-@dataclass(frozen=True)
 class Windows(_OfConvolution):
+    """Of images NCHW what a convolution gathers its windows from."""
+
     name = "tile-windows"
-    packing, unpacking = "to_windows", "from_places"
 
     def stored_shape(self, shape: Shape) -> Shape:
         return tuple(dict(self.convolution.tensors())["A"])
@@ -235,10 +226,10 @@ class Windows(_OfConvolution):
         return self.convolution.image_tiles(x.transpose(0, 2, 3, 1).astype(DTYPE))
 
 
-@dataclass(frozen=True)
 class Places(_OfConvolution):
+    """Of the result NCHW of a convolution what it stores."""
+
     name = "tile-places"
-    packing, unpacking = "to_windows", "from_places"
 
     def stored_shape(self, shape: Shape) -> Shape:
         return tuple(dict(self.convolution.tensors())["C"])
@@ -260,8 +251,8 @@ class Places(_OfConvolution):
 
 @dataclass(frozen=True)
 class PixelGrid(Layout):
-    """``rows`` rows from an image to the next, ``line`` pixels from a row to the next, ``lead`` tiles of 32 pixels
-    before the first pixel and behind the last."""
+    """Of images NCHW pixels on a grid (:mod:`archloom.mapper.spatial.grid`): ``rows`` rows from an image to the next,
+    ``line`` pixels from a row to the next, ``lead`` tiles of 32 pixels before the first pixel and behind the last."""
 
     name = "tile-grid"
     packing, unpacking = "to_windows", "from_places"
@@ -271,6 +262,7 @@ class PixelGrid(Layout):
 
     @property
     def numbers(self) -> tuple[int, int, int]:
+        """``rows``, ``line`` and ``lead``."""
         return self.rows, self.line, self.lead
 
     def stored_shape(self, shape: Shape) -> Shape:
@@ -291,8 +283,9 @@ class PixelGrid(Layout):
         return images.transpose(0, 3, 1, 2).astype(dtype)
 
 
-@dataclass(frozen=True)
 class TileRow(Layout):
+    """Of a tensor of so many columns, or one number for each channel, rows of 32 numbers one after the other."""
+
     name = "tile-row"
 
     def stored_shape(self, shape: Shape) -> Shape:

@@ -9,7 +9,7 @@ from typing import Any
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up, is_quantized
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
@@ -30,7 +30,7 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     names = _StepNames()
     regions = []
     for binding in ir.bindings(module["main"]):
-        called = ir.external_call(binding.value)
+        called = ir.of(binding.value).external_call(binding.value)
         function = functions.get(called[0]) if called is not None else None
         at = None if function is None else place.get(str(ir.codegen_of(function)))
         if called is None or function is None or at is None:
@@ -58,7 +58,7 @@ class _Before:
 
     def answers(self, name: str, function: ir.Function) -> tuple[Refused, ...]:
         """Their answers to the operator of a composite function whose result is called ``name``."""
-        inside = {b.var: b.value for b in ir.bindings(function)}
+        inside = ir.bound_in(function)
         known: dict[str, Refused] = {}
         for variable in (name, *(v.name for v in inside)):
             for answer in self.refused.get(variable, ()):
@@ -301,7 +301,7 @@ def _heads_last(shape: tuple[int, ...], layout: Layout, name: str) -> tuple[int,
 
 def operator_of(function: ir.Function, backend: UMABackend) -> QuantizedOp:
     """The operator that a composite function computes."""
-    bound = {b.var: b.value for b in ir.bindings(function)}
+    bound = ir.bound_in(function)
     root = ir.outputs_of(function)[0]
     while ir.is_var(root) and ir.is_var(bound.get(root)):
         root = bound[root]
@@ -314,9 +314,10 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
-    kept = ir.keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
+    kept = ir.of(partitioned.module).keep_functions(
+        partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     main = model.module["main"]
-    bound = {b.var: b.value for b in ir.bindings(main)}
+    bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
     refused = _refused(partitioned)
     results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
@@ -348,6 +349,6 @@ def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -
         backend.read(call, bound.get)
     except NotQuantized as error:
         return Refused(name, str(error), NEEDED[backend.numbers])
-    if not is_quantized(backend.numbers):
+    if not backend.is_quantized:
         return Refused(name, f"it has no form that {name} takes")
     return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, Numbers, QuantizedOp
+from archloom.tvm_backend.ir.attention import ATTENTION
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
-from archloom.tvm_backend.ir.sweeps import SWEPT
+from archloom.tvm_backend.ir.numbers import Numbers
+from archloom.tvm_backend.ir.operators import SWEPT
 from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
 
-EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", "nn.attention", "nn.attention_bias"})
+EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", *ATTENTION})
 """Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
 
 
@@ -67,10 +69,14 @@ class Partitioned:
 def partition(
     module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
 ) -> Partitioned:
-    """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
+    """Split a module into regions of the targets and the host's ``main``.
+
+    ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the attributes
+    ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+    """
     if params:
         module = bind_parameters(module, params)
-    module = ir.ensure_dataflow(module)
+    module = ir.of(module).ensure_dataflow(module)
     refusals: list[Refusal] = []
     taken: list[tuple[str, str]] = []
     for target in chosen:

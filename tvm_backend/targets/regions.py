@@ -15,8 +15,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from archloom.tvm_backend.host.rules import HEAVY, macs, translatable
+from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED
+from archloom.tvm_backend.ir.operators import operator
 
 HOST_CODEGEN = "xla"
 Place = tuple[str, str]
@@ -42,7 +44,7 @@ class HostFunction:
 
 @dataclass(eq=False)
 class _Node:
-    binding: Any
+    binding: ir.Binding
     inputs: list[int]
     place: Place
     reads_parameters: bool = False
@@ -65,7 +67,7 @@ def form_regions(
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
-    host = tuple(_describe(node, i) for i, node in enumerate(nodes) if node.place in (LLVM, XLA) and _counts(node))
+    host = tuple(_describe(node, i) for i, node in enumerate(nodes) if node.place in (LLVM, XLA) and _is_operator(node))
     at = {node.binding.var: i for i, node in enumerate(nodes)}
     rebuilt, symbols = _rebuild(module, main, groups)
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
@@ -78,20 +80,29 @@ def _placed(module: ir.IRModule, main: ir.Function, tiled: frozenset[str]) -> li
         nodes = _nodes(module, main, tiled, on_host)
         _place_host(nodes)
         _level(nodes)
-        apart = _read_elsewhere(nodes, module, main)
-        if not apart:
+        elsewhere = _read_elsewhere(nodes, main)
+        if not elsewhere:
             return nodes
-        on_host |= apart
+        on_host |= elsewhere
 
 
-def _read_elsewhere(nodes: list[_Node], module: ir.IRModule, main: ir.Function) -> set[int]:
+def _readers(nodes: list[_Node]) -> dict[int, list[_Node]]:
+    """For each binding by number those that read it."""
+    readers: dict[int, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        for i in node.inputs:
+            readers[i].append(node)
+    return readers
+
+
+def _read_elsewhere(nodes: list[_Node], main: ir.Function) -> set[int]:
     """Transposed tensors of a target that are results of the network or read by another group."""
     results = {v for r in ir.outputs_of(main) for v in ir.variables(r)}
-    turned = {i for i, node in enumerate(nodes)
-              if node.place[0] not in (LLVM[0], XLA[0]) and turns_heads(node.binding.value)}
-    return {i for i in turned if nodes[i].binding.var in results} | {
+    swapped = {i for i, node in enumerate(nodes)
+              if node.place[0] not in (LLVM[0], XLA[0]) and swaps_heads(node.binding.value)}
+    return {i for i in swapped if nodes[i].binding.var in results} | {
         i for node in nodes for i in node.inputs
-        if i in turned and (node.level, node.place) != (nodes[i].level, nodes[i].place)}
+        if i in swapped and (node.level, node.place) != (nodes[i].level, nodes[i].place)}
 
 
 def _nodes(
@@ -111,21 +122,18 @@ def _nodes(
         index[binding.var] = len(nodes)
         nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
     for place in {n.place for n in nodes if n.place != HOST and n.place[1] == "row-major"}:
-        _absorb_views(nodes, place, module, on_host if place[0] in tiled else range(len(nodes)))
+        _absorb_relayouts(nodes, place, module, on_host if place[0] in tiled else range(len(nodes)))
     return nodes
 
 
-def _absorb_views(nodes: list[_Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
+def _absorb_relayouts(nodes: list[_Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
     """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
     is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
-    users: dict[int, list[_Node]] = defaultdict(list)
-    for node in nodes:
-        for i in node.inputs:
-            users[i].append(node)
+    users = _readers(nodes)
 
-    def turned(position: int, node: _Node) -> bool:
+    def swapped(position: int, node: _Node) -> bool:
         """Whether products of batches read the transposed tensor, or one has made it for that alone."""
-        if position in on_host or not turns_heads(node.binding.value) or not node.inputs:
+        if position in on_host or not swaps_heads(node.binding.value) or not node.inputs:
             return False
         made = _multiplies_batches(nodes[node.inputs[0]], module) and len(users[node.inputs[0]]) == 1
         return made or all(_multiplies_batches(u, module) for u in users[position])
@@ -133,7 +141,7 @@ def _absorb_views(nodes: list[_Node], place: Place, module: ir.IRModule, on_host
     taken: set[int] = set()
     for position, node in reversed(list(enumerate(nodes))):
         reshaped = ir.op_name(node.binding.value) == "reshape"
-        if (reshaped or turned(position, node)) and users[position] and all(u.place == place for u in users[position]):
+        if (reshaped or swapped(position, node)) and users[position] and all(u.place == place for u in users[position]):
             node.place = place
             taken.add(position)
     while lost := {i for i in taken if not nodes[i].inputs or nodes[nodes[i].inputs[0]].place != place
@@ -143,14 +151,9 @@ def _absorb_views(nodes: list[_Node], place: Place, module: ir.IRModule, on_host
         taken -= lost
 
 
-HEADS_TURNED = (0, 2, 1, 3)
-"""From [batch, length, heads, depth] to [batch, heads, length, depth], and back."""
-
-
-def turns_heads(value: Any) -> bool:
+def swaps_heads(value: Any) -> bool:
     """Whether a binding puts heads before the length, or behind it."""
-    return (ir.op_name(value) == "permute_dims" and value.attrs.axes is not None
-            and ir.attr_ints(value, "axes") == HEADS_TURNED)
+    return ir.op_name(value) == "permute_dims" and ir.attr(value, "axes") == HEADS_SWAPPED
 
 
 def _multiplies_batches(node: _Node, module: ir.IRModule) -> bool:
@@ -168,7 +171,7 @@ def _images(function: ir.Function) -> bool:
     names = [ir.op_name(b.value) for b in ir.bindings(function)]
     if "nn.conv2d" in names:
         return True
-    if {"matmul", "nn.attention", "nn.attention_bias"} & set(names):
+    if {"matmul", *ATTENTION} & set(names):
         return False
     return len(ir.shape_of(ir.outputs_of(function)[0])) == 4
 
@@ -185,10 +188,7 @@ def _level(nodes: list[_Node]) -> None:
 def _join_parameters(nodes: list[_Node]) -> None:
     """What only depends on constants (a dequantized weight) goes to the level of the first that reads it, if its place
     is the same: operators are recognized together with their parameters."""
-    users: dict[int, list[_Node]] = defaultdict(list)
-    for node in nodes:
-        for i in node.inputs:
-            users[i].append(node)
+    users = _readers(nodes)
     fixed: list[bool] = []
     for node in nodes:
         fixed.append(not node.reads_parameters and all(fixed[i] for i in node.inputs))
@@ -208,16 +208,16 @@ def _place_host(nodes: list[_Node]) -> None:
             groups[node.level].append(node)
     whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
     for group in groups.values():
-        heavy = any(ir.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
+        heavy = any(operator(ir.op_name(n.binding.value)).heavy and translatable(n.binding.value) for n in group)
         for node in group:
             node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
     for node in nodes:  # an access to a tuple belongs to what makes the tuple
         if node.place in (LLVM, XLA) and ir.is_tuple_get(node.binding.value) and node.inputs:
             node.place = nodes[node.inputs[0]].place
-    _keep_tuples_together(nodes)
+    _give_up_tuples(nodes)
 
 
-def _goes_to_xla(binding: Any) -> bool:
+def _goes_to_xla(binding: ir.Binding) -> bool:
     """Whether XLA can compute a host operator, or there is nothing to compute."""
     value = binding.value
     if ir.op_name(value) is None:
@@ -225,7 +225,7 @@ def _goes_to_xla(binding: Any) -> bool:
     return translatable(value)
 
 
-def _keep_tuples_together(nodes: list[_Node]) -> None:
+def _give_up_tuples(nodes: list[_Node]) -> None:
     """A tuple of tensors that leaves a group of XLA cannot be a result of it: TVM's code makes it."""
     for position, node in enumerate(nodes):
         if node.place == XLA and not ir.is_single(node.binding.var):
@@ -237,7 +237,7 @@ def _keep_tuples_together(nodes: list[_Node]) -> None:
                         user.place = LLVM
 
 
-def _counts(node: _Node) -> bool:
+def _is_operator(node: _Node) -> bool:
     return ir.op_name(node.binding.value) is not None
 
 
@@ -277,7 +277,7 @@ def _rebuild(
         functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
         symbols[symbol] = nodes
         arguments = [replaced.get(v, v) for v in inputs]
-        call = ir.call_external(symbol, arguments, outputs)
+        call = ir.of(main).call_external(symbol, arguments, outputs)
         result = ir.new_var(symbol, call)
         body.append(ir.bind(result, call))
         for i, output in enumerate(outputs):
@@ -285,11 +285,11 @@ def _rebuild(
                 replaced[output] = result
             else:
                 field = ir.new_var(output.name, output)
-                body.append(ir.bind(field, ir.tuple_get(result, i)))
+                body.append(ir.bind(field, ir.of(main).tuple_get(result, i)))
                 replaced[output] = field
     final = [replaced.get(r, r) if ir.is_var(r) else r for r in results]
     host_main = ir.rebuild(main, body, final)
-    return ir.with_functions(host_main, functions, module), symbols
+    return ir.of(module).with_functions(host_main, functions, module), symbols
 
 
 def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
@@ -320,7 +320,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
 def _outline(
     nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
 ) -> ir.Function:
-    params = [ir.parameter_like(v) for v in inputs]
+    params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]
     return ir.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from archloom.tvm_backend.ir.match import ACTIVATIONS
+from archloom.tvm_backend.ir.operators import ACTIVATIONS, BINARY, UNARY
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
-from archloom.tvm_backend.ir.sweeps import BINARY, UNARY
 from archloom.uma_targets.kit.patterns import float_biased, float_conv2d, float_matmul
 
 

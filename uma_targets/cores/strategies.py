@@ -15,7 +15,8 @@ from archloom.mapper.spatial.layers import convolution
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions
-from archloom.tvm_backend.ir.match import ACTIVATIONS, QuantizedOp
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.targets.backend import Gridded, InTiles, Lowered
 from archloom.tvm_backend.targets.grids import common
 from archloom.tvm_backend.targets.layouts import (

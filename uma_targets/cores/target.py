@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from archloom.mapper.spatial.layers import MeshPlanner
     from archloom.mapper.spatial.machine import Machine
     from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.ir.numbers import Numbers
 
 Options = Mapping[str, Any]
 ISA = "wormhole"

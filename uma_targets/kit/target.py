@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.mapper.tiling import square_tiles
-from archloom.tvm_backend.ir.match import is_quantized
+from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from archloom.mapper.tiling import Shape, Tiling
     from archloom.mapper.workload import Workload
     from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.match import Numbers
+    from archloom.tvm_backend.ir.numbers import Numbers
     from archloom.tvm_backend.ir.patterns import DFPattern
 
 Options = Mapping[str, Any]

@@ -97,7 +97,7 @@ def test_existing_pattern_tables(network: str, table: str, composites: int, regi
     target.register()
     proto = NETWORKS[network]()
     module = load(quantized(proto) if target.numbers == "int8" else proto).module
-    found = target.partition(module)
+    found = partition(module, only(target)).module
     functions = {gv.name_hint: f for gv, f in found.functions.items()}
     assert sum(1 for f in functions.values() if compat.codegen_of(f) == f"{table}_uma") == regions
     called = [value for f in functions.values() for value in (b.value for b in compat.bindings(f))]

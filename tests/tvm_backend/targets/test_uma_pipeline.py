@@ -10,6 +10,8 @@ import pytest
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.targets.choice import only
+from archloom.tvm_backend.targets.partition import partition
 from tests.support.tvm_backend.networks import Net, quantized, samples
 from tests.support.tvm_backend.vanilla import VanillaAccelerator, VanillaInt8
 
@@ -23,7 +25,7 @@ def test_conv2d(groups: int, weight_shape: int, conv2d_module: Any, conv2d_refer
     target = VanillaAccelerator()
     target.register()
     module = conv2d_module(x.shape, weight.shape, groups=groups)
-    split = target.partition(module, {"weight": weight})
+    split = partition(module, only(target), {"weight": weight}).module
     codegens = [compat.codegen_of(f) for f in split.functions.values()]
     assert codegens.count("vanilla_accelerator") == 1 and [p.name for p in split["main"].params] == ["data"]
 

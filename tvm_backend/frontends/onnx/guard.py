@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 
 if TYPE_CHECKING:
     import onnx
 
-MAX_TENSOR_BYTES = 1 << 36
-"""A network with a larger tensor is refused (64 GiB)."""
 MAX_EXTENT = (1 << 31) - 1
 """Largest extent of a tensor along an axis: XLA and TVM count with 32 bits here and there."""
 MAX_NODES = 1 << 20

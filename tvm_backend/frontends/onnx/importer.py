@@ -13,9 +13,8 @@ import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
-from archloom.tvm_backend.frontends.onnx.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
-from archloom.tvm_backend.ir.infer import infer
+from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.nodes import (
     Binding,
     Call,
@@ -30,6 +29,7 @@ from archloom.tvm_backend.ir.nodes import (
     Unsupported,
     Var,
 )
+from archloom.tvm_backend.ir.operators import type_of_call
 
 if TYPE_CHECKING:
     import onnx
@@ -119,7 +119,7 @@ class _Importer:
     def _emitted(self, expr: Call, name: str, anchor: Any) -> Var:
         args = tuple([self._emitted(a, name, anchor) if type(a) is Call else a for a in expr.args])
         call = Call(expr.op, args, expr.attrs, None)
-        call.ty = infer(call)
+        call.ty = type_of_call(call)
         own = str(expr.op)
         if not isinstance(call.ty, TensorType):
             return self._unnamed(call)
@@ -132,7 +132,7 @@ class _Importer:
         if isinstance(expr, Call):
             args = tuple(self._unnamed(a) if isinstance(a, Call) else a for a in expr.args)
             expr = Call(expr.op, args, expr.attrs, None)
-            expr.ty = infer(expr)
+            expr.ty = type_of_call(expr)
         elif isinstance(expr, TupleGet) and isinstance(expr.tuple_value, Call):
             expr = TupleGet(self._unnamed(expr.tuple_value), expr.index)
         var = Var(self._unique(UNNAMED), expr.ty)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda p: np.ceil(p - 0.5), "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-    "floor": np.floor, "ceil": np.ceil,
-}
-"""How a place becomes a pixel."""
+from archloom.tvm_backend.ir.resizing import ROUNDINGS, places
 
 
 def resized(old: int, new: int, factor: float, attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Places in an axis of ``old`` pixels and their weights, [taps, new] each, where it is scaled by ``factor``."""
     mode = attributes.get("mode", "nearest")
-    at = _places(old, new, factor, attributes.get("coordinate_transformation_mode", "half_pixel"))
+    at = places(attributes.get("coordinate_transformation_mode", "half_pixel"), old, new, factor * old, 1, factor)
     if mode == "nearest":
         index = ROUNDINGS[attributes.get("nearest_mode", "round_prefer_floor")](at)
         return np.clip(index, 0, old - 1).astype(np.int64)[None], np.ones((1, new))
@@ -30,20 +26,6 @@ def resized(old: int, new: int, factor: float, attributes: Mapping[str, Any]) ->
         weights = np.where((index < 0) | (index >= old), 0.0, weights)
     weights = weights / weights.sum(0)
     return np.clip(index, 0, old - 1), weights
-
-
-def _places(old: int, new: int, factor: float, mode: str) -> np.ndarray:
-    """Where new pixels lie among the old ones."""
-    i, length = np.arange(new, dtype=np.float64), factor * old
-    if mode == "align_corners":
-        return i * (old - 1) / (length - 1) if length > 1 else np.zeros_like(i)
-    if mode == "asymmetric":
-        return i / factor
-    if mode == "pytorch_half_pixel" and length <= 1:
-        return np.zeros_like(i)
-    if mode == "half_pixel_symmetric":
-        return (old / 2) * (1 - new / length) + (i + 0.5) / factor - 0.5
-    return (i + 0.5) / factor - 0.5
 
 
 def _kernel(distance: np.ndarray, mode: str, a: float) -> np.ndarray:
