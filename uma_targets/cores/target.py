@@ -116,7 +116,7 @@ class CoresTarget(DescribedTarget):
         self._register_operator_strategy("rows", sweeps.lowered)
         self._register_join(lambda first, second, options: chains.weighed(
             first, second, self.kit.accelerator, self._values(options)))
-        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
+        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:

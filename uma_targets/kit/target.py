@@ -155,7 +155,7 @@ class KitTarget(DescribedTarget):
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if self.kit.numbers == "float32":
-            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
+            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
