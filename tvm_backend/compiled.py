@@ -7,7 +7,7 @@ print or save it. :mod:`archloom.tvm_backend.executable` makes it run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -238,39 +238,15 @@ class Partition:
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledModel:
+class CompiledModel(Partition):
     """A partitioned network with a plan (mapping, stream, timing) for each step, by the step's name.
 
     Steps of equal workloads share one plan; steps that differ in the scale of the epilogue alone share a mapping.
     """
 
-    partition: Partition
-    plans: Mapping[str, "Plan"]
+    plans: "Mapping[str, Plan]" = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return self.partition.name
-
-    @property
-    def target(self) -> str:
-        return self.partition.target
-
-    @property
-    def options(self) -> Mapping[str, OptionValue]:
-        return self.partition.options
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return self.partition.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return self.partition.outputs
-
-    @property
-    def regions(self) -> tuple[Region, ...]:
-        return self.partition.regions
-
-    @property
-    def host(self) -> HostPart:
-        return self.partition.host
+    @classmethod
+    def of(cls, partition: Partition, plans: "Mapping[str, Plan]") -> "CompiledModel":
+        """The partition with its plans."""
+        return cls(**{f.name: getattr(partition, f.name) for f in fields(partition)}, plans=plans)

@@ -61,13 +61,13 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
     from safetensors.numpy import save as tensors
 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
-                 for step in compiled.partition.steps() for name, value in step.constants.items()}
-    for step in compiled.partition.steps():
+                 for step in compiled.steps() for name, value in step.constants.items()}
+    for step in compiled.steps():
         if step.output_stage is not None:
             constants |= {f"{step.name}/{STAGE}{name}": np.array(v) for name, v in step.output_stage.arrays.items()}
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
-        NETWORK: as_json(_network(compiled.partition)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
+        NETWORK: as_json(_network(compiled)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
         CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
         **(artifact_host.program_files(programs) if programs is not None else {}),
     })
@@ -91,7 +91,7 @@ def load(path: Path) -> Loaded:
         plans = _read_plans(json.loads(files[PLANS]), partition, files)
     with _located(path, REPORT):
         report = Report.from_json(json.loads(files[REPORT]))
-    return Loaded(CompiledModel(partition, plans), report, programs)
+    return Loaded(CompiledModel.of(partition, plans), report, programs)
 
 
 def load_report(path: Path) -> Report:
