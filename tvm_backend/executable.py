@@ -111,6 +111,7 @@ class CompiledNetwork:
         """
         from archloom.tvm_backend.artifact import files as artifact_files
         from archloom.tvm_backend.artifact import network as artifact
+        from archloom.tvm_backend.artifact.host import unstorable
 
         artifact_files.check_free(Path(path))
         stored = None
@@ -121,6 +122,11 @@ class CompiledNetwork:
             except InputError as error:
                 self._fallbacks.append(Fallback(
                     f"{path}", f"it has no machine code: {error}", "whoever loads it compiles it again"))
+        plan = self.compiled.host.plan
+        if plan is not None and (types := unstorable(plan)):
+            self._fallbacks.append(Fallback(
+                f"host part of {path}", f"safetensors does not take constants of {', '.join(types)}",
+                "whoever loads it needs TVM, which runs a part of the host"))
         artifact.save(self.compiled, self.report, Path(path), stored)
         return Path(path)
 

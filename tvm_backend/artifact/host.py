@@ -27,7 +27,7 @@ def host_files(host: HostPart) -> dict[str, bytes]:
     from safetensors.numpy import save as tensors
 
     plan = host.plan
-    if plan is None or any(c.dtype.kind not in _STORABLE for c in plan.constants):
+    if plan is None or unstorable(plan):
         return {HOST: as_json({"relax": RELAX}), RELAX: host.module_json.encode()}
     files = {f"host/{number:03}.stablehlo": program.export() for number, program in enumerate(plan.programs)}
     table = {
@@ -40,6 +40,11 @@ def host_files(host: HostPart) -> dict[str, bytes]:
     }
     constants = {str(i): np.ascontiguousarray(c).reshape(c.shape) for i, c in enumerate(plan.constants)}
     return {HOST: as_json(table), HOST_CONSTANTS: tensors(constants), **files}
+
+
+def unstorable(plan: HostPlan) -> list[str]:
+    """Types of the plan's constants that safetensors does not take."""
+    return sorted({str(c.dtype) for c in plan.constants if c.dtype.kind not in _STORABLE})
 
 
 def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
