@@ -6,10 +6,10 @@ print or save it. :mod:`archloom.tvm_backend.executable` makes it run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.host.plan import HostPlan
 
 __all__ = [
-    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refused", "Region", "Step", "TensorSpec",
-    "Value", "View",
+    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refuse", "Refused", "Region", "Step",
+    "TensorSpec", "Value", "View",
 ]
 
 
@@ -86,6 +86,10 @@ class Refused:
     needs: str = ""
 
 
+Refuse: TypeAlias = Callable[[str, str, str], None]
+"""Notes for the partition report what a pass of a target left alone: the variable, what was seen, what it takes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One workload of a region.
@@ -140,7 +144,7 @@ class Region:
     def value(self, name: str) -> Value:
         return self._by_name[name]
 
-    @property
+    @cached_property
     def _by_name(self) -> dict[str, Value]:
         return {v.name: v for v in self.values}
 

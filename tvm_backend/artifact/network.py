@@ -15,7 +15,7 @@ from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
 from archloom.tvm_backend.artifact import workload_json
-from archloom.tvm_backend.artifact.host import as_json
+from archloom.tvm_backend.artifact.host import as_json, read_tensors
 from archloom.tvm_backend.compiled import (
     CompiledModel,
     HostOp,
@@ -80,7 +80,7 @@ def load(path: Path) -> Loaded:
     """
     files = artifact_files.read(path)
     with _located(path, CONSTANTS):
-        constants = _constants(files[CONSTANTS])
+        constants = read_tensors(files[CONSTANTS])
     with _located(path, artifact_host.HOST):
         host = artifact_host.read_host(files)
     with _located(path, NETWORK):
@@ -190,17 +190,6 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
 
 def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
     return tuple(Refused(**answer) for answer in item.get("refused", ()))
-
-
-def _constants(data: bytes) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as tensors
-
-    try:
-        found: dict[str, np.ndarray] = tensors(data)
-        return found
-    except SafetensorError as error:
-        raise ArtifactError(f"not a safetensors file: {error}") from error
 
 
 # Plans ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir import expressions as compat
 from archloom.tvm_backend.ir.nodes import Call, Constant, TensorType, attributes, is_plain
 
@@ -49,8 +50,6 @@ def attention_shape(call: Any) -> AttentionShape:
 
 Fits: TypeAlias = Callable[[AttentionShape], "tuple[str, str] | None"]
 """None where the target takes attention of these sizes, else what it saw and what it takes."""
-Refuse: TypeAlias = Callable[[str, str, str], None]
-"""Hears of attention that is not taken: a variable of it, what was seen, what would be taken."""
 
 
 def as_attention(module: "compat.IRModule", fits: Fits, refuse: Refuse) -> "compat.IRModule":

@@ -16,7 +16,7 @@ import numpy as np
 
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.compiled import OptionValue, Refuse
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
 if TYPE_CHECKING:
@@ -125,8 +125,6 @@ Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verd
 Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
 StrategyWithOptions: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
 RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
-Refuse: TypeAlias = Callable[[str, str, str], None]
-"""Notes for the partition report what a pass left alone: the variable, what was seen, what the target takes."""
 PassWithOptions: TypeAlias = Callable[["IRModule", Mapping[str, OptionValue], Refuse], "IRModule"]
 
 

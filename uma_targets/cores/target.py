@@ -11,7 +11,8 @@ from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMAPhase
+from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.targets.backend import Strategy, UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from archloom.uma_targets.kit.rules import AllOf, all_of
 from archloom.uma_targets.kit.target import DescribedTarget, lazy_pattern

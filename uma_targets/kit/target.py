@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.mapper.tiling import square_tiles
-from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMABackend, UMAPhase
+from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
