@@ -24,6 +24,8 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
@@ -43,7 +45,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, not_multiples, problems_of, refuse
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -129,16 +131,16 @@ def _file(name: str, data_width: int, registers: int) -> RegisterFile:
 
 def ai_engine(
     *,
-    rows: int = 1,
-    columns: int = 16,
-    stream_bits: int = 32,
-    samples: int = 32,
-    coefficients: int = 32,
-    fifo: int = 2,
-    tile: int = 32,
-    memory_latency: int = 1,
-    memory_mib: int = 1024,
-    clock_hz: float = 1e9,
+    rows: Annotated[int, Size(1, 16, "rows of cores")] = 1,
+    columns: Annotated[int, Size(1, 64, "columns of cores")] = 16,
+    stream_bits: Annotated[int, Size(0, 4096, "width of every stream (0: no limit)", "bits")] = 32,
+    samples: Annotated[int, Size(8, 8192, "complex samples in a core")] = 32,
+    coefficients: Annotated[int, Size(2, 4096, "complex coefficients in a core")] = 32,
+    fifo: Annotated[int, Size(1, 64, "places of four complex values at the end of a core's stream")] = 2,
+    tile: Annotated[int, Size(4, 64, "rows and columns of a core's matrix tiles")] = 32,
+    memory_latency: Annotated[int, Size(1, 1_000_000, "from a request of the memory to the first value", "cycles")] = 1,
+    memory_mib: Annotated[int, Size(1, 1 << 20, "memory behind the streams", "MiB")] = 1024,
+    clock_hz: Annotated[float, Clock("clock of the cores", 1, 1e5)] = 1e9,
 ) -> ArchitectureGraph:
     """An array of ``rows`` × ``columns`` cores.
 
@@ -199,17 +201,11 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
     return dict(graph.parameters)
 
 
-RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 16), "columns": (1, 64), "stream_bits": (0, 4096), "samples": (8, 8192), "coefficients": (2, 4096),
-    "fifo": (1, 64), "tile": (4, 64), "memory_latency": (1, 1_000_000), "memory_mib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
 _MOST_CORES = 512
 
 
 def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES)
+    problems = problems_of(ai_engine, options)
     if not problems:
         rows, columns = options["rows"], options["columns"]
         assert isinstance(rows, int) and isinstance(columns, int)

@@ -14,6 +14,8 @@ memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     BACKED_BY,
     CONTAINS,
@@ -35,7 +37,7 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.objects import UnitLatency
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch
 
 LINE_BYTES = 64
@@ -55,23 +57,25 @@ INTEGERS = frozenset({"vmovups", "vmovd", "vbroadcastss", "vpxord", "vpord", "vp
 
 def amx(
     *,
-    product_cycles: int = 16,
-    product_latency: int = 52,
-    load_ports: int = 2,
-    vector_ports: int = 2,
-    l1_kib: int = 48,
-    l1_ways: int = 12,
-    l1_cycles: int = 5,
-    l2_kib: int = 2048,
-    l2_ways: int = 16,
-    l2_cycles: int = 14,
-    memory_cycles: int = 200,
-    misses: int = 48,
-    fetch_width: int = 6,
-    issue_entries: int = 96,
-    queue: int = 32,
-    memory_gib: int = 16,
-    clock_hz: float = 2e9,
+    product_cycles: Annotated[int, Size(1, 1024, "from one product of tiles to the next", "cycles")] = 16,
+    product_latency: Annotated[int, Size(1, 4096, "from a product's operands to its sums", "cycles")] = 52,
+    load_ports: Annotated[int, Size(1, 8, "loads of 64 bytes a cycle")] = 2,
+    vector_ports: Annotated[int, Size(1, 8, "ports of 512 bits")] = 2,
+    l1_kib: Annotated[int, Size(1, 1 << 16, "first cache", "KiB")] = 48,
+    l1_ways: Annotated[int, Size(1, 64, "lines of a set of the first cache")] = 12,
+    l1_cycles: Annotated[int, Size(1, 1000, "look-up in the first cache", "cycles")] = 5,
+    l2_kib: Annotated[int, Size(1, 1 << 20, "second cache", "KiB")] = 2048,
+    l2_ways: Annotated[int, Size(1, 64, "lines of a set of the second cache")] = 16,
+    l2_cycles: Annotated[int, Size(1, 1000, "look-up in the second cache", "cycles")] = 14,
+    memory_cycles: Annotated[
+        int, Size(1, 100_000, "from request to data of the memory behind the caches", "cycles")
+    ] = 200,
+    misses: Annotated[int, Size(1, 1024, "lines on their way to the caches at a time")] = 48,
+    fetch_width: Annotated[int, Size(1, 64, "instructions fetched at a time")] = 6,
+    issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 96,
+    queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
+    memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
+    clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,
 ) -> ArchitectureGraph:
     """One core; ``product_cycles`` and ``product_latency`` are those of a product of whole tiles.
 
@@ -171,17 +175,8 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
     return dict(graph.parameters)
 
 
-RANGES: dict[str, tuple[int, int]] = {
-    "product_cycles": (1, 1024), "product_latency": (1, 4096), "load_ports": (1, 8), "vector_ports": (1, 8),
-    "l1_kib": (1, 1 << 16), "l1_ways": (1, 64), "l1_cycles": (1, 1000), "l2_kib": (1, 1 << 20), "l2_ways": (1, 64),
-    "l2_cycles": (1, 1000), "memory_cycles": (1, 100_000), "misses": (1, 1024), "fetch_width": (1, 64),
-    "issue_entries": (8, 4096), "queue": (1, 1024), "memory_gib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
 def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES)
+    problems = problems_of(amx, options)
     entries, width = options["issue_entries"], options["fetch_width"]
     if isinstance(entries, int) and isinstance(width, int) and entries < width:
         problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")

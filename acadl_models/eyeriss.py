@@ -24,7 +24,7 @@ How the hardware is modelled, at the level of the dataflow's one-dimensional pri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import Annotated, TypeAlias, Union
 
 from archloom.acadl_models.acadl import (
     CONTAINS,
@@ -46,7 +46,7 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.acadl.objects import UnitLatency
-from archloom.acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 16
@@ -56,15 +56,6 @@ _SUM_BITS = 32
 """Width in which the PEs add; what the global buffer keeps of it is ``psum_bits``."""
 
 Place: TypeAlias = Union[DataStorage, RegisterFile]
-
-RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 128), "cols": (1, 128), "ifmap_spad": (1, 4096), "filter_spad": (1, 65536), "psum_spad": (1, 4096),
-    "glb_kib": (1, 1 << 15), "filter_glb_kib": (1, 1 << 15), "row_words": (16, 65536), "ifmap_bus_bits": (16, 4096),
-    "filter_bus_bits": (16, 4096), "psum_bus_bits": (16, 4096), "dram_bytes_per_cycle": (1, 4096),
-    "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 10), "lookahead": (16, 1 << 16),
-}
-"""Smallest and largest value of each integer option."""
-
 
 @dataclass(frozen=True)
 class Energy:
@@ -151,24 +142,30 @@ class Array(Template):
 
 def eyeriss(
     *,
-    rows: int = 12,
-    cols: int = 14,
-    ifmap_spad: int = 12,
-    filter_spad: int = 224,
-    psum_spad: int = 24,
-    glb_kib: int = 100,
-    filter_glb_kib: int = 8,
+    rows: Annotated[int, Size(1, 128, "rows of the PE array")] = 12,
+    cols: Annotated[int, Size(1, 128, "columns of the PE array")] = 14,
+    ifmap_spad: Annotated[int, Size(1, 4096, "ifmap scratchpad of a PE", "words")] = 12,
+    filter_spad: Annotated[int, Size(1, 65536, "filter scratchpad of a PE", "words")] = 224,
+    psum_spad: Annotated[int, Size(1, 4096, "psum scratchpad of a PE", "words")] = 24,
+    glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for ifmaps and partial sums", "KiB")] = 100,
+    filter_glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for filters", "KiB")] = 8,
     psum_bits: int = 16,
-    row_words: int = 1024,
-    ifmap_bus_bits: int = 16,
-    filter_bus_bits: int = 64,
-    psum_bus_bits: int = 64,
-    dram_bytes_per_cycle: int = 3,
-    dram_latency_cycles: int = 20,
-    dram_gib: int = 4,
-    lookahead: int = 1024,
+    row_words: Annotated[int, Size(16, 65536, "words that one primitive streams in or out")] = 1024,
+    ifmap_bus_bits: Annotated[
+        int, Size(16, 4096, "bus of the ifmap network, a multiple of 16", "bits", multiple=WORD_BITS)
+    ] = 16,
+    filter_bus_bits: Annotated[
+        int, Size(16, 4096, "bus of the filter network, a multiple of 16", "bits", multiple=WORD_BITS)
+    ] = 64,
+    psum_bus_bits: Annotated[
+        int, Size(16, 4096, "bus of the psum networks, a multiple of 16", "bits", multiple=WORD_BITS)
+    ] = 64,
+    dram_bytes_per_cycle: Annotated[int, Size(1, 4096, "bandwidth of DRAM", "bytes")] = 3,
+    dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 20,
+    dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,
+    lookahead: Annotated[int, Size(16, 1 << 16, "primitives that the control may have handed out at a time")] = 1024,
     mac_joules: float | None = None,
-    clock_hz: float = 200e6,
+    clock_hz: Annotated[float, Clock("clock of the core")] = 200e6,
 ) -> ArchitectureGraph:
     """Eyeriss with ``rows`` x ``cols`` PEs; scratchpads in words of 16 bits.
 
@@ -261,8 +258,7 @@ def bus_words(graph: ArchitectureGraph) -> dict[str, int]:
 
 def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
-    problems = out_of_range(options, RANGES)
-    problems += not_multiples(options, ("ifmap_bus_bits", "filter_bus_bits", "psum_bus_bits"), WORD_BITS)
+    problems = problems_of(eyeriss, options)
     if options["psum_bits"] not in (WORD_BITS, 2 * WORD_BITS):
         problems.append(f"psum_bits must be {WORD_BITS} or {2 * WORD_BITS}, not {options['psum_bits']!r}")
     joules = options["mac_joules"]

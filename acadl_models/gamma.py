@@ -12,6 +12,8 @@ moves a row of a tile (up to ``bus_bytes``) a cycle, with ``in_flight`` transfer
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     CONTAINS,
     DRAM,
@@ -32,7 +34,7 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.acadl.objects import UnitLatency
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch
 
 LANES = 8
@@ -104,19 +106,19 @@ class LoadStore(Template):
 
 def gamma(
     *,
-    complexes: int = 2,
-    registers: int = 128,
-    accumulators: int = 16,
-    scratchpad_kib: int = 16,
-    matmul_stages: int = 4,
-    bus_bytes: int = 16,
-    dram_cycles: int = 50,
-    in_flight: int = 16,
-    queue: int = 8,
-    issue_entries: int = 64,
-    fetch_width: int = 8,
-    dram_gib: int = 4,
-    clock_hz: float = 1e9,
+    complexes: Annotated[int, Size(1, 64, "load/store unit, compute unit and scratchpad, each so many times")] = 2,
+    registers: Annotated[int, Size(32, 1024, "vector registers of a complex, 8 x 16 bits each")] = 128,
+    accumulators: Annotated[int, Size(1, 64, "tiles of 8 x 8 sums of 32 bits in a complex")] = 16,
+    scratchpad_kib: Annotated[int, Size(1, 1024, "scratchpad of a complex", "KiB")] = 16,
+    matmul_stages: Annotated[int, Size(1, 64, "pipeline of the product unit", "cycles")] = 4,
+    bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the DRAM", "bytes")] = 16,
+    dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
+    in_flight: Annotated[int, Size(1, 1024, "transfers of a load/store unit under way")] = 16,
+    queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
+    issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 64,
+    fetch_width: Annotated[int, Size(1, 64, "instructions fetched at a time")] = 8,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> ArchitectureGraph:
     """Gamma with ``complexes`` complexes in a row; sizes are those of one complex.
 
@@ -161,16 +163,8 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
     return {**graph.parameters, "scratchpad_rows": (first.stop or 0) - first.start}
 
 
-RANGES: dict[str, tuple[int, int]] = {
-    "complexes": (1, 64), "registers": (32, 1024), "accumulators": (1, 64), "scratchpad_kib": (1, 1024),
-    "matmul_stages": (1, 64), "bus_bytes": (1, 1024), "dram_cycles": (1, 1_000_000), "in_flight": (1, 1024),
-    "queue": (1, 1024), "issue_entries": (8, 4096), "fetch_width": (1, 64), "dram_gib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
 def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES)
+    problems = problems_of(gamma, options)
     entries, width = options["issue_entries"], options["fetch_width"]
     if isinstance(entries, int) and isinstance(width, int) and entries < width:
         problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")

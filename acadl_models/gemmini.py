@@ -28,7 +28,7 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from archloom.acadl_models.acadl import (
     DRAM,
@@ -43,7 +43,7 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.acadl.objects import UnitLatency
-from archloom.acadl_models.options import no_flags, not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Flag, Size, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 from archloom.oracle.errors import TargetError
 
@@ -87,25 +87,35 @@ class Controller(QueuedUnit):
 
 def gemmini(
     *,
-    dim: int = 16,
-    scratchpad_kib: int | None = None,
-    accumulator_kib: int | None = None,
-    scratchpad_banks: int = 4,
-    accumulator_banks: int = 2,
-    scratchpad_single_ported: bool = False,
-    spad_read_cycles: int = 4,
-    dma_bus_bits: int = 128,
-    dma_max_bytes: int = 64,
-    ld_queue: int = 8,
-    st_queue: int = 2,
-    ex_queue: int = 8,
-    rs_ld: int = 8,
-    rs_st: int = 4,
-    rs_ex: int = 16,
-    max_in_flight: int = 16,
-    dram_latency_cycles: int = 100,
-    dram_gib: int = 16,
-    clock_hz: float = 1e9,
+    dim: Annotated[int, Size(4, 1024, "rows and columns of the array")] = 16,
+    scratchpad_kib: Annotated[
+        int | None, Size(1, 1 << 20, "scratchpad; by default 256, more where dim needs it", "KiB")
+    ] = None,
+    accumulator_kib: Annotated[
+        int | None, Size(1, 1 << 20, "accumulator; by default 64, more where dim needs it", "KiB")
+    ] = None,
+    scratchpad_banks: Annotated[int, Size(1, 64, "banks of the scratchpad")] = 4,
+    accumulator_banks: Annotated[int, Size(1, 64, "banks of the accumulator")] = 2,
+    scratchpad_single_ported: Annotated[
+        bool, Flag("loads, reads and writes of a scratchpad bank share one port")
+    ] = False,
+    spad_read_cycles: Annotated[int, Size(1, 1000)] = 4,
+    dma_bus_bits: Annotated[
+        int, Size(8, 65536, "width of the bus to memory, a multiple of 8", "bits", multiple=8)
+    ] = 128,
+    dma_max_bytes: Annotated[
+        int, Size(1, 4096, "longest piece of memory that one row of a transfer takes", "bytes")
+    ] = 64,
+    max_in_flight: Annotated[int, Size(1, 1024, "memory requests under way at a time")] = 16,
+    ld_queue: Annotated[int, Size(1, 1024, "queue of the load controller")] = 8,
+    st_queue: Annotated[int, Size(1, 1024, "queue of the store controller")] = 2,
+    ex_queue: Annotated[int, Size(1, 1024, "queue of the execute controller")] = 8,
+    rs_ld: Annotated[int, Size(1, 1024, "loads in the reservation station")] = 8,
+    rs_st: Annotated[int, Size(1, 1024, "stores in the reservation station")] = 4,
+    rs_ex: Annotated[int, Size(2, 1024, "preloads and computations in the reservation station")] = 16,
+    dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 100,
+    dram_gib: Annotated[int, Size(1, 1 << 20)] = 16,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> ArchitectureGraph:
     """Gemmini with a ``dim`` × ``dim`` array; one graph serves both dataflows (``config_ex`` chooses).
 
@@ -113,7 +123,7 @@ def gemmini(
     8 tiles of ``dim`` × ``dim`` int8 and 4 of int32. The rows are a multiple of the banks: a size that is given is
     rounded down to one, a default up. Raises TargetError that lists every option out of range.
     """
-    _check_options(locals())
+    check(gemmini, locals())
     spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)
     acc_rows = _rows("accumulator_kib", accumulator_kib, max(64 << 10, 16 * dim * dim), 4 * dim, accumulator_banks, dim)
 
@@ -213,18 +223,3 @@ def _rows(option: str, kib: int | None, default_bytes: int, row_bytes: int, bank
         need = -(-(-(-least // banks) * banks) * row_bytes // 1024)
         raise TargetError(f"gemmini: {option}={kib} holds {rows} rows; at least {least} are needed: {need} KiB or more")
     return rows
-
-
-RANGES: dict[str, tuple[int, int]] = {
-    "dim": (4, 1024), "scratchpad_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "scratchpad_banks": (1, 64),
-    "accumulator_banks": (1, 64), "spad_read_cycles": (1, 1000), "dma_bus_bits": (8, 65536), "dma_max_bytes": (1, 4096),
-    "ld_queue": (1, 1024), "st_queue": (1, 1024), "ex_queue": (1, 1024), "rs_ld": (1, 1024), "rs_st": (1, 1024),
-    "rs_ex": (2, 1024), "max_in_flight": (1, 1024), "dram_latency_cycles": (1, 1_000_000), "dram_gib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
-def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES, derived=("scratchpad_kib", "accumulator_kib"))
-    problems += not_multiples(options, ("dma_bus_bits",), 8) + no_flags(options, ("scratchpad_single_ported",))
-    refuse("gemmini", problems)

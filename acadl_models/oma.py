@@ -8,6 +8,8 @@ the names of fetch stage and access unit.) Latencies are assumptions of this mod
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     BACKED_BY,
     CONTAINS,
@@ -31,7 +33,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import no_choices, no_flags, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Flag, Size, Word, check
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -39,24 +41,24 @@ ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
 
 def oma(
     *,
-    registers: int = 16,
-    cache: bool = True,
-    cache_sets: int = 16,
-    cache_ways: int = 2,
-    cache_line_bytes: int = 32,
-    replacement: str = "lru",
-    hit_cycles: int = 1,
-    miss_cycles: int = 20,
-    memory_cycles: int = 20,
-    mac_cycles: int = 1,
-    memory_mib: int = 256,
-    clock_hz: float = 1e8,
+    registers: Annotated[int, Size(4, 256, "registers of 32 bits")] = 16,
+    cache: Annotated[bool, Flag("a data cache in front of the data memory")] = True,
+    cache_sets: Annotated[int, Size(1, 1 << 16, "sets of the data cache")] = 16,
+    cache_ways: Annotated[int, Size(1, 64, "lines in a set")] = 2,
+    cache_line_bytes: Annotated[int, Size(4, 4096, "line of the data cache", "bytes")] = 32,
+    replacement: Annotated[str, Word(POLICIES, "which line of a set is given up")] = "lru",
+    hit_cycles: Annotated[int, Size(1, 1000, "a hit in the data cache", "cycles")] = 1,
+    miss_cycles: Annotated[int, Size(1, 100_000, "what a miss costs more than a hit", "cycles")] = 20,
+    memory_cycles: Annotated[int, Size(1, 100_000, "the data memory without a cache", "cycles")] = 20,
+    mac_cycles: Annotated[int, Size(1, 1000, "a multiply-accumulate", "cycles")] = 1,
+    memory_mib: Annotated[int, Size(1, 1 << 20, "data memory", "MiB")] = 256,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e8,
 ) -> ArchitectureGraph:
     """The OMA; without ``cache`` the access unit reaches the data memory itself, in ``memory_cycles``.
 
     Raises TargetError that lists every option out of range.
     """
-    _check_options(locals())
+    check(oma, locals())
 
     @generate
     def build() -> None:
@@ -102,16 +104,3 @@ def oma(
 
 POLICIES = {policy.name.lower(): policy for policy in ReplacementPolicy}
 """Replacement policies by the names that the option takes."""
-
-RANGES: dict[str, tuple[int, int]] = {
-    "registers": (4, 256), "cache_sets": (1, 1 << 16), "cache_ways": (1, 64), "cache_line_bytes": (4, 4096),
-    "hit_cycles": (1, 1000), "miss_cycles": (1, 100_000), "memory_cycles": (1, 100_000), "mac_cycles": (1, 1000),
-    "memory_mib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
-def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES)
-    problems += no_flags(options, ("cache",)) + no_choices(options, {"replacement": POLICIES})
-    refuse("oma", problems)

@@ -23,6 +23,8 @@ How the hardware is modelled, at the level of innermost patterns (``oracle/isas/
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
@@ -36,7 +38,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 WORD_BITS = 32
@@ -44,14 +46,6 @@ WORD_BITS = 32
 
 DRAM_BYTES_PER_CYCLE = 51
 """51.2 GB/s at 1 GHz, rounded down."""
-
-RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 64), "cols": (2, 64), "lanes": (1, 64), "stages": (2, 64), "pmu_kib": (1, 1 << 15),
-    "generators": (1, 64), "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000),
-    "dram_gib": (1, 1 << 10), "hop_cycles": (0, 1000), "lookahead": (16, 1 << 16),
-}
-"""Smallest and largest value of each integer option."""
-
 
 _FETCHED = 16
 """Patterns of the configuration that are handed out in a cycle."""
@@ -128,18 +122,20 @@ class AddressGenerator(Template):
 
 def plasticine(
     *,
-    rows: int = 8,
-    cols: int = 16,
-    lanes: int = 16,
-    stages: int = 6,
-    pmu_kib: int = 256,
-    generators: int = 4,
-    dram_bytes_per_cycle: int = DRAM_BYTES_PER_CYCLE,
-    dram_latency_cycles: int = 60,
-    dram_gib: int = 4,
-    hop_cycles: int = 1,
-    lookahead: int = 512,
-    clock_hz: float = 1e9,
+    rows: Annotated[int, Size(1, 64, "rows of units")] = 8,
+    cols: Annotated[int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 16,
+    lanes: Annotated[int, Size(1, 64, "lanes of a PCU, words of a vector")] = 16,
+    stages: Annotated[int, Size(2, 64, "stages of a PCU")] = 6,
+    pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = 256,
+    generators: Annotated[int, Size(1, 64, "address generators, each with a load and a store queue")] = 4,
+    dram_bytes_per_cycle: Annotated[
+        int, Size(1, 65536, "bandwidth of all channels of DRAM", "bytes")
+    ] = DRAM_BYTES_PER_CYCLE,
+    dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 60,
+    dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,
+    hop_cycles: Annotated[int, Size(0, 1000, "from a PMU to a PCU beside it", "cycles")] = 1,
+    lookahead: Annotated[int, Size(16, 1 << 16, "patterns that may be handed out at a time")] = 512,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> ArchitectureGraph:
     """Plasticine with ``rows`` x ``cols`` units, half of them PCUs; ``cols`` is even.
 
@@ -176,7 +172,7 @@ def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
 
 def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
-    problems = out_of_range(options, RANGES)
+    problems = problems_of(plasticine, options)
     cols, lanes, kib = (options[name] for name in ("cols", "lanes", "pmu_kib"))
     if isinstance(cols, int) and cols % 2:
         problems.append(f"cols must be even, not {cols}: every PCU has a PMU beside it")

@@ -11,6 +11,8 @@ Four units, each behind a queue, work side by side, as far as the data allow:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
@@ -23,23 +25,23 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 
 def qkv(
     *,
-    dim: int = 16,
-    operand_rows: int = 1 << 10,
-    sum_rows: int = 1 << 10,
-    bus_bytes: int = 64,
-    dram_cycles: int = 50,
-    exp_cycles: int = 8,
-    in_flight: int = 8,
-    queue: int = 8,
-    issue_entries: int = 32,
-    dram_gib: int = 4,
-    clock_hz: float = 1e9,
+    dim: Annotated[int, Size(2, 256, "rows and columns of the array and of a tile")] = 16,
+    operand_rows: Annotated[int, Size(8, 1 << 24, "rows of dim numbers that products read")] = 1 << 10,
+    sum_rows: Annotated[int, Size(8, 1 << 24, "rows of dim sums")] = 1 << 10,
+    bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the DRAM", "bytes")] = 64,
+    dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
+    exp_cycles: Annotated[int, Size(0, 10_000, "pipeline of the softmax unit", "cycles")] = 8,
+    in_flight: Annotated[int, Size(1, 1024, "instructions of a unit under way")] = 8,
+    queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
+    issue_entries: Annotated[int, Size(2, 4096, "instructions that wait for issue")] = 32,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> ArchitectureGraph:
     """QKV with tiles of ``dim`` × ``dim``. Raises TargetError that lists every option out of range."""
     _check_options(locals())
@@ -88,16 +90,8 @@ def _connect(to: QueuedUnit, *, reads: list[DataStorage], writes: list[DataStora
         ACADLEdge(to.unit, storage, WRITE_DATA)
 
 
-RANGES: dict[str, tuple[int, int]] = {
-    "dim": (2, 256), "operand_rows": (8, 1 << 24), "sum_rows": (8, 1 << 24), "bus_bytes": (1, 4096),
-    "dram_cycles": (1, 1_000_000), "exp_cycles": (0, 10_000), "in_flight": (1, 1024), "queue": (1, 1024),
-    "issue_entries": (2, 4096), "dram_gib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
 def _check_options(options: dict[str, object]) -> None:
-    problems = out_of_range(options, RANGES)
+    problems = problems_of(qkv, options)
     dim, rows = options["dim"], options["operand_rows"]
     if isinstance(dim, int) and isinstance(rows, int) and rows < 4 * dim:
         problems.append(f"operand_rows ({rows}) must hold four tiles of dim ({dim}) rows")

@@ -20,6 +20,8 @@ Assumed (the paper has no figures): latencies of memory, host link and activatio
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     DRAM,
     READ_DATA,
@@ -34,7 +36,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, check, refuse
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 TILES = 4
@@ -43,24 +45,24 @@ TILES = 4
 
 def tpu_v1(
     *,
-    dim: int = 256,
-    unified_buffer_kib: int = 24 << 10,
-    accumulator_kib: int = 4 << 10,
-    weight_bytes: int = 46,
-    host_bytes: int = 21,
-    memory_cycles: int = 70,
-    host_cycles: int = 500,
-    activation_cycles: int = 16,
-    queue: int = 16,
-    issue_entries: int = 64,
-    memory_gib: int = 8,
-    clock_hz: float = 700e6,
+    dim: Annotated[int, Size(2, 1024, "rows and columns of the matrix unit")] = 256,
+    unified_buffer_kib: Annotated[int, Size(1, 1 << 20, "Unified Buffer", "KiB")] = 24 << 10,
+    accumulator_kib: Annotated[int, Size(1, 1 << 20, "accumulators", "KiB")] = 4 << 10,
+    weight_bytes: Annotated[int, Size(1, 65536, "from weight memory in a cycle", "bytes")] = 46,
+    host_bytes: Annotated[int, Size(1, 65536, "from and to the host in a cycle, each", "bytes")] = 21,
+    memory_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 70,
+    host_cycles: Annotated[int, Size(0, 1_000_000, "what the link to the host adds", "cycles")] = 500,
+    activation_cycles: Annotated[int, Size(1, 1_000_000, "pipeline of the activation unit", "cycles")] = 16,
+    queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 16,
+    issue_entries: Annotated[int, Size(2, 4096, "instructions that wait for issue")] = 64,
+    memory_gib: Annotated[int, Size(1, 1 << 20, "weight and host memory", "GiB")] = 8,
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 700e6,
 ) -> ArchitectureGraph:
     """TPU v1 with a ``dim`` × ``dim`` matrix unit; ``weight_bytes`` and ``host_bytes`` are bytes a cycle.
 
     Raises TargetError that lists every option out of range, or a memory that holds too few rows.
     """
-    _check_options(locals())
+    check(tpu_v1, locals())
     ub_rows, acc_rows = (unified_buffer_kib << 10) // dim, (accumulator_kib << 10) // (4 * dim)
     refuse("tpu_v1", [
         f"{name}={kib} holds {rows} rows; at least {least} are needed"
@@ -150,15 +152,3 @@ def _connect(
         ACADLEdge(storage, to.unit, READ_DATA, link=link)
     for storage in writes or ():
         ACADLEdge(to.unit, storage, WRITE_DATA, link=link)
-
-
-RANGES: dict[str, tuple[int, int]] = {
-    "dim": (2, 1024), "unified_buffer_kib": (1, 1 << 20), "accumulator_kib": (1, 1 << 20), "weight_bytes": (1, 65536),
-    "host_bytes": (1, 65536), "memory_cycles": (1, 1_000_000), "host_cycles": (0, 1_000_000),
-    "activation_cycles": (1, 1_000_000), "queue": (1, 1024), "issue_entries": (2, 4096), "memory_gib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
-def _check_options(options: dict[str, object]) -> None:
-    refuse("tpu_v1", out_of_range(options, RANGES))

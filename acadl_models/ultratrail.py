@@ -17,6 +17,8 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import (
     CONTAINS,
     FORWARD,
@@ -35,7 +37,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.options import not_multiples, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, check
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -43,15 +45,17 @@ FEATURE_MEMORIES = 3
 
 def ultratrail(
     *,
-    dim: int = 8,
-    features: int = 1024,
-    weights: int = 2048,
-    biases: int = 128,
-    sums: int = 512,
-    bus_bits: int = 32,
-    bus_latency: int = 1,
-    memory_mib: int = 64,
-    clock_hz: float = 250e3,
+    dim: Annotated[int, Size(2, 64, "the array has dim × dim multipliers")] = 8,
+    features: Annotated[int, Size(16, 1 << 20, "rows of each of the three feature memories")] = 1024,
+    weights: Annotated[int, Size(16, 1 << 20, "rows (dim × dim weights) of the weight memory")] = 2048,
+    biases: Annotated[int, Size(2, 1 << 16, "rows of the bias memory")] = 128,
+    sums: Annotated[int, Size(2, 1 << 20, "rows of the memory of partial sums")] = 512,
+    bus_bits: Annotated[int, Size(8, 4096, "width of the way to the outside memory", "bits", multiple=8)] = 32,
+    bus_latency: Annotated[
+        int, Size(1, 1_000_000, "from a request of the outside memory to the first beat", "cycles")
+    ] = 1,
+    memory_mib: Annotated[int, Size(1, 1 << 20, "outside memory", "MiB")] = 64,
+    clock_hz: Annotated[float, Clock("clock of the accelerator", 0.001, 1e5)] = 250e3,
 ) -> ArchitectureGraph:
     """UltraTrail with a ``dim`` × ``dim`` array.
 
@@ -59,7 +63,7 @@ def ultratrail(
     ``bus_bits`` (a multiple of 8) and ``bus_latency``: the way to the outside memory. ``clock_hz``: 250 kHz is
     the clock at which the sources state latencies. Raises TargetError that lists every option out of range.
     """
-    _check_options(locals())
+    check(ultratrail, locals())
 
     @generate
     def build() -> None:
@@ -120,14 +124,3 @@ def _join(unit: MemoryAccessUnit, *, reads: list[DataStorage], writes: list[Data
         ACADLEdge(storage, unit, READ_DATA)
     for storage in writes:
         ACADLEdge(unit, storage, WRITE_DATA)
-
-
-RANGES: dict[str, tuple[int, int]] = {
-    "dim": (2, 64), "features": (16, 1 << 20), "weights": (16, 1 << 20), "biases": (2, 1 << 16), "sums": (2, 1 << 20),
-    "bus_bits": (8, 4096), "bus_latency": (1, 1_000_000), "memory_mib": (1, 1 << 20),
-}
-"""Smallest and largest value of each integer option."""
-
-
-def _check_options(options: dict[str, object]) -> None:
-    refuse("ultratrail", out_of_range(options, RANGES) + not_multiples(options, ("bus_bits",), 8))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, wraps
 from typing import Any, TypeAlias
 
+from archloom.acadl_models.options import Fact, Flag, Size, Word, facts_of
 from archloom.oracle.errors import TargetError, suggest
 
 OptionValue: TypeAlias = "int | float | str | bool | None"
@@ -81,31 +83,50 @@ class Option:
 class GraphOptions:
     """Options that are parameters of ``make``, the function (or class) that an architecture graph is made from.
 
-    Defaults are those of its signature, or ``defaults`` where it has none; the range of an integer is in ``ranges``.
+    ``make`` states ranges, choices and help where it has its parameters (:mod:`archloom.acadl_models.options`), and
+    defaults, but for those in ``defaults``.
     """
 
     make: Callable[..., Any]
-    ranges: Mapping[str, tuple[int, int]]
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def default(self, name: str) -> Any:
-        """What the parameter ``name`` is if it is not given."""
-        return self.defaults[name] if name in self.defaults else inspect.signature(self.make).parameters[name].default
+    def options(self, after: Mapping[str, Sequence[Option]] | None = None) -> tuple[Option, ...]:
+        """An option for each parameter that has a help, in their order; ``after`` some of them others that are no
+        parameters of the graph. ``clock_mhz`` stands for the graph's ``clock_hz``."""
+        found: list[Option] = []
+        for name, fact in facts_of(self.make).items():
+            if fact.help:
+                found.append(_option(name, self._default(name), fact))
+            found += (after or {}).get(name, ())
+        return tuple(found)
 
-    def size(self, name: str, about: str, unit: str = "") -> Option:
-        """An integer, with the graph's default and range; ``about`` is its help."""
-        low, high = self.ranges[name]
-        return Option(name, int, self.default(name), about, low, high, unit=unit)
+    @cached_property
+    def graph(self) -> Callable[[Mapping[str, Any]], Any]:
+        """What makes the graph of options."""
+        @wraps(self.make)  # so that the graph's own module can be told
+        def made(options: Mapping[str, Any]) -> Any:
+            return self.make(**self.arguments(options))
 
-    def clock(self, about: str, low: float = 0.001, high: float = 1e6) -> Option:
-        """``clock_mhz``, which stands for the graph's ``clock_hz``."""
-        return Option("clock_mhz", float, self.default("clock_hz") / 1e6, about, low, high, unit="MHz")
+        return made
 
-    @staticmethod
-    def arguments(options: Mapping[str, Any], besides: Collection[str] = ()) -> dict[str, Any]:
-        """What ``make`` is called with: all options but those ``besides``, and the clock in hertz."""
-        others = {"clock_mhz", *besides}
-        return {"clock_hz": options["clock_mhz"] * 1e6} | {k: v for k, v in options.items() if k not in others}
+    def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``make`` is called with: its parameters among the options, and the clock in hertz."""
+        names = inspect.signature(self.make).parameters
+        return {"clock_hz": options["clock_mhz"] * 1e6} | {k: v for k, v in options.items() if k in names}
+
+    def _default(self, name: str) -> Any:
+        return self.defaults.get(name, inspect.signature(self.make).parameters[name].default)
+
+
+def _option(name: str, default: Any, fact: Fact) -> Option:
+    """The option of a parameter."""
+    if isinstance(fact, Size):
+        return Option(name, int, default, fact.help, fact.low, fact.high, unit=fact.unit)
+    if isinstance(fact, Flag):
+        return Option(name, bool, default, fact.help)
+    if isinstance(fact, Word):
+        return Option(name, str, default, fact.help, choices=tuple(fact.choices))
+    return Option("clock_mhz", float, default / 1e6, fact.help, fact.low_mhz, fact.high_mhz, unit="MHz")
 
 
 def _truth(value: Any) -> bool:

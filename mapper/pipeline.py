@@ -1,23 +1,45 @@
 """Cycles of a nest of loops from what its iterations issue, vectorized over candidates.
 
 A target says which instructions an iteration of each of its loops issues (:class:`Loop`, :class:`Issue`); what they
-cost is read off the view of its graph. While some units work on an iteration, others do on the next ones, so a loop
-takes as long as the unit that has most to do, or as its inner loops one after the other; what stands ``alone`` in an
-iteration waits for what is before it, and keeps what follows waiting:
+cost is read off the view of its graph. While some units work on an iteration, others do on the next ones. What stands
+``alone`` in an iteration waits for what is before it, and keeps what follows waiting; what is ``first`` the body waits
+for, and it lies in one of ``slots`` places until what is ``last`` is done with it::
 
-    T(loop) = times * (max(sum of T(inner loops), busy cycles of each unit, of memory) + latencies of what is alone)
+    load    |==B==|-----L-----|           ==: its unit is busy   --: under way
+    body                      |====R====|-tail-|
+    store                                      |==S==|
+            `------- a place is taken: P * slots ------'
 
-Instructions are issued in order, so what the rest of an iteration needs ``first`` comes early only as far as the
-instructions before it wait elsewhere: those of ``ahead`` iterations fit into the window of the fetch stage and the
-queues, and as what inner loops need first, which waits for places in the queue of the same unit, lets it through. What
-``first`` brings lies in one of ``slots`` places until what is ``last`` is done with it. What the first inner iterations
-need stands behind it in the queue: the lead of an iteration is from the start of the one to the end of the other, and
-what it finds there it does not wait for again. An iteration takes no less than
+In cycles, for an iteration:
 
-    T(iteration) >= (lead + T(inner) * (1 - fraction of ahead) - waiting of an inner iteration) / (1 + whole ahead)
-    T(iteration) >= (lead + T(inner) - waiting of an inner iteration + latency of last) / slots
+* ``R``: the most of T of the inner loops, one after the other, of the busy cycles of each unit, link and memory in it,
+  and of the fetches: what the body takes if all is there. ``M``: the same with what is first and last.
+* ``B``: until the last of what is first starts; ``L``: from then until it has ended; ``S``: both for what is last.
+* ``F = max(B + L, lead)`` with ``lead = B + max(L, lead of the inner loops)``: from when a unit could begin with what
+  is first until the body may begin. What inner loops need first stands in the same queue behind it.
+* ``i``: what of R the inner loops wait already; they do not wait for it again.
+* ``a``: by how many iterations what is first may be ahead. Instructions are issued in order, so these are the
+  iterations whose instructions fit into the window of the fetch stage and the queues, no more than there are places in
+  inner loops of the same unit, and no more than ``early``.
 
-and no less than the latencies of what waits for one another in a ring, over how many iterations later it closes.
+An iteration takes no less than its instructions in order (O), than until a place is free (P), and than M::
+
+    O = (F - i + R * (1 - fraction of a)) / (1 + whole part of a)
+    P = (max(B + L + (R - i) * occupied, B / n + lead of the inner loops + R - i) + tail + S) / slots
+    T = max(M, O, P) + CLOSE * (O + P)
+    T(loop) = times * (T + alone + waits)
+
+``n``: how many instructions are first; the second term of P is there where inner loops have something first. A loop
+that is entered once and has one iteration takes ``max(M, B + R)``. The first iterations of a nest have nothing before
+them: what the loads of the first take longer than T, and the latency L that nothing hides, is added once (``fill``).
+What waits for one another in a ring takes at least its latencies, over how many iterations later it closes.
+
+By hand: ten products of tiles on QKV, each of two loads (16 busy cycles and 83 until the tile is there), a product (16
+busy cycles, then 32 until its sums are written), and four places. R = 16; B = 16, the first load; L = 83; M = 32, both
+loads; S = 0. 32 products fit the window: O = (99 + 16) / 33 = 3.5. P = (99 + 16 + 32) / 4 = 36.75 is the most, so the
+loop takes 10 * (36.75 + 0.003 * (3.48 + 36.75)) = 368.7. At the start 83 cycles of latency are not hidden, but what the
+first loads take is 4.9 less than T: fill = 83 + 32 - 36.9 = 78.1, and the estimate 446.8. With eight places the unit of
+the loads would be the bound (P = 18.4, T = M = 32), with one place each product would wait for its own loads (T = 147).
 """
 
 from __future__ import annotations
@@ -73,7 +95,7 @@ class Issue:
 class Loop:
     """``times`` iterations of ``body``; ``alone``: instructions of an iteration that nothing else overlaps;
     ``waits``: cycles of an iteration in which nothing happens; ``first``: what the body waits for; ``last``: what
-    frees the place of that, of which there are ``slots``, each taken for the share ``held`` of the body. ``whole``:
+    frees the place of that, of which there are ``slots``, each taken for the share ``occupied`` of the body. ``whole``:
     the share of what comes first with which the body begins; it takes the rest of it up as it arrives. ``early``: by
     how many iterations what comes first may be ahead at most: none where the body waits for it in the queue of its
     unit. ``rings``: what waits for one another, one after the other, until the first of it can be done for so many
@@ -86,31 +108,47 @@ class Loop:
     first: tuple[Issue, ...] = ()
     last: tuple[Issue, ...] = ()
     slots: Number = 1 << 30
-    held: Number = 1
+    occupied: Number = 1
     whole: Number = 0
     early: Number = FAR
     rings: tuple[tuple[tuple[Issue, ...], Number], ...] = ()
 
 
+@dataclass(eq=False)
+class _Use:
+    """What an iteration, or all of a nest, does with one unit, link or memory.
+
+    ``busy``: cycles for which it is kept busy. ``issued``: instructions that a unit processes. ``ahead``: by how many
+    iterations what comes first may be ahead on a unit at most, as its places are no more. ``lead``: cycles from when a
+    unit could begin with what comes first until the iteration may. Both None where the unit has nothing that does.
+    """
+
+    busy: Number = 0
+    issued: Number = 0
+    ahead: Number | None = None
+    lead: Number | None = None
+
+    def times(self, count: Number) -> "_Use":
+        """That of ``count`` iterations."""
+        return _Use(count * self.busy, count * self.issued, self.ahead, self.lead)
+
+
 @dataclass(frozen=True, eq=False)
 class _Cost:
-    """Cycles of a nest, and of each unit and of memory in it; how many instructions that are, by unit; ``tail``: from
-    when the last of them leaves its unit to the next one until it has ended; ``waits``: whether it begins with
-    something ``first``; ``fill``: by how much the first iterations take longer, as nothing comes before them, and
-    ``start``: what of the time lies before the first of them has all that it waits for, but for the latency of that;
-    ``ahead``: by how many iterations what comes first is ahead at most on each unit, as its places are no more;
-    ``lead``: from when each unit could begin with that until an iteration may; ``idle``: what an iteration takes more
-    than it would if it were there."""
+    """Cycles of a nest, and what it does with each unit, link and memory.
+
+    ``tail``: from when the last of its instructions leaves its unit to the next one until it has ended. ``waits``:
+    whether it begins with something ``first``. ``fill``: by how much the first iterations take longer, as nothing comes
+    before them. ``start``: what of the time lies before the first of them has all that it waits for, but for the
+    latency of that. ``idle``: what an iteration takes more than it would if all that it waits for were there.
+    """
 
     time: Number
-    busy: Mapping[str, Number]
-    issued: Mapping[str, Number]
+    uses: Mapping[str, _Use]
     tail: Number
     waits: Any
     fill: Number
     start: Number
-    ahead: Mapping[str, Number] = field(default_factory=dict)
-    lead: Mapping[str, Number] = field(default_factory=dict)
     idle: Number = 0
 
 
@@ -175,7 +213,7 @@ class Rates:
             ports = memory.words_per_cycle * (1 if memory.shared_port else memory.slots)
             yield name, issue.times * words / (ports * np.minimum(units, memory.banks))
 
-    def behind(self, issue: Issue) -> Iterator[tuple[str, str, Number]]:
+    def delays(self, issue: Issue) -> Iterator[tuple[str, str, Number]]:
         """For each memory whose port all share: the unit, the memory, and how long the unit waits for it if each of the
         instructions meets the longest request of others there."""
         unit = self.hardware.unit(issue.mnemonic)
@@ -276,90 +314,156 @@ def _cost(loop: Loop, rates: Rates, once: Any) -> _Cost:
 
 
 def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
-    busy: dict[str, Number] = {}
-    issued: dict[str, Number] = {}
-    inner: Number = 0
-    tail: Number = 0
-    fill: Number = 0
-    start: Number = 0
-    waits: Any = np.False_
-    early: dict[str, Number] = {}
-    lead: dict[str, Number] = {}
-    idle: Number = 0
-    behind: list[tuple[str, str, Number]] = []
+    iteration = _Iteration(rates)
     for part in loop.body:
         if isinstance(part, Loop):
-            found = _cost(part, rates, once)
-            early.update({name: np.where(np.asarray(part.times) > 0, count / np.maximum(part.times, 1e-9), early.get(
-                name, FAR)) for name, count in found.ahead.items()})
-            there = np.asarray(part.times) > 0
-            first_here = there & ~waits
-            lead.update({name: np.where(first_here, most, lead.get(name, 0)) for name, most in found.lead.items()})
-            idle = np.where(first_here, found.idle, idle)
-            inner, tail = inner + found.time, found.tail
-            fill, waits = np.maximum(fill, np.where(there, found.fill, 0)), waits | (found.waits & there)
-            start = np.maximum(start, np.where(there, found.start, 0))
-            _add(busy, found.busy.items())
-            _add(issued, found.issued.items())
+            iteration.add_loop(part, _cost(part, rates, once))
         else:
-            tail = rates.tail(part)
-            _count(busy, issued, part, rates)
-            behind.extend(rates.behind(part))
-    _crowd(behind, busy, _most(inner, busy, issued, rates))
-    rest = time = _most(inner, busy, issued, rates)
+            iteration.tail = rates.tail(part)
+            iteration.add_issue(part)
+    iteration.contend(iteration.most())
+    time = iteration.most()
     if loop.first or loop.last:
-        body, behind = dict(issued), []
-        for issue in (*loop.first, *loop.last):
-            _count(busy, issued, issue, rates)
-            behind.extend(rates.behind(issue))
-        latency, before = rates.wait(loop.first, loop.whole, waits)
-        own, last = latency + before, sum(rates.wait(loop.last))
-        first, next_in = own, np.asarray(0)
-        for name in _units(loop.first, rates):  # what inner loops need first stands behind it
-            next_in = np.maximum(next_in, lead.get(name, 0))
-            lead[name] = before + np.maximum(latency, lead.get(name, 0))
-            first = np.where(own > 0, np.maximum(first, lead[name]), 0)
-        _crowd(behind, busy, _most(rest, busy, issued, rates))
-        most = _most(rest, busy, issued, rates)
-        ahead = np.minimum(rates.ahead(loop, body), loop.early)
-        for name in _units(loop.first, rates):
-            ahead = np.minimum(ahead, early.get(name, FAR))
-        ordered = _in_order(first - idle, rest, ahead)
-        # the first of what comes first finds a place when that of the first before it is free; what stands behind all
-        # of it waits for the last of the places, too, and then for the last of the loads
-        single = before / np.maximum(sum(np.asarray(issue.times) for issue in loop.first), 1)
-        behind_all = np.where(next_in > 0, single + next_in + rest - idle, 0)
-        taken = np.maximum(own + (rest - idle) * loop.held, behind_all)
-        taken = np.where(own + last > 0, taken + tail + last, 0) / loop.slots
-        for issue in loop.first:
-            name = rates.hardware.unit(issue.mnemonic).name
-            early[name] = np.minimum(early.get(name, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
-        steady = np.maximum(most, np.maximum(ordered, taken))
-        # where there is but one iteration, what it waits for at the start is no part of it
-        time = np.where(once, np.maximum(most, before + rest), steady + CLOSE * (ordered + taken))
-        idle = np.where(first > 0, np.maximum(time - rest + idle, 0), idle)
-        # all that comes first is on its way at the same time, and nothing hides the latency of the last of it
-        nothing: Number = 0
-        loads: dict[str, Number] = {}
-        _add(loads, (spent for issue in loop.first for spent in rates.busy(issue)))
-        more = np.maximum(before + rest, reduce(np.maximum, loads.values(), nothing)) - time
-        fill = np.maximum(fill, latency + np.minimum(more, 0) - np.where(once, start, 0)) + np.maximum(more, 0)
-        waits, start = waits | (first > 0), start + before
+        time = _overlapped(loop, iteration, once)
     for ring, later in loop.rings:
         time = np.maximum(time, sum(rates.alone(issue) for issue in ring) / later)
     alone = sum(rates.alone(issue) for issue in loop.alone)
-    time = time + alone + loop.waits
-    if isinstance(loop.times, int) and loop.times == 1:
-        return _Cost(time, busy, issued, tail, waits, fill, start, early, lead, idle)
-    return _Cost(loop.times * time, {name: loop.times * spent for name, spent in busy.items()},
-                 {name: loop.times * count for name, count in issued.items()}, tail, waits, fill,
-                 start, early, lead, idle)
+    time, uses = time + alone + loop.waits, iteration.uses
+    if not (isinstance(loop.times, int) and loop.times == 1):
+        time, uses = loop.times * time, {name: use.times(loop.times) for name, use in uses.items()}
+    return _Cost(time, uses, iteration.tail, iteration.waits, iteration.fill, iteration.start, iteration.idle)
 
 
-def _crowd(behind: Iterable[tuple[str, str, Number]], busy: dict[str, Number], most: Number) -> None:
-    """Let units wait for memories, as often as these are at work in ``most`` cycles."""
-    often = {memory: busy.get(memory, 0) / np.maximum(most, 1e-9) for _, memory, _ in behind}
-    _add(busy, [(unit, spent * often[memory]) for unit, memory, spent in behind])
+class _Iteration:
+    """One iteration of a loop as its parts are added up: what it does with each resource, and the figures of
+    :class:`_Cost`; ``inner``: cycles of the inner loops, one after the other."""
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.uses: dict[str, _Use] = {}
+        self.inner: Number = 0
+        self.tail: Number = 0
+        self.waits: Any = np.False_
+        self.fill: Number = 0
+        self.start: Number = 0
+        self.idle: Number = 0
+        self.delays: list[tuple[str, str, Number]] = []
+        """units, memories, and cycles for which the one waits if it always meets the longest request at the other"""
+
+    def use(self, name: str) -> _Use:
+        """What it does with a resource so far."""
+        return self.uses.setdefault(name, _Use())
+
+    def add_loop(self, loop: Loop, cost: _Cost) -> None:
+        """An inner loop; the first that waits for something decides what the iteration finds when it begins."""
+        there = np.asarray(loop.times) > 0
+        begins = there & ~self.waits
+        for name, other in cost.uses.items():
+            use = self.use(name)
+            use.busy, use.issued = use.busy + other.busy, use.issued + other.issued
+            if other.ahead is not None:
+                count = other.ahead / np.maximum(loop.times, 1e-9)
+                use.ahead = np.where(there, count, _or(use.ahead, FAR))
+            if other.lead is not None:
+                use.lead = np.where(begins, other.lead, _or(use.lead, 0))
+        self.idle = np.where(begins, cost.idle, self.idle)
+        self.inner, self.tail = self.inner + cost.time, cost.tail
+        self.fill = np.maximum(self.fill, np.where(there, cost.fill, 0))
+        self.start = np.maximum(self.start, np.where(there, cost.start, 0))
+        self.waits = self.waits | (cost.waits & there)
+
+    def add_issue(self, issue: Issue) -> None:
+        """Instructions of the iteration itself."""
+        for name, cycles_busy in self.rates.busy(issue):
+            self.use(name).busy = self.use(name).busy + cycles_busy
+        unit = self.use(self.rates.hardware.unit(issue.mnemonic).name)
+        unit.issued = unit.issued + issue.times
+        self.delays.extend(self.rates.delays(issue))
+
+    def issued(self) -> dict[str, Number]:
+        """Instructions by unit."""
+        units = {unit.name for unit in self.rates.hardware.units}
+        return {name: use.issued for name, use in self.uses.items() if name in units}
+
+    def most(self, rest: Number | None = None) -> Number:
+        """The most of cycles: of the inner loops (or of the ``rest``), of a unit or a memory, or of the fetches."""
+        fetches = sum(use.issued for use in self.uses.values()) / self.rates.hardware.fetched_per_cycle
+        busy = (use.busy for use in self.uses.values())
+        return reduce(np.maximum, [*busy, fetches], self.inner if rest is None else rest)
+
+    def contend(self, most: Number) -> None:
+        """Let units wait for memories, as often as these are at work in ``most`` cycles; the delays are taken up."""
+        often = {memory: self.use(memory).busy / np.maximum(most, 1e-9) for _, memory, _ in self.delays}
+        for unit, memory, cycles_waiting in self.delays:
+            self.use(unit).busy = self.use(unit).busy + cycles_waiting * often[memory]
+        self.delays = []
+
+
+def _or(number: "Number | None", default: Number) -> Number:
+    return default if number is None else number
+
+
+def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray) -> Number:
+    """T of an iteration with what its body needs ``first`` and what is ``last``; the terms are those of the module.
+
+    The iteration's ``lead``, ``idle``, ``fill``, ``start`` and places become those seen from outside the loop.
+    """
+    rates, body, rest = iteration.rates, iteration.issued(), iteration.most()
+    for issue in (*loop.first, *loop.last):
+        iteration.add_issue(issue)
+    latency, before = rates.wait(loop.first, loop.whole, iteration.waits)
+    own, last = latency + before, sum(rates.wait(loop.last))
+    units = [iteration.use(name) for name in _units(loop.first, rates)]
+    # what inner loops need first stands in the same queue behind it
+    inner_lead: Number = np.asarray(0)
+    lead = own
+    for unit in units:
+        inner_lead = np.maximum(inner_lead, _or(unit.lead, 0))
+        unit.lead = before + np.maximum(latency, _or(unit.lead, 0))
+        lead = np.where(own > 0, np.maximum(lead, unit.lead), 0)
+    iteration.contend(iteration.most(rest))
+    most = iteration.most(rest)
+
+    ahead = np.minimum(rates.ahead(loop, body), loop.early)
+    for unit in units:
+        ahead = np.minimum(ahead, _or(unit.ahead, FAR))
+    ordered = _in_order(lead - iteration.idle, rest, ahead)
+    placed = _placed(loop, iteration, rest, (latency, before, last), inner_lead)
+    for issue in loop.first:
+        unit = iteration.use(rates.hardware.unit(issue.mnemonic).name)
+        unit.ahead = np.minimum(_or(unit.ahead, FAR), np.where(np.asarray(issue.times) > 0, loop.slots, FAR))
+    steady = np.maximum(most, np.maximum(ordered, placed))
+    # where there is but one iteration, what it waits for at the start is no part of it
+    time = np.where(once, np.maximum(most, before + rest), steady + CLOSE * (ordered + placed))
+    iteration.idle = np.where(lead > 0, np.maximum(time - rest + iteration.idle, 0), iteration.idle)
+
+    # at the very start all that comes first is on its way at the same time, and nothing hides the latency of the last
+    nothing: Number = 0
+    loads: dict[str, Number] = {}
+    for issue in loop.first:
+        _add(loads, rates.busy(issue))
+    more = np.maximum(before + rest, reduce(np.maximum, loads.values(), nothing)) - time
+    late = latency + np.minimum(more, 0) - np.where(once, iteration.start, 0)
+    iteration.fill = np.maximum(iteration.fill, late) + np.maximum(more, 0)
+    iteration.waits, iteration.start = iteration.waits | (lead > 0), iteration.start + before
+    return time
+
+
+def _placed(
+    loop: Loop, iteration: _Iteration, rest: Number, waits: tuple[Number, Number, Number], inner_lead: Number
+) -> Number:
+    """P: cycles after which a place for what comes first is free again, for each of the ``slots``.
+
+    The first of what comes first finds a place when that of the first before it is free; what stands behind all of it
+    waits for the last of the places, too, and then for the last of the loads. ``waits``: latency of what comes first,
+    cycles before its last, cycles until what is ``last`` has ended.
+    """
+    latency, before, last = waits
+    own, work = latency + before, rest - iteration.idle
+    single = before / np.maximum(sum(np.asarray(issue.times) for issue in loop.first), 1)
+    behind = np.where(inner_lead > 0, single + inner_lead + rest - iteration.idle, 0)
+    taken = np.maximum(own + work * loop.occupied, behind)
+    return np.where(own + last > 0, taken + iteration.tail + last, 0) / loop.slots
 
 
 def _units(issues: Iterable[Issue], rates: Rates) -> set[str]:
@@ -372,19 +476,6 @@ def _in_order(first: Number, rest: Number, ahead: Number) -> Number:
     ahead = np.where(np.asarray(first) > 0, ahead, FAR)
     whole = np.floor(ahead)
     return (first + rest * (1 - (ahead - whole))) / (1 + whole)
-
-
-def _count(busy: dict[str, Number], issued: dict[str, Number], issue: Issue, rates: Rates) -> None:
-    """Add what instructions keep busy, and how many they are."""
-    _add(busy, rates.busy(issue))
-    _add(issued, [(rates.hardware.unit(issue.mnemonic).name, issue.times)])
-
-
-def _most(inner: Number, busy: Mapping[str, Number], issued: Mapping[str, Number], rates: Rates) -> Number:
-    """Cycles of the inner loops, of the busiest unit or memory, or of the fetches: whichever are most."""
-    fetches = sum(issued.values()) / rates.hardware.fetched_per_cycle
-    most: Number = reduce(np.maximum, [*busy.values(), fetches], inner)
-    return most
 
 
 def _add(total: dict[str, Number], more: Iterable[tuple[str, Number]]) -> None:

@@ -9,17 +9,18 @@ substitute. Where widened ranges leave a decision open, the body is executed ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.flow import flow_of, names_in
+from archloom.oracle.flow import flow_of
 from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import MAX_REPEATED, register_key
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
 from archloom.oracle.variables import Input
@@ -139,7 +140,15 @@ class Execution:
 
     def named(self, e: ast.Expr) -> dict[str, Affine]:
         """The values of the names in an expression."""
-        keys = {register_key(n, i) for n, i in _element_names(e, self.scope)}
+        keys: set[str] = set()
+        for node in names(e):
+            if isinstance(node, ast.Name):
+                keys.add(node.name)
+            elif isinstance(node.index, ast.Number):
+                keys.add(register_key(node.name, int(node.index.value)))
+            else:
+                every = (register_key(node.name, i) for i in itertools.count())
+                keys.update(itertools.takewhile(self.scope.__contains__, every))
         return {k: self.scope[k] for k in sorted(keys)}
 
     def assign(self, s: ast.Assign) -> None:
@@ -322,18 +331,6 @@ class Judge:
         raise NotImplementedError
 
 
-def _element_names(e: ast.Expr, scope: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
-    """The names whose values the expression needs; all elements of an array that is indexed by an expression."""
-    for name, index in names_in(e):
-        if index != -1:
-            yield name, index
-            continue
-        i = 0
-        while register_key(name, i) in scope:
-            yield name, i
-            i += 1
-
-
 def _quote(e: ast.Expr) -> str:
     from archloom.oracle.taidl.printer import print_expr
 
@@ -381,17 +378,25 @@ def mark_accumulations(statements: tuple[Statement, ...]) -> tuple[Statement, ..
 # --- kept specializations -----------------------------------------------------------------------------------------
 
 _BLOCK = 26
-_SENTINELS = (0, 0xFFFFFFFF)
+"""Bits of the blocks to which ranges are widened, so that most addresses of a stream share one execution.
+
+A block is larger than any buffer so far, and its upper bits are fixed: there ISAs with 32-bit addresses keep flags on
+which branches depend. Like the marks below it is a guess that only decides how much is shared: what a widened range
+leaves open is executed over the actual values.
+"""
+_MARKS = (0, 0xFFFFFFFF)
+"""Values that ISAs compare addresses with, such as "no address": no widened range mixes one with others."""
 _KEPT = 4096
+"""Effects that are kept for one instruction of an ISA."""
 
 
 def _widen(low: int, high: int) -> tuple[int, int]:
-    """The range of addresses that ``low..high`` lies in: whole blocks of 2**26, but never the marks 0 and 2**32-1."""
-    if low == high and low in _SENTINELS:
+    """The range of addresses that ``low..high`` lies in: whole blocks, but without the marks."""
+    if low == high and low in _MARKS:
         return low, high
     first = low >> _BLOCK << _BLOCK
     last = ((high >> _BLOCK) + 1 << _BLOCK) - 1
-    return (1 if first == 0 < low else first), (last - 1 if last == _SENTINELS[1] > high else last)
+    return (1 if first == 0 < low else first), (last - 1 if last == _MARKS[1] > high else last)
 
 
 @dataclass
@@ -462,7 +467,7 @@ class Specializer:
         for name in self.inputs:
             v = values[name]
             if not v.terms:
-                if name in self.concrete or v.constant in _SENTINELS:
+                if name in self.concrete or v.constant in _MARKS:
                     key.append(v.constant)
                     continue
                 low = high = v.constant

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from archloom.oracle.affine import Affine, Bounds
-from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import MAX_BITS, register_key
+from archloom.oracle.taidl.evaluate import COMPARISONS, MAX_BITS, Evaluation, known, register_key, whole
 
 Names: TypeAlias = Mapping[str, Affine]
 """Values by name; the elements of a register array go by ``name[i]``."""
@@ -27,7 +28,6 @@ ANY = (-(1 << 62), 1 << 62)
 """The range of a value about which nothing is known."""
 
 _MIRRORED = {">": "<", ">=": "<="}
-_COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
 class Ranges(dict[str, tuple[int, int]]):
@@ -82,7 +82,7 @@ def decide(operator: str, d: Affine, bounds: Bounds) -> bool | None:
     return equal if equal is None or operator == "==" else not equal
 
 
-class Evaluator:
+class Evaluator(Evaluation[Affine]):
     """Evaluates expressions over ``names`` whose variables lie in ``bounds``.
 
     Raises :class:`Undecided` where ranges leave a comparison open, or where a factor, shift or index depends on a
@@ -93,47 +93,28 @@ class Evaluator:
         self.names = names
         self.bounds = bounds
 
-    def value(self, e: ast.Expr) -> Affine:
-        return _DISPATCH[type(e)](self, e)
-
-    def integer(self, e: ast.Expr) -> int:
-        return integer(self.value(e))
-
     def truth(self, e: ast.Expr) -> bool:
         v = self.value(e)
         return compare("!=", v, FALSE, self.bounds) if v.terms else v.constant != 0
 
-    def _number(self, e: ast.Number) -> Affine:
-        if isinstance(e.value, float):
-            raise TaidlError(f"expected an integer, found {e.value}", e.position)
-        return Affine(e.value)
+    def number(self, e: ast.Number) -> Affine:
+        return Affine(whole(e))
 
-    def _name(self, e: ast.Name) -> Affine:
-        return self._lookup(e.name, e)
+    def name(self, e: ast.Name) -> Affine:
+        return known(e.name, self.names, e)
 
-    def _element(self, e: ast.Element) -> Affine:
-        return self._lookup(register_key(e.name, self.integer(e.index)), e)
+    def element(self, e: ast.Element) -> Affine:
+        return known(register_key(e.name, integer(self.value(e.index))), self.names, e)
 
-    def _lookup(self, name: str, e: ast.Expr) -> Affine:
-        try:
-            return self.names[name]
-        except KeyError:
-            raise TaidlError(f"unknown name {name!r}{suggest(name, list(self.names))}", e.position) from None
+    def inverted(self, e: ast.Expr) -> Affine:
+        return FALSE if self.truth(e) else TRUE
 
-    def _unary(self, e: ast.Unary) -> Affine:
-        if e.operator == "!":
-            return FALSE if self.truth(e.operand) else TRUE
-        return -self.value(e.operand)
-
-    def _binary(self, e: ast.Binary) -> Affine:
-        if e.operator in ("&&", "||"):
-            return self._logic(e)
-        left, right = self.value(e.left), self.value(e.right)
-        if e.operator in _COMPARISONS:
+    def operation(self, e: ast.Binary, left: Affine, right: Affine) -> Affine:
+        if e.operator in COMPARISONS:
             return TRUE if compare(e.operator, left, right, self.bounds) else FALSE
         return self._arithmetic(e.operator, left, right, e)
 
-    def _logic(self, e: ast.Binary) -> Affine:
+    def logic(self, e: ast.Binary) -> Affine:
         """Either side alone may decide: where the left is open, the right is asked."""
         deciding = e.operator == "||"
         try:
@@ -163,10 +144,7 @@ class Evaluator:
             raise TaidlError(f"the value of {operator} has more than {MAX_BITS} bits", e.position)
         return result if result.is_linear else result.simplify(self.bounds)
 
-    def _call(self, e: ast.Call) -> Affine:
-        if e.function == "select":
-            return self._select(*e.arguments)
-        values = [self.value(a) for a in e.arguments]
+    def function(self, e: ast.Call, values: list[Affine]) -> Affine:
         if e.function == "cdiv":
             return -self._arithmetic("//", -values[0], values[1], e)
         best = values[0]
@@ -175,7 +153,7 @@ class Evaluator:
             best = best if smaller == (e.function == "min") else v
         return best
 
-    def _select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
         try:
             return self.value(then if self.truth(condition) else otherwise)
         except Undecided:
@@ -183,12 +161,6 @@ class Evaluator:
             if left == right:
                 return left
             raise
-
-
-_DISPATCH: dict[type, Callable[[Evaluator, Any], Affine]] = {
-    ast.Number: Evaluator._number, ast.Name: Evaluator._name, ast.Element: Evaluator._element,
-    ast.Unary: Evaluator._unary, ast.Binary: Evaluator._binary, ast.Call: Evaluator._call,
-}
 
 
 def _and(left: Affine, right: Affine) -> Affine:
@@ -236,29 +208,43 @@ _GRID: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class _Grid(Evaluation[Any]):
+    """Evaluates expressions over int64 arrays that broadcast together."""
+
+    def __init__(self, names: Callable[[str], Any]) -> None:
+        self.names = names
+
+    def number(self, e: ast.Number) -> Any:
+        return np.int64(e.value)
+
+    def name(self, e: ast.Name) -> Any:
+        return self.names(e.name)
+
+    def element(self, e: ast.Element) -> Any:
+        at = self.value(e.index)
+        chosen = np.unique(at)
+        return np.select([at == i for i in chosen], [self.names(register_key(e.name, int(i))) for i in chosen])
+
+    def negative(self, value: Any) -> Any:
+        return -_number(value)
+
+    def inverted(self, e: ast.Expr) -> Any:
+        return np.logical_not(self.value(e))
+
+    def operation(self, e: ast.Binary, left: Any, right: Any) -> Any:
+        return _GRID[e.operator](_number(left), _number(right))
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Any:
+        chosen, yes, no = (_number(self.value(e)) for e in (condition, then, otherwise))
+        return np.where(chosen != 0, yes, no)
+
+    def function(self, e: ast.Call, values: list[Any]) -> Any:
+        return reduce(_GRID[e.function], map(_number, values))
+
+
 def evaluate_grid(e: ast.Expr, names: Callable[[str], Any]) -> Any:
     """``e`` over int64 arrays that broadcast together; ``names`` gives the array or int of each name."""
-    match e:
-        case ast.Number(value):
-            return np.int64(value)
-        case ast.Name(name):
-            return names(name)
-        case ast.Element(name, index):
-            at = evaluate_grid(index, names)
-            chosen = np.unique(at)
-            return np.select([at == i for i in chosen], [names(register_key(name, int(i))) for i in chosen])
-        case ast.Unary(operator, operand):
-            x = evaluate_grid(operand, names)
-            return np.logical_not(x) if operator == "!" else -_number(x)
-        case ast.Binary(operator, left, right):
-            return _GRID[operator](_number(evaluate_grid(left, names)), _number(evaluate_grid(right, names)))
-    values = [_number(evaluate_grid(a, names)) for a in e.arguments]
-    if e.function == "select":
-        return np.where(values[0] != 0, values[1], values[2])
-    result = values[0]
-    for v in values[1:]:
-        result = _GRID[e.function](result, v)
-    return result
+    return _Grid(names).value(e)
 
 
 def _number(x: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
-from archloom.tvm_backend.ir.match import UNNAMED
+from archloom.tvm_backend.ir.match import is_made_up
 from archloom.tvm_backend.report.table import Column, count, percent, render
 from archloom.tvm_backend.targets.choice import backends
 
@@ -139,5 +139,5 @@ def _step(step: Step, region: Region) -> Placed:
 
 
 def _host(op: HostOp) -> Placed:
-    name = op.op if UNNAMED.fullmatch(op.name) else op.name
+    name = op.op if is_made_up(op.name) else op.name
     return Placed(name, op.op, op.shape, op.macs, None, None, op.engine, op.refused)

@@ -41,11 +41,11 @@ def make_model(
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> Model:
     """Fold constants, demand static shapes, and wrap an imported module."""
-    from archloom.tvm_backend.ir import expressions as compat
+    from archloom.tvm_backend.ir import expressions as ir
     from archloom.tvm_backend.ir.bounds import refuse_impossible, refuse_oversized
     from archloom.tvm_backend.passes.constants import fold_constants
 
-    module = compat.ensure_dataflow(module)
+    module = ir.ensure_dataflow(module)
     _refuse_open(module["main"], name)
     refuse_oversized(module, name)
     module = fold_constants(module)
@@ -53,14 +53,14 @@ def make_model(
     main = module["main"]
     names = list(input_names) if input_names is not None else [p.name for p in main.params]
     inputs = tuple(
-        TensorSpec(n, compat.shape_of(p), compat.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
+        TensorSpec(n, ir.shape_of(p), ir.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
     )
-    results = compat.outputs_of(main)
+    results = ir.outputs_of(main)
     labels = list(output_names) if output_names is not None else [
-        r.name if compat.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
+        r.name if ir.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
     ]
     outputs = tuple(
-        TensorSpec(n, compat.shape_of(r), compat.dtype_of(r)) for n, r in zip(labels, results, strict=True)
+        TensorSpec(n, ir.shape_of(r), ir.dtype_of(r)) for n, r in zip(labels, results, strict=True)
     )
     return Model(name, module, inputs, outputs, source, proto)
 
@@ -73,14 +73,14 @@ def from_relax(module: "IRModule", name: str) -> Model:
 
 
 def _refuse_open(main: Any, name: str) -> None:
-    from archloom.tvm_backend.ir import expressions as compat
+    from archloom.tvm_backend.ir import expressions as ir
 
-    for binding in compat.bindings(main):
-        if compat.is_branch(binding.value):
+    for binding in ir.bindings(main):
+        if ir.kind(binding.value) == "branch":
             raise ModelError(f"{name}: {binding.var.name!r} depends on a condition that is computed (If); only "
                              "networks whose control flow is known can be compiled")
-        if not compat.has_static_type(binding.var):
+        if not ir.has_static_type(binding.var):
             raise ModelError(
                 f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
-                f"({compat.type_text(binding.var)}); only static shapes can be compiled"
+                f"({ir.type_of(binding.var)}); only static shapes can be compiled"
             )

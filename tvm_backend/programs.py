@@ -168,10 +168,11 @@ class Programs:
             program: Program | None = _loaded.get(name)
         if program is None:
             data = self._read(name)
-            program = executables.load(data) if data is not None else None
-            if data is not None and program is None:
-                self._note("stored machine code", "this JAX cannot load it", COMPILED)
-            if program is not None:
+            loaded = executables.load(data) if data is not None else None
+            if isinstance(loaded, executables.Unloadable):
+                self._note("stored machine code", loaded.reason, COMPILED)
+            elif loaded is not None:
+                program = loaded
                 with _lock:
                     _loaded.put(name, program)
         return program

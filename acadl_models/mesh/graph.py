@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from archloom.acadl_models.acadl import (
     DRAM,
@@ -43,9 +43,29 @@ from archloom.acadl_models.acadl import (
 from archloom.acadl_models.mesh.energies import joules
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Tree
 from archloom.acadl_models.mesh.semaphores import Semaphores
-from archloom.acadl_models.mesh.sizes import RANGES as _RANGES
-from archloom.acadl_models.mesh.sizes import TILE_BYTES, Sizes, check_options, operand_tiles
-from archloom.acadl_models.options import no_flags, refuse
+from archloom.acadl_models.mesh.sizes import (
+    TILE_BYTES,
+    ArrayTiles,
+    BlockCycles,
+    ClockHz,
+    DramBytes,
+    DramBytesPerCycle,
+    DramChannels,
+    DramLatencyCycles,
+    L1Bytes,
+    LaunchCycles,
+    NocBytesPerCycle,
+    ProductCycles,
+    SemaphoreCount,
+    Sizes,
+    Stats,
+    Sums,
+    VectorCycles,
+    VectorWidth,
+    check_options,
+    operand_tiles,
+)
+from archloom.acadl_models.options import Flag, Size
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
 Cores: TypeAlias = list[list[Core]]
@@ -63,35 +83,30 @@ AHEAD = 12
 PITCH_MM = 1.0
 """From a core to the next: a round figure, as all of the generic mesh."""
 
-RANGES: dict[str, tuple[int, int]] = {
-    "x": (1, 32), "y": (1, 32), **_RANGES, "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (0, 4096),
-    "semaphores": (0, 1 << 14),
-}
-"""Smallest and largest value of each integer option."""
-
-
 def mesh(
-    x: int = 4,
-    y: int = 4,
+    x: Annotated[int, Size(1, 32, "columns of cores")] = 4,
+    y: Annotated[int, Size(1, 32, "rows of cores")] = 4,
     *,
-    torus: bool = True,
-    sums: int = 64,
-    stats: int = 256,
-    l1_bytes: int = 1 << 20,
-    l1_bytes_per_cycle: int = 0,
-    array: int = 1,
-    product_cycles: int = 64,
-    block_cycles: int = 100,
-    vector_width: int = 32,
-    vector_cycles: int = 1,
-    noc_bytes_per_cycle: int = 32,
-    dram_bytes_per_cycle: int = 128,
-    dram_latency_cycles: int = 300,
-    dram_bytes: int = 8 << 30,
-    dram_channels: int = 1,
-    launch_cycles: int = 1000,
-    semaphores: int = 0,
-    clock_hz: float = 1e9,
+    sums: Sums = 64,
+    stats: Stats = 256,
+    l1_bytes: L1Bytes = 1 << 20,
+    l1_bytes_per_cycle: Annotated[
+        int, Size(0, 4096, "port through which networks write into an L1; 0: as much as comes", "bytes/cycle")
+    ] = 0,
+    array: ArrayTiles = 1,
+    product_cycles: ProductCycles = 64,
+    block_cycles: BlockCycles = 100,
+    vector_width: VectorWidth = 32,
+    vector_cycles: VectorCycles = 1,
+    noc_bytes_per_cycle: NocBytesPerCycle = 32,
+    dram_bytes_per_cycle: DramBytesPerCycle = 128,
+    dram_latency_cycles: DramLatencyCycles = 300,
+    dram_bytes: DramBytes = 8 << 30,
+    dram_channels: DramChannels = 1,
+    launch_cycles: LaunchCycles = 1000,
+    semaphores: SemaphoreCount = 0,
+    clock_hz: ClockHz = 1e9,
+    torus: Annotated[bool, Flag("whether rows and columns are rings")] = True,
     name: str = "mesh",
 ) -> ArchitectureGraph:
     """``y`` rows of ``x`` cores; the defaults are a machine of round figures, not one that was built.
@@ -103,8 +118,7 @@ def mesh(
     ``dram_bytes_per_cycle`` are those of all ``dram_channels`` together. Raises TargetError that lists
     every option out of range.
     """
-    check_options("mesh", locals(), RANGES)
-    refuse("mesh", no_flags(locals(), ["torus"]))
+    check_options(mesh, locals())
     # a row and a column bring two links' bytes: a port of as many never limits
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     sizes = Sizes(

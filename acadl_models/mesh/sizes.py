@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from archloom.acadl_models.options import out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""
@@ -16,6 +17,24 @@ STAT_BYTES = 128
 """A statistic of 32 rows, of 32 bits each."""
 
 _LEAST_TILES = 4
+
+# parameters of all meshes
+Sums = Annotated[int, Size(1, 1 << 14, "tiles of 32-bit partial sums in a core", "tiles")]
+Stats = Annotated[int, Size(1, 1 << 14, "statistics of 32 rows in a core")]
+L1Bytes = Annotated[int, Size(1 << 14, 1 << 27, "L1 of a core", "bytes")]
+ArrayTiles = Annotated[int, Size(1, 16, "tiles along each side of the matrix unit")]
+ProductCycles = Annotated[int, Size(1, 1 << 16, "of the matrix unit for a product of its size", "cycles")]
+BlockCycles = Annotated[int, Size(0, 1 << 20, "of a product of blocks, beside those", "cycles")]
+VectorWidth = Annotated[int, Size(1, 1024, "numbers that the vector unit works on at a time")]
+VectorCycles = Annotated[int, Size(1, 1 << 10, "of the vector unit for these", "cycles")]
+NocBytesPerCycle = Annotated[int, Size(1, 4096, "of a link of the networks", "bytes/cycle")]
+DramBytesPerCycle = Annotated[int, Size(1, 65536, "of all channels of memory together", "bytes/cycle")]
+DramLatencyCycles = Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")]
+DramBytes = Annotated[int, Size(1 << 20, 1 << 40, "memory", "bytes")]
+DramChannels = Annotated[int, Size(1, 64, "over which tiles are dealt out")]
+LaunchCycles = Annotated[int, Size(1, 10_000_000, "from the host's command until the cores work", "cycles")]
+SemaphoreCount = Annotated[int, Size(0, 1 << 14)]
+ClockHz = Annotated[float, Clock("clock of cores and networks")]
 
 
 @dataclass(frozen=True)
@@ -81,20 +100,9 @@ def operand_tiles(l1_bytes: int, sums: int, stats: int) -> int:
     return (l1_bytes - stats * STAT_BYTES) // TILE_BYTES - 2 * sums
 
 
-RANGES: dict[str, tuple[int, int]] = {
-    "sums": (1, 1 << 14), "stats": (1, 1 << 14), "l1_bytes": (1 << 14, 1 << 27),
-    "product_cycles": (1, 1 << 16), "block_cycles": (0, 1 << 20), "vector_cycles": (1, 1 << 10),
-    "noc_bytes_per_cycle": (1, 4096),
-    "dram_bytes_per_cycle": (1, 65536), "dram_latency_cycles": (1, 1_000_000), "dram_bytes": (1 << 20, 1 << 40),
-    "dram_channels": (1, 64),
-    "launch_cycles": (1, 10_000_000),
-}
-"""Smallest and largest value of the integer options that all meshes have."""
-
-
-def check_options(name: str, options: Mapping[str, object], ranges: Mapping[str, tuple[int, int]]) -> None:
+def check_options(make: Callable[..., Any], options: Mapping[str, object]) -> None:
     """TargetError with every option that is out of range, or that leaves no room for operands."""
-    problems = out_of_range(options, ranges)
+    problems = problems_of(make, options)
     sums, stats, l1_bytes = options["sums"], options["stats"], options["l1_bytes"]
     if isinstance(sums, int) and isinstance(stats, int) and isinstance(l1_bytes, int):
         tiles = operand_tiles(l1_bytes, sums, stats)
@@ -103,4 +111,4 @@ def check_options(name: str, options: Mapping[str, object], ranges: Mapping[str,
                 f"sums={sums} and stats={stats} take {2 * sums * TILE_BYTES + stats * STAT_BYTES} of "
                 f"l1_bytes={l1_bytes}: {max(tiles, 0)} tiles are left for operands, at least {_LEAST_TILES} are needed"
             )
-    refuse(name, problems)
+    refuse(make.__name__, problems)

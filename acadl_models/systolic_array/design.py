@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
-from archloom.acadl_models.options import no_choices, out_of_range, refuse
+from archloom.acadl_models.options import Clock, Size, Word, problems_of, refuse
 from archloom.acadl_models.systolic_array.conventions import CONVENTIONS, Convention
 from archloom.oracle.errors import suggest
 
@@ -19,15 +19,6 @@ FETCH_CYCLES = 1
 LEVELS = ("tensor", "scalar")
 """The array as one unit, or every PE an object."""
 
-RANGES: dict[str, tuple[int, int]] = {
-    "rows": (1, 4096), "columns": (1, 4096), "left_kib": (1, 1 << 30), "top_kib": (1, 1 << 30),
-    "out_kib": (1, 1 << 30), "dma_bytes": (1, 4096), "dram_latency": (1, 1_000_000),
-}
-"""Smallest and largest value of each integer option."""
-
-CHOICES = {"dataflow": DATAFLOWS, "level": LEVELS, "convention": tuple(CONVENTIONS)}
-"""The words that the other options may be."""
-
 
 @dataclass(frozen=True)
 class Design:
@@ -36,20 +27,23 @@ class Design:
     Raises TargetError that lists every option out of range.
     """
 
-    rows: int
-    columns: int
-    dataflow: str = "os"
-    level: str = "tensor"
-    convention: str = "scalesim"
-    left_kib: int = 256
-    top_kib: int = 256
-    out_kib: int = 256
-    dma_bytes: int = 16
-    dram_latency: int = 100
-    clock_hz: float = 1e9
+    rows: Annotated[int, Size(1, 4096, "rows of the array")]
+    columns: Annotated[int, Size(1, 4096, "columns of the array")]
+    dataflow: Annotated[
+        str, Word(DATAFLOWS, "what stays in the PEs: sums (os), weights (ws) or inputs (is)")
+    ] = "os"
+    level: Annotated[str, Word(LEVELS)] = "tensor"
+    convention: Annotated[str, Word(
+        CONVENTIONS, "what a fold is charged: the whole array (scalesim) or what it uses (equeue)")] = "scalesim"
+    left_kib: Annotated[int, Size(1, 1 << 30, "memory on the left", "KiB")] = 256
+    top_kib: Annotated[int, Size(1, 1 << 30, "memory on the top", "KiB")] = 256
+    out_kib: Annotated[int, Size(1, 1 << 30, "memory of the sums", "KiB")] = 256
+    dma_bytes: Annotated[int, Size(1, 4096, "to and from memory in a cycle", "bytes")] = 16
+    dram_latency: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 100
+    clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9
 
     def __post_init__(self) -> None:
-        problems = out_of_range(vars(self), RANGES) + no_choices(vars(self), CHOICES)
+        problems = problems_of(Design, vars(self))
         clock = self.clock_hz
         if isinstance(clock, bool) or not isinstance(clock, (int, float)) or not 0 < clock < float("inf"):
             problems.append(f"clock_hz must be a positive number, not {clock!r}")

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from archloom.acadl_models.mesh import isa_parameters
-from archloom.acadl_models.triple_ring.graph import RANGES, check_options, triple_ring
+from archloom.acadl_models.triple_ring.graph import triple_ring
 
-__all__ = ["RANGES", "check_options", "isa_parameters", "triple_ring"]
+__all__ = ["isa_parameters", "triple_ring"]

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Link
 from archloom.acadl_models.mesh import sizes
@@ -21,41 +22,39 @@ from archloom.acadl_models.mesh.energies import joules
 from archloom.acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Ways
 from archloom.acadl_models.mesh.semaphores import Semaphores
+from archloom.acadl_models.options import Size
 from archloom.acadl_models.parts import Fetch
 from archloom.acadl_models.triple_ring import figures
-
-RANGES: dict[str, tuple[int, int]] = {
-    "columns": (2, 64), "rows": (2, 4),
-    **{name: bounds for name, bounds in sizes.RANGES.items() if name not in ("noc_bytes_per_cycle", "dram_channels")},
-    "array": (1, 16), "vector_width": (1, 1024), "l1_bytes_per_cycle": (1, 4096),
-    "small_ring_bytes_per_cycle": (1, 4096), "large_ring_bytes_per_cycle": (1, 4096),
-    "memories": sizes.RANGES["dram_channels"], "semaphores": (0, 1 << 14),
-}
-"""Smallest and largest value of each integer option."""
 
 
 def triple_ring(
     *,
-    columns: int = figures.COLUMNS,
-    rows: int = figures.ROWS,
-    sums: int = figures.SUMS,
-    stats: int = figures.STATS,
-    l1_bytes: int = figures.L1_BYTES,
-    l1_bytes_per_cycle: int = figures.L1_BYTES_PER_CYCLE,
-    array: int = figures.ARRAY,
-    product_cycles: int = figures.PRODUCT_CYCLES,
-    block_cycles: int = figures.BLOCK_CYCLES,
-    vector_width: int = figures.VECTOR_WIDTH,
-    vector_cycles: int = figures.VECTOR_CYCLES,
-    small_ring_bytes_per_cycle: int = figures.SMALL_RING_BYTES_PER_CYCLE,
-    large_ring_bytes_per_cycle: int = figures.LARGE_RING_BYTES_PER_CYCLE,
-    memories: int = figures.MEMORIES,
-    dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
-    dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
-    dram_bytes: int = figures.DRAM_BYTES,
-    launch_cycles: int = figures.LAUNCH_CYCLES,
-    semaphores: int = 0,
-    clock_hz: float = figures.CLOCK_HZ,
+    rows: Annotated[int, Size(2, 4, "cores that share an L1")] = figures.ROWS,
+    columns: Annotated[int, Size(2, 64, "L1s on the large ring")] = figures.COLUMNS,
+    sums: sizes.Sums = figures.SUMS,
+    stats: sizes.Stats = figures.STATS,
+    l1_bytes: sizes.L1Bytes = figures.L1_BYTES,
+    l1_bytes_per_cycle: Annotated[
+        int, Size(1, 4096, "port through which networks write into an L1; 0: as much as comes", "bytes/cycle")
+    ] = figures.L1_BYTES_PER_CYCLE,
+    array: sizes.ArrayTiles = figures.ARRAY,
+    product_cycles: sizes.ProductCycles = figures.PRODUCT_CYCLES,
+    block_cycles: sizes.BlockCycles = figures.BLOCK_CYCLES,
+    vector_width: sizes.VectorWidth = figures.VECTOR_WIDTH,
+    vector_cycles: sizes.VectorCycles = figures.VECTOR_CYCLES,
+    small_ring_bytes_per_cycle: Annotated[
+        int, Size(1, 4096, "of the rings between neighbours", "bytes/cycle")
+    ] = figures.SMALL_RING_BYTES_PER_CYCLE,
+    large_ring_bytes_per_cycle: Annotated[
+        int, Size(1, 4096, "of the ring that joins all L1s and memory", "bytes/cycle")
+    ] = figures.LARGE_RING_BYTES_PER_CYCLE,
+    memories: Annotated[int, Size(1, 64, "at the ends of the large ring")] = figures.MEMORIES,
+    dram_bytes_per_cycle: sizes.DramBytesPerCycle = figures.DRAM_BYTES_PER_CYCLE,
+    dram_latency_cycles: sizes.DramLatencyCycles = figures.DRAM_LATENCY_CYCLES,
+    dram_bytes: sizes.DramBytes = figures.DRAM_BYTES,
+    launch_cycles: sizes.LaunchCycles = figures.LAUNCH_CYCLES,
+    semaphores: sizes.SemaphoreCount = 0,
+    clock_hz: sizes.ClockHz = figures.CLOCK_HZ,
     name: str = "triple_ring",
 ) -> ArchitectureGraph:
     """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories``, each of ``dram_bytes`` and
@@ -64,7 +63,7 @@ def triple_ring(
     ``sums`` and ``stats`` are those of a core, and so are ``semaphores``: counters for programs with ``signal`` and
     ``wait``, beside ``l1_bytes``. Raises TargetError that lists every option out of range.
     """
-    check_options(locals())
+    _check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
         product_cycles, block_cycles, vector_cycles, vector_width, array, joules(figures.PITCH_MM),
@@ -138,10 +137,10 @@ def _once(column: Sequence[Core]) -> list[Link | None]:
     return [core.ways.port if core is column[0] else None for core in column]
 
 
-def check_options(options: dict[str, object]) -> None:
+def _check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
     rows, l1_bytes = options["rows"], options["l1_bytes"]
     of_core = dict(options)
     if isinstance(rows, int) and isinstance(l1_bytes, int) and rows > 0:
         of_core["l1_bytes"] = l1_bytes // rows
-    sizes.check_options("triple_ring", of_core, RANGES)
+    sizes.check_options(triple_ring, of_core)

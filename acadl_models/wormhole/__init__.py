@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from archloom.acadl_models.mesh import isa_parameters
-from archloom.acadl_models.wormhole.graph import RANGES, check_options, wormhole
+from archloom.acadl_models.wormhole.graph import wormhole
 
-__all__ = ["RANGES", "check_options", "isa_parameters", "wormhole"]
+__all__ = ["isa_parameters", "wormhole"]

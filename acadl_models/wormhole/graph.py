@@ -6,30 +6,33 @@ How a mesh is modelled: :mod:`archloom.acadl_models.mesh.graph`. The figures and
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import sizes
 from archloom.acadl_models.mesh.graph import Chip, assembled, rings
+from archloom.acadl_models.options import Size
 from archloom.acadl_models.wormhole import figures
 
 
 def wormhole(
     *,
-    rows: int = 8,
-    columns: int = 8,
-    sums: int = figures.SUMS,
-    stats: int = figures.STATS,
-    l1_bytes: int = figures.L1_BYTES,
-    product_cycles: int = figures.PRODUCT_CYCLES,
-    block_cycles: int = figures.BLOCK_CYCLES,
-    vector_cycles: int = figures.VECTOR_CYCLES,
-    noc_bytes_per_cycle: int = figures.NOC_BYTES_PER_CYCLE,
-    dram_bytes_per_cycle: int = figures.DRAM_BYTES_PER_CYCLE,
-    dram_latency_cycles: int = figures.DRAM_LATENCY_CYCLES,
-    dram_bytes: int = figures.DRAM_BYTES,
-    dram_channels: int = 1,
-    launch_cycles: int = figures.LAUNCH_CYCLES,
-    semaphores: int = 0,
-    clock_hz: float = figures.CLOCK_HZ,
+    rows: Annotated[int, Size(1, 16, "rows of cores")] = 8,
+    columns: Annotated[int, Size(1, 16, "columns of cores")] = 8,
+    sums: sizes.Sums = figures.SUMS,
+    stats: sizes.Stats = figures.STATS,
+    l1_bytes: sizes.L1Bytes = figures.L1_BYTES,
+    product_cycles: sizes.ProductCycles = figures.PRODUCT_CYCLES,
+    block_cycles: sizes.BlockCycles = figures.BLOCK_CYCLES,
+    vector_cycles: sizes.VectorCycles = figures.VECTOR_CYCLES,
+    noc_bytes_per_cycle: sizes.NocBytesPerCycle = figures.NOC_BYTES_PER_CYCLE,
+    dram_bytes_per_cycle: sizes.DramBytesPerCycle = figures.DRAM_BYTES_PER_CYCLE,
+    dram_latency_cycles: sizes.DramLatencyCycles = figures.DRAM_LATENCY_CYCLES,
+    dram_bytes: sizes.DramBytes = figures.DRAM_BYTES,
+    dram_channels: sizes.DramChannels = 1,
+    launch_cycles: sizes.LaunchCycles = figures.LAUNCH_CYCLES,
+    semaphores: sizes.SemaphoreCount = 0,
+    clock_hz: sizes.ClockHz = figures.CLOCK_HZ,
 ) -> ArchitectureGraph:
     """A socket of Wormhole, or as many of its rows and columns as are used.
 
@@ -38,7 +41,7 @@ def wormhole(
     ``dram_channels``: 1 (all channels are one with the bandwidth of all) or, as in listing 7, 4.
     Raises TargetError that lists every option out of range.
     """
-    check_options(locals())
+    sizes.check_options(wormhole, locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, 0, product_cycles, block_cycles,
         vector_cycles, joules=figures.JOULES, way_hops=(rows + columns) / 2, semaphores=semaphores)
@@ -46,12 +49,3 @@ def wormhole(
         "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles,
         clock_hz, dram_channels)
     return assembled(chip, lambda *given: rings(chip, True, *given))
-
-
-RANGES: dict[str, tuple[int, int]] = {"rows": (1, 16), "columns": (1, 16), "semaphores": (0, 1 << 14), **sizes.RANGES}
-"""Smallest and largest value of each integer option."""
-
-
-def check_options(options: dict[str, object]) -> None:
-    """TargetError with every option that is out of range."""
-    sizes.check_options("wormhole", options, RANGES)

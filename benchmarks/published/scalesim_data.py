@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from archloom.acadl_models.systolic_array import DATAFLOWS
-from archloom.acadl_models.systolic_array.design import RANGES
+from archloom.acadl_models.options import Size, facts_of
+from archloom.acadl_models.systolic_array import DATAFLOWS, Design
 from benchmarks.common import refuse
 from benchmarks.published.systolic import Problem
 
@@ -82,9 +82,10 @@ def _layer(row: Mapping[str, str]) -> Layer:
             float(row[column])
     _size(row, "compute_cycles", 0)
     rows, columns = _size(row, "rows"), _size(row, "cols")
-    for name, value, most in (("rows", rows, RANGES["rows"][1]), ("cols", columns, RANGES["columns"][1])):
-        if value > most:
-            raise ValueError(f"{name} must be at most {most}, found {value}")
+    most = {name: fact.high for name, fact in facts_of(Design).items() if isinstance(fact, Size)}
+    for name, value, largest in (("rows", rows, most["rows"]), ("cols", columns, most["columns"])):
+        if value > largest:
+            raise ValueError(f"{name} must be at most {largest}, found {value}")
     return Layer(problem_of(row), dataflow, rows, columns, row)
 
 

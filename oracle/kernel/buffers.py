@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.kernel.index import Index, caller, constant, fault
+from archloom.oracle.kernel.index import Index, call_site, constant, fault
 from archloom.oracle.kernel.points import Part, Point, Registers
 from archloom.oracle.kernel.recording import recorder
 from archloom.oracle.resolved import Buffer
@@ -114,4 +114,4 @@ def point(prefix: str, data: Any) -> Point:
         data = recorder("debug").expression(data, "data")
     if data is not None and not isinstance(data, (Part, Registers, Affine)):
         raise fault(f"debug: expected a buffer, a slice of one, a register or a loop variable, found {data!r}")
-    return Point(prefix, data, caller())
+    return Point(prefix, data, call_site())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
-from archloom.oracle.kernel.index import Index, Site, caller
+from archloom.oracle.kernel.index import Index, Site, call_site
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
 from archloom.oracle.kernel.tensors import end, tensors
@@ -46,8 +45,7 @@ class Mnemonic:
             given = [(k, literal(v) if type(v := named[k]) is int else active.expression(v, k)) for k in attributes]
         except KeyError:
             raise self._mismatch(named) from None
-        frame = sys._getframe(1)
-        active.add(InstrCall(Instr(self._name, tuple(given)), Site(frame.f_code.co_filename, frame.f_lineno)))
+        active.add(InstrCall(Instr(self._name, tuple(given)), call_site()))
 
     def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         if len(values) > len(self._attributes):
@@ -74,7 +72,7 @@ class Mnemonic:
         return ", ".join(self._attributes) or "none"
 
     def _fault(self, message: str) -> StreamError:
-        return StreamError(f"{caller()}: {self._name}: {message}")
+        return StreamError(f"{call_site()}: {self._name}: {message}")
 
 
 class Api:
@@ -88,7 +86,7 @@ class Api:
             raise AttributeError(name)
         instruction = self._isa.instructions.get(name)
         if instruction is None:
-            raise UnknownName(f"{caller()}: ISA {self._isa.name} has no instruction {name!r}"
+            raise UnknownName(f"{call_site()}: ISA {self._isa.name} has no instruction {name!r}"
                               f"{suggest(name, list(self._isa.instructions))}")
         made = Mnemonic(self._isa, instruction)
         self.__dict__[name] = made
@@ -131,7 +129,7 @@ class KernelIsa:
         hint = suggest(name, choices)
         if name in self.isa.instructions:
             hint = f"; did you mean the instruction api.{name}?"
-        raise UnknownName(f"{caller()}: ISA {self.isa.name} has no buffer, register, parameter or constant "
+        raise UnknownName(f"{call_site()}: ISA {self.isa.name} has no buffer, register, parameter or constant "
                           f"{name!r}{hint}")
 
     def __dir__(self) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
+from archloom.oracle.source_lines import caller
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,15 @@ class Site:
         return f"{file}:{self.line}"
 
 
-def caller() -> Site:
+def call_site() -> Site:
     """The line that called into this package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_own(str(frame.f_globals.get("__name__", ""))):
-        frame = frame.f_back
+    frame = caller("archloom.oracle.kernel")
     return Site(frame.f_code.co_filename, frame.f_lineno)
-
-
-def _is_own(module: str) -> bool:
-    # the loops are context managers, entered by way of contextlib
-    return module == "contextlib" or module.split(".")[:3] == ["archloom", "oracle", "kernel"]
 
 
 def fault(message: str) -> StreamError:
     """A StreamError that begins with the line that called into this package."""
-    return StreamError(f"{caller()}: {message}")
+    return StreamError(f"{call_site()}: {message}")
 
 
 def _refused(what: str) -> Callable[..., Any]:

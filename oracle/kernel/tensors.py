@@ -9,7 +9,7 @@ import ml_dtypes  # noqa: F401  (makes bfloat16 and the like known to NumPy by n
 import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
-from archloom.oracle.kernel.index import caller
+from archloom.oracle.kernel.index import call_site
 from archloom.oracle.stream import HbmTensor
 
 _ADDRESS = ("start", "addr", "address")
@@ -76,4 +76,4 @@ def _integer(value: Any, name: str, what: str) -> int:
 
 
 def _fault(message: str) -> InputError:
-    return InputError(f"{caller()}: {message}")
+    return InputError(f"{call_site()}: {message}")

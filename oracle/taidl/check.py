@@ -17,7 +17,7 @@ from archloom.oracle.errors import TaidlError, suggest, together
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
-from archloom.oracle.taidl.evaluate import COMPARISONS, names
+from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
@@ -421,44 +421,57 @@ class CheckedRegion:
         raise AssertionError("a region that is checked is not run")
 
 
+class _Canonical(Evaluation[Affine]):
+    """Affine forms over names and over the texts of what is not affine."""
+
+    def __init__(self, known: Mapping[str, int]) -> None:
+        self.known = known
+
+    def number(self, e: ast.Number) -> Affine:
+        return Affine(e.value) if isinstance(e.value, int) else self.opaque(e)
+
+    def name(self, e: ast.Name) -> Affine:
+        return Affine(self.known[e.name]) if e.name in self.known else Affine.variable(e.name)
+
+    def opaque(self, e: ast.Expr) -> Affine:
+        return Affine.variable(print_expr(e))
+
+    element = inverted = opaque
+
+    def operation(self, e: ast.Binary, left: Affine, right: Affine) -> Affine:
+        if left.is_constant and right.is_constant:
+            return self.folded(replace(e, left=ast.Number(left.constant), right=ast.Number(right.constant)))
+        match e.operator:
+            case "+":
+                return left + right
+            case "-":
+                return left - right
+            case "*" if left.is_constant or right.is_constant:
+                return left * right
+            case "//" if right.is_constant and right.constant > 0:
+                return left // right.constant
+            case "%" if right.is_constant and right.constant > 0:
+                return left % right.constant
+        return Affine.variable(f"({left}) {e.operator} ({right})")
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
+        return self.function(ast.Call("select", ()), [self.value(e) for e in (condition, then, otherwise)])
+
+    def function(self, e: ast.Call, values: list[Affine]) -> Affine:
+        if all(v.is_constant for v in values):
+            return self.folded(replace(e, arguments=tuple(ast.Number(v.constant) for v in values)))
+        return Affine.variable(f"{e.function}({', '.join(map(str, values))})")
+
+    def folded(self, e: ast.Expr) -> Affine:
+        return Affine(int(evaluate(e, {})))
+
+
 def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
     """The expression as an affine form over names and over the texts of its parts that are not affine.
 
     Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
     """
-    match expr:
-        case ast.Number(value) if isinstance(value, int):
-            return Affine(value)
-        case ast.Name(name):
-            return Affine(known[name]) if name in known else Affine.variable(name)
-        case ast.Unary("-", operand):
-            return -canonical(operand, known)
-        case ast.Binary(operator, left, right):
-            a, b = canonical(left, known), canonical(right, known)
-            if a.is_constant and b.is_constant:
-                return _fold(ast.Binary(operator, ast.Number(a.constant), ast.Number(b.constant),
-                                        position=expr.position))
-            if operator == "+":
-                return a + b
-            if operator == "-":
-                return a - b
-            if operator == "*" and (a.is_constant or b.is_constant):
-                return a * b
-            if operator in ("//", "%") and b.is_constant and b.constant > 0:
-                return a // b.constant if operator == "//" else a % b.constant
-            return Affine.variable(f"({a}) {operator} ({b})")
-        case ast.Call(function, arguments):
-            parts = [canonical(a, known) for a in arguments]
-            if all(p.is_constant for p in parts):
-                return _fold(ast.Call(function, tuple(ast.Number(p.constant) for p in parts), position=expr.position))
-            return Affine.variable(f"{function}({', '.join(map(str, parts))})")
-    return Affine.variable(print_expr(expr))
-
-
-def _fold(expr: ast.Expr) -> Affine:
-    from archloom.oracle.taidl.evaluate import evaluate
-
-    return Affine(int(evaluate(expr, {})))
+    return _Canonical(known).value(expr)
 
 
 def _differ(a: Shaped, b: Shaped) -> bool:

@@ -1,17 +1,21 @@
-"""What TAIDL's integer expressions mean over integers: evaluated directly, or compiled to closures over a frame.
+"""What TAIDL's integer expressions mean: one walk over them, and its meaning over integers.
 
 Integers are unbounded, ``/`` and ``//`` are the floor division, ``%`` its remainder, ``>>`` the arithmetic shift, and
-``&`` and ``|`` work on two's complement, as in Python. :mod:`archloom.oracle.symbolic` is the same over affine values.
+``&`` and ``|`` work on two's complement, as in Python. :class:`Evaluation` is the walk for values of any kind. Here it
+gives integers, and closures over a frame; :mod:`archloom.oracle.symbolic` gives affine values and NumPy arrays,
+:mod:`archloom.oracle.taidl.check` the forms by which the checks compare dimensions.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.taidl import ast
+
+V = TypeVar("V")
 
 Scope: TypeAlias = Mapping[str, int]
 """Values by name; the elements of a register array go by ``name[i]``."""
@@ -42,22 +46,128 @@ def register_key(name: str, index: int | None) -> str:
     return name if index is None else f"{name}[{index}]"
 
 
+def operands(expr: ast.Expr) -> tuple[ast.Expr, ...]:
+    """The expressions of which an expression is made, from left to right."""
+    match expr:
+        case ast.Element(_, index):
+            return (index,)
+        case ast.Unary(_, operand):
+            return (operand,)
+        case ast.Binary(_, left, right):
+            return (left, right)
+        case ast.Call(_, arguments):
+            return arguments
+    return ()
+
+
 def names(expr: ast.Expr) -> Iterator[ast.Name | ast.Element]:
     """The names and register elements in an expression, from left to right."""
-    match expr:
-        case ast.Name():
-            yield expr
-        case ast.Element(_, index):
-            yield expr
-            yield from names(index)
-        case ast.Unary(_, operand):
-            yield from names(operand)
-        case ast.Binary(_, left, right):
-            yield from names(left)
-            yield from names(right)
-        case ast.Call(_, arguments):
-            for argument in arguments:
-                yield from names(argument)
+    rest = [expr]
+    while rest:
+        e = rest.pop()
+        if isinstance(e, (ast.Name, ast.Element)):
+            yield e
+        if not isinstance(e, (ast.Name, ast.Number)):
+            rest += operands(e)[::-1]
+
+
+class Evaluation(Generic[V]):
+    """The walk over an expression for one kind of values: what leaves and operators give is up to the subclass.
+
+    Operators get the values of their operands; what may leave some of them out (``!``, ``&&``, ``||``, ``select``)
+    gets expressions.
+    """
+
+    _by_node: ClassVar[dict[type, Callable[[Any, Any], Any]]]
+
+    def __init_subclass__(cls) -> None:
+        cls._by_node = {ast.Number: cls.number, ast.Name: cls.name, ast.Element: cls.element, ast.Unary: cls._unary,
+                        ast.Binary: cls._binary, ast.Call: cls._call}
+
+    def value(self, e: ast.Expr) -> V:
+        """The value of an expression."""
+        value: V = self._by_node[e.__class__](self, e)
+        return value
+
+    def number(self, e: ast.Number) -> V:
+        raise NotImplementedError
+
+    def name(self, e: ast.Name) -> V:
+        raise NotImplementedError
+
+    def element(self, e: ast.Element) -> V:
+        raise NotImplementedError
+
+    def negative(self, value: Any) -> Any:
+        return -value
+
+    def inverted(self, e: ast.Expr) -> V:
+        """``!e``"""
+        raise NotImplementedError
+
+    def logic(self, e: ast.Binary) -> V:
+        """``left && right`` or ``left || right``; where both sides are evaluated always, as any other operator."""
+        return self.operation(e, self.value(e.left), self.value(e.right))
+
+    def operation(self, e: ast.Binary, left: V, right: V) -> V:
+        """Any other binary operator, comparisons included."""
+        raise NotImplementedError
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> V:
+        raise NotImplementedError
+
+    def function(self, e: ast.Call, values: list[V]) -> V:
+        """``min``, ``max`` or ``cdiv``"""
+        raise NotImplementedError
+
+    def _unary(self, e: ast.Unary) -> V:
+        return self.inverted(e.operand) if e.operator == "!" else self.negative(self.value(e.operand))
+
+    def _binary(self, e: ast.Binary) -> V:
+        if e.operator in ("&&", "||"):
+            return self.logic(e)
+        return self.operation(e, self.value(e.left), self.value(e.right))
+
+    def _call(self, e: ast.Call) -> V:
+        if e.function == "select":
+            return self.select(*e.arguments)
+        return self.function(e, [self.value(a) for a in e.arguments])
+
+
+# --- integers -----------------------------------------------------------------------------------------------------
+
+
+class _Integers(Evaluation[int]):
+    """Over integers; conditions are True or False."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def number(self, e: ast.Number) -> int:
+        return whole(e)
+
+    def name(self, e: ast.Name) -> int:
+        return known(e.name, self.scope, e)
+
+    def element(self, e: ast.Element) -> int:
+        return known(register_key(e.name, self.value(e.index)), self.scope, e)
+
+    def inverted(self, e: ast.Expr) -> int:
+        return not self.value(e)
+
+    def logic(self, e: ast.Binary) -> int:
+        left = self.value(e.left)
+        decided = bool(left) == (e.operator == "||")
+        return bool(left if decided else self.value(e.right))
+
+    def operation(self, e: ast.Binary, left: int, right: int) -> int:
+        return binary(e, left, right)
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> int:
+        return self.value(then if self.value(condition) else otherwise)
+
+    def function(self, e: ast.Call, values: list[int]) -> int:
+        return call(e, values)
 
 
 def evaluate(expr: ast.Expr, scope: Scope) -> int:
@@ -65,26 +175,7 @@ def evaluate(expr: ast.Expr, scope: Scope) -> int:
 
     Raises TaidlError, with the position, for an unknown name, a divisor that is not positive and a negative shift.
     """
-    match expr:
-        case ast.Number(value):
-            return _whole(value, expr)
-        case ast.Name(name):
-            return _lookup(name, scope, expr)
-        case ast.Element(name, index):
-            return _lookup(register_key(name, evaluate(index, scope)), scope, expr)
-        case ast.Unary(symbol, operand):
-            value = evaluate(operand, scope)
-            return not value if symbol == "!" else -value
-        case ast.Binary("&&", left, right):
-            return bool(evaluate(left, scope) and evaluate(right, scope))
-        case ast.Binary("||", left, right):
-            return bool(evaluate(left, scope) or evaluate(right, scope))
-        case ast.Binary():
-            return binary(expr, evaluate(expr.left, scope), evaluate(expr.right, scope))
-        case ast.Call("select", (condition, then, otherwise)):
-            return evaluate(then if evaluate(condition, scope) else otherwise, scope)
-        case ast.Call():
-            return _call(expr, [evaluate(a, scope) for a in expr.arguments])
+    return _Integers(scope).value(expr)
 
 
 def binary(expr: ast.Binary, left: int, right: int) -> int:
@@ -104,7 +195,8 @@ def binary(expr: ast.Binary, left: int, right: int) -> int:
     return value
 
 
-def _call(expr: ast.Call, values: list[int]) -> int:
+def call(expr: ast.Call, values: list[int]) -> int:
+    """``min``, ``max`` or ``cdiv`` of integers; TaidlError where it has no value."""
     if expr.function == "cdiv":
         if values[1] <= 0:
             raise TaidlError(f"the second argument of cdiv must be positive, found {values[1]}", expr.position)
@@ -112,13 +204,15 @@ def _call(expr: ast.Call, values: list[int]) -> int:
     return _FUNCTIONS[expr.function](values)
 
 
-def _whole(value: int | float, expr: ast.Expr) -> int:
-    if isinstance(value, float):
-        raise TaidlError(f"expected an integer, found {value}", expr.position)
-    return value
+def whole(e: ast.Number) -> int:
+    """An integer literal; TaidlError for a float."""
+    if isinstance(e.value, float):
+        raise TaidlError(f"expected an integer, found {e.value}", e.position)
+    return e.value
 
 
-def _lookup(name: str, scope: Scope, expr: ast.Expr) -> int:
+def known(name: str, scope: Mapping[str, V], expr: ast.Expr) -> V:
+    """What a scope has by that name; TaidlError, at the expression, for a name that it does not have."""
     try:
         return scope[name]
     except KeyError:
@@ -128,80 +222,65 @@ def _lookup(name: str, scope: Scope, expr: ast.Expr) -> int:
 # --- closures -----------------------------------------------------------------------------------------------------
 
 
-class Compiler:
-    """Compiles expressions to closures over a frame; ``known`` names become constants, others have a slot."""
+class Compiler(Evaluation[Compiled]):
+    """Compiles expressions to closures over a frame; ``known`` names become constants, others have a slot.
+
+    A closure raises the same errors as :func:`evaluate`.
+    """
 
     def __init__(self, known: Scope, slots: Mapping[str, int]) -> None:
         self.known = known
         self.slots = slots
 
-    def fold(self, expr: ast.Expr) -> int | None:
+    def fold(self, e: ast.Expr) -> int | None:
         """The value where it depends on known names alone."""
-        return evaluate(expr, self.known) if all(self._is_known(n) for n in names(expr)) else None
+        decided = all(isinstance(n, ast.Name) and n.name in self.known for n in names(e))
+        return evaluate(e, self.known) if decided else None
 
-    def _is_known(self, node: ast.Name | ast.Element) -> bool:
-        return isinstance(node, ast.Name) and node.name in self.known
+    def value(self, e: ast.Expr) -> Compiled:
+        fixed = self.fold(e)
+        return super().value(e) if fixed is None else constant(fixed)
 
-    def compile(self, expr: ast.Expr) -> Compiled:
-        """The closure that gives the expression's value; the same errors as :func:`evaluate` when called."""
-        value = self.fold(expr)
-        if value is not None:
-            return _constant(value)
-        match expr:
-            case ast.Name(name):
-                return operator.itemgetter(_slot(name, self.slots, expr))
-            case ast.Element(name, index):
-                return self._element(name, index, expr)
-            case ast.Unary("!", operand):
-                inner = self.compile(operand)
-                return lambda v: not inner(v)
-            case ast.Unary(_, operand):
-                inner = self.compile(operand)
-                return lambda v: -inner(v)
-            case ast.Binary():
-                return self._binary(expr)
-            case ast.Call("select", (condition, then, otherwise)):
-                c, t, o = self.compile(condition), self.compile(then), self.compile(otherwise)
-                return lambda v: t(v) if c(v) else o(v)
-            case ast.Call():
-                return self._call(expr)
-        raise AssertionError(expr)
+    def name(self, e: ast.Name) -> Compiled:
+        return operator.itemgetter(known(e.name, self.slots, e))
 
-    def _element(self, name: str, index: ast.Expr, expr: ast.Expr) -> Compiled:
-        fixed = self.fold(index)
+    def element(self, e: ast.Element) -> Compiled:
+        fixed, name, slots = self.fold(e.index), e.name, self.slots
         if fixed is not None:
-            return operator.itemgetter(_slot(register_key(name, fixed), self.slots, expr))
-        inner, slots = self.compile(index), self.slots
-        return lambda v: v[_slot(register_key(name, inner(v)), slots, expr)]
+            return operator.itemgetter(known(register_key(name, fixed), slots, e))
+        index = self.value(e.index)
+        return lambda v: v[known(register_key(name, index(v)), slots, e)]
 
-    def _binary(self, expr: ast.Binary) -> Compiled:
-        left, right, symbol = self.compile(expr.left), self.compile(expr.right), expr.operator
-        if symbol == "&&":
-            return lambda v: left(v) and right(v)
-        if symbol == "||":
-            return lambda v: left(v) or right(v)
-        if symbol in ("+", "-", "&", "|") or symbol in COMPARISONS:
-            f = INTEGER_OPERATORS.get(symbol) or COMPARISONS[symbol]
-            fixed = self.fold(expr.right)
-            if fixed is not None:
-                return lambda v: f(left(v), fixed)
-            return lambda v: f(left(v), right(v))
-        return lambda v: binary(expr, left(v), right(v))
+    def negative(self, value: Compiled) -> Compiled:
+        return lambda v: -value(v)
 
-    def _call(self, expr: ast.Call) -> Compiled:
-        arguments = [self.compile(a) for a in expr.arguments]
-        if expr.function in _FUNCTIONS and len(arguments) == 2:
-            f, (a, b) = _FUNCTIONS[expr.function], arguments
+    def inverted(self, e: ast.Expr) -> Compiled:
+        inner = self.value(e)
+        return lambda v: not inner(v)
+
+    def logic(self, e: ast.Binary) -> Compiled:
+        left, right = self.value(e.left), self.value(e.right)
+        return (lambda v: left(v) and right(v)) if e.operator == "&&" else lambda v: left(v) or right(v)
+
+    def operation(self, e: ast.Binary, left: Compiled, right: Compiled) -> Compiled:
+        symbol = e.operator
+        if symbol not in ("+", "-", "&", "|") and symbol not in COMPARISONS:
+            return lambda v: binary(e, left(v), right(v))
+        f = INTEGER_OPERATORS.get(symbol) or COMPARISONS[symbol]
+        fixed = self.fold(e.right)
+        return (lambda v: f(left(v), right(v))) if fixed is None else lambda v: f(left(v), fixed)
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Compiled:
+        c, t, o = self.value(condition), self.value(then), self.value(otherwise)
+        return lambda v: t(v) if c(v) else o(v)
+
+    def function(self, e: ast.Call, values: list[Compiled]) -> Compiled:
+        if e.function in _FUNCTIONS and len(values) == 2:
+            f, (a, b) = _FUNCTIONS[e.function], values
             return lambda v: f(a(v), b(v))
-        return lambda v: _call(expr, [a(v) for a in arguments])
+        return lambda v: call(e, [a(v) for a in values])
 
 
-def _constant(value: int) -> Compiled:
+def constant(value: Any) -> Callable[[Frame], Any]:
+    """A closure that gives a value, whatever the frame."""
     return lambda v: value
-
-
-def _slot(name: str, slots: Mapping[str, int], expr: ast.Expr) -> int:
-    try:
-        return slots[name]
-    except KeyError:
-        raise TaidlError(f"unknown name {name!r}{suggest(name, list(slots))}", expr.position) from None

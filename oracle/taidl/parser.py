@@ -7,35 +7,17 @@ this parser reads Gemmini in 15 ms and says what it expected. Tests hold the two
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from archloom.oracle.errors import Position, TaidlError, suggest, together
+from archloom.oracle.errors import Position, TaidlError, together
 from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
 from archloom.oracle.taidl.scanner import Scanner
 from archloom.oracle.taidl.types import PATTERN, element_type
 
 T = TypeVar("T")
 
-FUNCTIONS = {"min": (2, None), "max": (2, None), "cdiv": (2, 2), "select": (3, 3)}
-"""Functions of integer expressions and the least and the largest number of their arguments."""
-
-LEVELS = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">"), ("|",), ("&",), ("<<", ">>"), ("+", "-"),
-          ("*", "//", "%"))
-"""Binary operators from the loosest to the tightest; all but the comparisons associate to the left."""
-
-COMPARISON = 2
-"""The level of the comparisons, which do not associate."""
-
-MAX_DEPTH = 100
-"""How deep an expression may be: the levels of its tree."""
-
-MAX_NESTING = 50
-"""How many brackets, or blocks, may be open at once."""
-
-_LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs} | {"/": len(LEVELS) - 1}
-_SIGN = re.compile(r"\|\||&&|[=!<>]=|<<|>>|//|[<>|&*/%]|[+-](?!>)")
 # where reading goes on after a fault: at the next declaration that begins a line
 _RESTART = re.compile(r"^(?:\[|(?:param|const|def)\b)", re.MULTILINE)
 _HEADER = re.compile(r"isa\b")
@@ -46,7 +28,6 @@ _NAME = re.compile(r"[A-Za-z_]")
 _TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
 _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
 _BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
-_ELEMENT = re.compile(r"([A-Za-z_]\w*)\[")
 _HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*\n)*\()")
 _DTYPE = re.compile(PATTERN)
 # HxWxC is three dims: a name in capitals ends before an "x"
@@ -65,17 +46,13 @@ def parse(text: str, file: str = "<string>") -> ast.IsaDef:
     return _Parser(Scanner(text, file)).isa()
 
 
-class _Parser:
+class _Parser(ExpressionParser):
     """One method for each rule of the grammar."""
 
     def __init__(self, scanner: Scanner) -> None:
-        self.s = scanner
-        self.depth = 0
-        """Open parentheses and brackets around the expression: within them ``%name`` is a modulo."""
+        super().__init__(scanner)
         self.blocks = 0
         """Blocks open around the statement."""
-        self.operators = 0
-        """Operators read so far."""
 
     # --- declarations ---
 
@@ -363,124 +340,8 @@ class _Parser:
         self.s.need(":")
         return extent, self.expr()
 
-    # --- expressions ---
-
-    def expr(self, level: int = 0) -> ast.Expr:
-        """An expression of operators of the level and tighter ones."""
-        before = self.operators
-        left = self.unary()
-        tightest = len(LEVELS)
-        while (sign := self.sign(level, tightest)) is not None:
-            own = _LEVEL[sign]
-            right = self.expr(own + 1)
-            left = ast.Binary("//" if sign == "/" else sign, left, right, position=left.position)
-            self.operators += 1
-            # comparisons do not associate; all others do to the left
-            tightest = own - 1 if own == COMPARISON else own
-        if self.operators - before > MAX_DEPTH and _deeper(left, MAX_DEPTH):
-            self.s.fail(f"this expression is more than {MAX_DEPTH} operators deep: take it apart with let",
-                        left.position)
-        return left
-
-    def sign(self, loosest: int, tightest: int) -> str | None:
-        """Read an operator of these levels, if one comes next."""
-        s = self.s
-        match = s.matches(_SIGN)
-        if match is None or not loosest <= _LEVEL[match.group()] <= tightest:
-            return None
-        if match.group() == "%" and not self.depth and s.matches(_STARTS_STATEMENT):
-            return None
-        if match.group() == "+" and s.matches(_WALK):
-            return None
-        return s.take(_SIGN)
-
-    def unary(self) -> ast.Expr:
-        s = self.s
-        signs: list[tuple[Position, str]] = []
-        while s.sees("-") or s.sees("!"):
-            place = s.position()
-            signs.append((place, "-" if s.accept("-") else "!"))
-            if signs[-1][1] == "!":
-                s.need("!")
-        value = self.atom(s.position())
-        for position, sign in reversed(signs):
-            value = ast.Unary(sign, value, position=position)
-        self.operators += len(signs)
-        return value
-
-    def atom(self, position: Position) -> ast.Expr:
-        s = self.s
-        if s.accept("("):
-            return self.inside(self.expr, ")")
-        value = s.number()
-        if value is not None:
-            return ast.Number(value, position=position)
-        # the bracket touches the name, so that an instruction after "register = value" is not taken for an index
-        element = s.matches(_ELEMENT)
-        if element is not None:
-            s.take(_ELEMENT)
-            return ast.Element(element[1], self.inside(self.expr, "]"), position=position)
-        name = s.name("a value")
-        if s.accept("("):
-            return self.call(name, self.listed(self.expr, ")"), position)
-        return ast.Name(name, position=position)
-
-    def call(self, name: str, arguments: tuple[ast.Expr, ...], position: Position) -> ast.Call:
-        if name not in FUNCTIONS:
-            self.s.fail(f"unknown function {name!r}{suggest(name, list(FUNCTIONS))}", position)
-        low, high = FUNCTIONS[name]
-        if len(arguments) < low or (high is not None and len(arguments) > high):
-            wanted = str(low) if low == high else f"at least {low}"
-            self.s.fail(f"{name} takes {wanted} arguments, {len(arguments)} given", position)
-        return ast.Call(name, arguments, position=position)
-
-    # --- brackets ---
-
-    def enter(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_NESTING:
-            self.s.fail(f"brackets are nested more than {MAX_NESTING} deep")
-
-    def inside(self, rule: Callable[[], T], closing: str) -> T:
-        """What a rule reads between brackets, the first of which is read."""
-        self.enter()
-        value = rule()
-        self.depth -= 1
-        self.s.need(closing)
-        return value
-
-    def listed(self, rule: Callable[[], T], closing: str) -> tuple[T, ...]:
-        """A list with commas between brackets, the first of which is read."""
-        items: list[T] = []
-        self.enter()
-        if not self.s.sees(closing):
-            items.append(rule())
-            while self.s.accept(","):
-                items.append(rule())
-        self.depth -= 1
-        if not self.s.accept(closing):
-            self.s.expected(f"',' or {closing!r}")
-        return tuple(items)
-
-
-def _deeper(expr: ast.Expr, limit: int) -> bool:
-    """Whether the tree of an expression has more levels than the limit; without recursion, as it may have many."""
-    level: list[ast.Expr] = [expr]
-    for _ in range(limit):
-        level = [part for e in level for part in _parts(e)]
-        if not level:
-            return False
-    return True
-
-
-def _parts(expr: ast.Expr) -> tuple[ast.Expr, ...]:
-    match expr:
-        case ast.Element(_, index):
-            return (index,)
-        case ast.Unary(_, operand):
-            return (operand,)
-        case ast.Binary(_, left, right):
-            return (left, right)
-        case ast.Call(_, arguments):
-            return arguments
-    return ()
+    def ends_expression(self, sign: str) -> bool:
+        """A ``%`` may begin the next statement, a ``+`` the walk of a slice."""
+        if sign == "%":
+            return not self.depth and self.s.matches(_STARTS_STATEMENT) is not None
+        return sign == "+" and self.s.matches(_WALK) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.parser import COMPARISON, LEVELS
+from archloom.oracle.taidl.expressions import COMPARISON, LEVELS
 
 _LEVEL = {operator: level for level, operators in enumerate(LEVELS) for operator in operators}
 _UNARY = len(LEVELS)

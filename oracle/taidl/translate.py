@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, evaluate, names, register_key
+from archloom.oracle.taidl.evaluate import (
+    MAX_REPEATED,
+    Compiled,
+    Compiler,
+    Frame,
+    constant,
+    evaluate,
+    names,
+    register_key,
+)
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.kernels import Array, numpy_dtype
@@ -74,7 +83,7 @@ class Translator:
             case ast.Assign():
                 return self.assign(s)
             case ast.Let():
-                return _let(self.compiler.compile(s.value), self.slot(s.name))
+                return _let(self.compiler.value(s.value), self.slot(s.name))
             case ast.Assert():
                 return self.assertion(s)
             case ast.If():
@@ -86,7 +95,7 @@ class Translator:
     # --- control ---
 
     def assign(self, s: ast.Assign) -> Step:
-        value, tape = self.compiler.compile(s.value), self.tape
+        value, tape = self.compiler.value(s.value), self.tape
         if s.index is None:
             slot = self.slots[s.register]
 
@@ -95,7 +104,7 @@ class Translator:
                 tape.update(slot, v[slot])
 
             return single
-        index, base, register = self.compiler.compile(s.index), self.slots[f"{s.register}[0]"], s.register
+        index, base, register = self.compiler.value(s.index), self.slots[f"{s.register}[0]"], s.register
         size = self.sizes[register] or 0
 
         def element(v: Frame, t: Tensors) -> None:
@@ -108,7 +117,7 @@ class Translator:
         return element
 
     def assertion(self, s: ast.Assert) -> Step:
-        condition, expr = self.compiler.compile(s.condition), s.condition
+        condition, expr = self.compiler.value(s.condition), s.condition
         slots, known = self.slots, self.isa.scope
 
         def step(v: Frame, t: Tensors) -> None:
@@ -119,7 +128,7 @@ class Translator:
         return step
 
     def branch(self, s: ast.If) -> Step:
-        condition = self.compiler.compile(s.condition)
+        condition = self.compiler.value(s.condition)
         then, otherwise = self.block(s.then), self.block(s.otherwise)
 
         def step(v: Frame, t: Tensors) -> None:
@@ -129,7 +138,7 @@ class Translator:
         return step
 
     def repeat(self, s: ast.Repeat) -> Step:
-        count = self.compiler.compile(s.count)
+        count = self.compiler.value(s.count)
         slot = self.slot(s.variable)
         body = self.block(s.body)
 
@@ -179,10 +188,10 @@ class Translator:
         return step
 
     def shape(self, kind: ast.Type) -> Callable[[Frame], tuple[int, ...]]:
-        dims = [self.compiler.compile(d) for d in kind.dims]
+        dims = [self.compiler.value(d) for d in kind.dims]
         fixed = [self.compiler.fold(d) for d in kind.dims]
         if None not in fixed:
-            return _fixed(tuple(fixed))
+            return constant(tuple(fixed))
         return lambda v: tuple([d(v) for d in dims])
 
     def window(self, piece: ast.Slice) -> Callable[[Frame], Place]:
@@ -214,14 +223,14 @@ class Translator:
         return place
 
     def axis(self, axis: ast.Axis, size: int) -> _AxisWindow:
-        compile_ = self.compiler.compile
+        compile_ = self.compiler.value
         if isinstance(axis, ast.At):
-            return _AxisWindow(compile_(axis.index), ((_fixed(1), _fixed(1)),))
+            return _AxisWindow(compile_(axis.index), ((constant(1), constant(1)),))
         if isinstance(axis, ast.Walk):
             return _AxisWindow(compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries))
-        start = compile_(axis.start) if axis.start is not None else _fixed(0)
-        stop = compile_(axis.stop) if axis.stop is not None else _fixed(size)
-        step = compile_(axis.step) if axis.step is not None else _fixed(1)
+        start = compile_(axis.start) if axis.start is not None else constant(0)
+        stop = compile_(axis.stop) if axis.stop is not None else constant(size)
+        step = compile_(axis.step) if axis.step is not None else constant(1)
         if axis.step is None:
             return _AxisWindow(start, ((lambda v: stop(v) - start(v), step),))
         return _AxisWindow(start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),))
@@ -235,7 +244,7 @@ class Translator:
         types = (s.type.dtype, *(self.dtypes[name] for name in sources))
         self.dtypes[dst] = s.type.dtype
         if opcode.typed:
-            attributes.append(("types", _fixed(types)))
+            attributes.append(("types", constant(types)))
         regions = any(a.kind == "function" for a in opcode.attributes)
         seen: set[Any] = set()
 
@@ -264,14 +273,14 @@ class Translator:
         for attribute in OPCODES[s.opcode].attributes:
             written = given.get(attribute.name)
             if written is None:
-                compiled.append((attribute.name, _fixed(attribute.default)))
+                compiled.append((attribute.name, constant(attribute.default)))
             elif isinstance(written, ast.Group):
                 compiled.append((attribute.name, self.group(written)))
             elif isinstance(written, ast.Region):
                 compiled.append((attribute.name, self.region(written)))
             elif attribute.kind in ("word", "name"):
                 assert isinstance(written, ast.Name)
-                compiled.append((attribute.name, _fixed(word(written) if attribute.kind == "word" else written.name)))
+                compiled.append((attribute.name, constant(word(written) if attribute.kind == "word" else written.name)))
             else:
                 compiled.append((attribute.name, self.number(written)))
         return compiled
@@ -284,17 +293,13 @@ class Translator:
         negative = isinstance(value, ast.Unary) and value.operator == "-"
         literal = value.operand if isinstance(value, ast.Unary) else value
         if isinstance(literal, ast.Number) and isinstance(literal.value, float):
-            return _fixed(-literal.value if negative else literal.value)
-        return self.compiler.compile(value)
+            return constant(-literal.value if negative else literal.value)
+        return self.compiler.value(value)
 
     def group(self, value: ast.Group) -> Callable[[Frame], tuple[int, ...]]:
-        items = [self.compiler.compile(i) for i in value.items]
+        items = [self.compiler.value(i) for i in value.items]
         fixed = [self.compiler.fold(i) for i in value.items]
-        return _fixed(tuple(fixed)) if None not in fixed else lambda v: tuple([i(v) for i in items])
-
-
-def _fixed(value: Any) -> Callable[[Frame], Any]:
-    return lambda v: value
+        return constant(tuple(fixed)) if None not in fixed else lambda v: tuple([i(v) for i in items])
 
 
 def _let(value: Compiled, slot: int) -> Step:
@@ -305,7 +310,7 @@ def _let(value: Compiled, slot: int) -> Step:
 
 
 def _whole(size: int) -> _AxisWindow:
-    return _AxisWindow(_fixed(0), ((_fixed(size), _fixed(1)),))
+    return _AxisWindow(constant(0), ((constant(size), constant(1)),))
 
 
 # --- messages -----------------------------------------------------------------------------------------------------

@@ -7,30 +7,21 @@ when the ISA is checked, not here.
 from __future__ import annotations
 
 import linecache
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, TypeAlias, Union
 
-from archloom.oracle.errors import Position, TaidlError
+from archloom.oracle.errors import Position, TaidlError, together
+from archloom.oracle.source_lines import caller
 from archloom.oracle.taidl import ast
 
 Integer: TypeAlias = Union["Value", int]
 Typed: TypeAlias = Union[str, Sequence[Any]]
 """A tensor type: ``(rows, 4, "i8")``, or ``"f32"`` for a scalar."""
 
-_OWN = tuple(str(Path(__file__).with_name(name)) for name in ("values.py", "builder.py"))
-
-
 def here() -> Position:
     """Where the user's code is: the innermost frame outside of the builder."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename in _OWN or "contextlib" in frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return ast.NOWHERE
+    frame = caller("archloom.oracle.taidl.values", "archloom.oracle.taidl.builder")
     _, _, column, _ = list(frame.f_code.co_positions())[frame.f_lasti // 2]
     return Position(frame.f_code.co_filename, frame.f_lineno, (column or 0) + 1)
 
@@ -42,8 +33,6 @@ def fail(message: str) -> NoReturn:
 
 def located(error: TaidlError) -> TaidlError:
     """The error with the lines of Python that its faults are at."""
-    from archloom.oracle.errors import together
-
     made = []
     for fault in error.faults:
         source = None
@@ -52,6 +41,16 @@ def located(error: TaidlError) -> TaidlError:
             source = "".join(lines) or None
         made.append(TaidlError(fault.message, fault.position, source))
     return together(made)
+
+
+def _before(operator: str) -> Callable[[Value, Integer], Value]:
+    """The method for a value before the operator."""
+    return lambda self, other: Value(ast.Binary(operator, self.expr, expr(other), position=here()))
+
+
+def _after(operator: str) -> Callable[[Value, Integer], Value]:
+    """The method for a value after the operator."""
+    return lambda self, other: Value(ast.Binary(operator, expr(other), self.expr, position=here()))
 
 
 class Value:
@@ -72,86 +71,26 @@ class Value:
 
     __repr__ = __str__
 
-    def _with(self, operator: str, other: Integer) -> Value:
-        return Value(ast.Binary(operator, self.expr, expr(other), position=here()))
-
-    def _after(self, operator: str, other: Integer) -> Value:
-        return Value(ast.Binary(operator, expr(other), self.expr, position=here()))
-
     def __add__(self, other: Any) -> Any:
-        return Window(self.expr, other.entries) if isinstance(other, Window) else self._with("+", other)
+        if isinstance(other, Window):
+            return Window(self.expr, other.entries)
+        return Value(ast.Binary("+", self.expr, expr(other), position=here()))
 
-    def __radd__(self, other: Integer) -> Value:
-        return self._after("+", other)
-
-    def __sub__(self, other: Integer) -> Value:
-        return self._with("-", other)
-
-    def __rsub__(self, other: Integer) -> Value:
-        return self._after("-", other)
-
-    def __mul__(self, other: Integer) -> Value:
-        return self._with("*", other)
-
-    def __rmul__(self, other: Integer) -> Value:
-        return self._after("*", other)
-
-    def __floordiv__(self, other: Integer) -> Value:
-        return self._with("//", other)
-
-    def __rfloordiv__(self, other: Integer) -> Value:
-        return self._after("//", other)
-
-    def __mod__(self, other: Integer) -> Value:
-        return self._with("%", other)
-
-    def __rmod__(self, other: Integer) -> Value:
-        return self._after("%", other)
-
-    def __lshift__(self, other: Integer) -> Value:
-        return self._with("<<", other)
-
-    def __rlshift__(self, other: Integer) -> Value:
-        return self._after("<<", other)
-
-    def __rshift__(self, other: Integer) -> Value:
-        return self._with(">>", other)
-
-    def __rrshift__(self, other: Integer) -> Value:
-        return self._after(">>", other)
-
-    def __and__(self, other: Integer) -> Value:
-        return self._with("&", other)
-
-    def __rand__(self, other: Integer) -> Value:
-        return self._after("&", other)
-
-    def __or__(self, other: Integer) -> Value:
-        return self._with("|", other)
-
-    def __ror__(self, other: Integer) -> Value:
-        return self._after("|", other)
+    __radd__ = _after("+")
+    __sub__, __rsub__ = _before("-"), _after("-")
+    __mul__, __rmul__ = _before("*"), _after("*")
+    __floordiv__, __rfloordiv__ = _before("//"), _after("//")
+    __mod__, __rmod__ = _before("%"), _after("%")
+    __lshift__, __rlshift__ = _before("<<"), _after("<<")
+    __rshift__, __rrshift__ = _before(">>"), _after(">>")
+    __and__, __rand__ = _before("&"), _after("&")
+    __or__, __ror__ = _before("|"), _after("|")
+    __eq__, __ne__ = _before("=="), _before("!=")  # type: ignore[assignment]
+    __lt__, __le__ = _before("<"), _before("<=")
+    __gt__, __ge__ = _before(">"), _before(">=")
 
     def __neg__(self) -> Value:
         return Value(ast.Unary("-", self.expr, position=here()))
-
-    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
-        return self._with("==", other)
-
-    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
-        return self._with("!=", other)
-
-    def __lt__(self, other: Integer) -> Value:
-        return self._with("<", other)
-
-    def __le__(self, other: Integer) -> Value:
-        return self._with("<=", other)
-
-    def __gt__(self, other: Integer) -> Value:
-        return self._with(">", other)
-
-    def __ge__(self, other: Integer) -> Value:
-        return self._with(">=", other)
 
 
 class Registers:

@@ -7,14 +7,14 @@ They cross the border of a program as their bytes in HBM, packed and unpacked by
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.errors import InputError
-from archloom.oracle.resolved import Op, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.nests import instructions
+from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.taidl.operators.carriers import is_wide
 from archloom.oracle.taidl.operators.conversion import code, from_code
@@ -90,12 +90,8 @@ def outwards(x: Any, tensor: HbmTensor) -> Any:
 
 def needs_wide(stream: ResolvedStream) -> bool:
     """Whether a tensor of the stream has elements of 64 bits."""
-    return any(is_wide(b.dtype) for b in stream.buffers) or any(map(_is_wide, _statements(stream.body)))
-
-
-def _statements(nodes: tuple[ResolvedNode, ...]) -> Iterator[Statement]:
-    for node in nodes:
-        yield from _statements(node.body) if hasattr(node, "body") else node.statements
+    return any(is_wide(b.dtype) for b in stream.buffers) or any(
+        _is_wide(s) for instr in instructions(stream.body) for s in instr.statements)
 
 
 def _is_wide(s: Statement) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -36,10 +37,11 @@ class Executable:
 
 
 class Called:
-    """A program that only JAX itself can call."""
+    """A program that only JAX itself can call, for the ``reason`` given."""
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Any, reason: str) -> None:
         self._compiled = compiled
+        self.reason = reason
 
     def __call__(self, *arguments: Any) -> list[Any]:
         return list(self._compiled(*arguments))
@@ -56,13 +58,20 @@ def of(compiled: Any, arguments: int) -> Executable | Called:
         taken = len(loaded.get_parameter_layouts())
         if taken == arguments and callable(loaded.execute_sharded) and callable(loaded.serialize):
             return Executable(loaded)
-    except (AttributeError, TypeError, RuntimeError):
-        pass
-    return Called(compiled)
+    except (AttributeError, TypeError, RuntimeError) as error:
+        return Called(compiled, f"{type(error).__name__}: {error}")
+    return Called(compiled, f"it takes {taken} arrays for {arguments} arguments")
 
 
-def load(data: bytes) -> Executable | None:
-    """The program that :meth:`Executable.serialize` wrote; None if it cannot be used here."""
+@dataclass(frozen=True)
+class Unloadable:
+    """A stored program that cannot be used here, and why: it is compiled anew, as if it had not been stored."""
+
+    reason: str
+
+
+def load(data: bytes) -> Executable | Unloadable:
+    """The program that :meth:`Executable.serialize` wrote, or why it cannot be used here."""
     import jax
 
     try:
@@ -72,8 +81,10 @@ def load(data: bytes) -> Executable | None:
         loaded = devices[0].client.deserialize_executable(
             data, executable_devices=xla_client.DeviceList(tuple(devices)))
         return Executable(loaded)
-    except Exception:  # whatever is wrong with it or with this JAX, the program is compiled anew
-        return None
+    except (ImportError, AttributeError) as error:  # another version of JAX
+        return Unloadable(f"JAX {jax.__version__} loads programs otherwise: {error}")
+    except (TypeError, ValueError, RuntimeError) as error:  # XLA's own are RuntimeErrors
+        return Unloadable(f"XLA refuses it: {error}")
 
 
 @cache

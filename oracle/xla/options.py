@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedNode, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.nests import instructions
+from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
 
 TINY = 1 << 10
 """Up to how many elements of arguments and results code of integers is not worth optimizing: it runs in a microsecond
@@ -63,13 +64,8 @@ def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> b
     """
     allowed = ("int", "uint", "bool", *(("float32",) if exact else ()))
     tensors = (*stream.arguments, *stream.results)
-    return any(not t.dtype.startswith(allowed) for t in tensors) or any(_floats(n, exact) for n in stream.body)
-
-
-def _floats(node: ResolvedNode, exact: frozenset[str]) -> bool:
-    if isinstance(node, ResolvedInstr):
-        return any(_made_of_floats(s, exact) for s in node.statements)
-    return any(_floats(n, exact) for n in node.body)
+    return any(not t.dtype.startswith(allowed) for t in tensors) or any(
+        _made_of_floats(s, exact) for instr in instructions(stream.body) for s in instr.statements)
 
 
 def _made_of_floats(s: Statement, exact: frozenset[str]) -> bool:

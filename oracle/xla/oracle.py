@@ -19,16 +19,17 @@ from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, of
-from archloom.oracle.xla.loops import LoopRunner
+from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained
+from archloom.oracle.xla.notation.fallbacks import Fallback, Record
+from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.work import shared_work
 from archloom.oracle.xla.options import compiler_options
-from archloom.oracle.xla.raising.match import Unraisable
-from archloom.oracle.xla.raising.repeats import with_loops
-from archloom.oracle.xla.raising.stream import Raising, raise_stream
+from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report
 from archloom.oracle.xla.scalars import take_out
+from archloom.oracle.xla.strategies import Outcome, Raising, raise_stream
 
 CACHED = 256
 """How many programs are kept in memory."""
@@ -38,18 +39,22 @@ CACHED = 256
 class Program:
     """The JAX function of a stream without its bit patterns: what streams that differ in those alone share.
 
-    ``raising`` is None where the stream runs as loops, for the ``reason`` given.
+    ``outcome`` has what it was raised to; without, the stream runs as loops.
     """
 
     stream: ResolvedStream
-    raising: Raising | None
-    reason: str
+    outcome: Outcome
     reassociate: bool
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _jitted: Any = field(default=None, repr=False)
     _outermost: Any = field(default=None, repr=False)
     _executable: Any = field(default=None, repr=False)
-    _operations: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
+    _traced: "tuple[tuple[tuple[str, ...], ...], tuple[Fallback, ...]] | None" = field(default=None, repr=False)
+
+    @property
+    def raising(self) -> Raising | None:
+        """The results as expressions; None where the stream runs as loops."""
+        return self.outcome.raising
 
     def function(self, *arguments: Any) -> tuple[Any, ...]:
         """The results for JAX arrays (or tracers) of the right shapes and types."""
@@ -64,16 +69,18 @@ class Program:
 
     def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments by name, in bytes where :func:`archloom.oracle.xla.border.as_bytes` says so."""
+        record, operations = Record(), []
         if self.raising is None:
-            return LoopRunner.of(border.as_bytes(self.stream)).run(named)
-        lowering = Lowering(named, reassociate=self.reassociate)
-        made, operations = [], []
+            made = LoopRunner.of(border.as_bytes(self.stream), record).run(named)
+            self._traced = ((),) * len(made), record.fallbacks
+            return made
+        lowering, results = Lowering(named, record, reassociate=self.reassociate), []
         for r in self.raising.results:
-            before = len(lowering.operations)
-            made.append(lowering.tensor(r.value, r.axes, r.ranges))
-            operations.append(tuple(lowering.operations[before:]))
-        self._operations = tuple(operations)
-        return tuple(made)
+            before = len(record.operations)
+            results.append(lowering.tensor(r.value, r.axes, r.ranges))
+            operations.append(tuple(record.operations[before:]))
+        self._traced = tuple(operations), (*self.raising.fallbacks, *record.fallbacks)
+        return tuple(results)
 
     @property
     def jitted(self) -> Any:
@@ -106,13 +113,14 @@ class Program:
                 self._executable = jitted.lower(*self._shapes()).compile()
         return self._executable
 
-    def operations(self) -> tuple[tuple[str, ...], ...]:
-        """What heavy operations each result takes; traces the function if it has not been yet."""
-        if self.raising is not None and self._operations is None:
+    def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[Fallback, ...]]:
+        """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
+        if self._traced is None:
             import jax
 
             jax.eval_shape(self.function, *self._shapes())
-        return self._operations or ((),) * len(self.stream.results)
+        assert self._traced is not None
+        return self._traced
 
     def _shapes(self) -> list[Any]:
         import jax
@@ -192,8 +200,8 @@ class Oracle:
     def report(self) -> OracleReport:
         """How each result is computed; traces the function if it has not been yet."""
         program = self.program
-        return report(self.name, program.stream, program.raising, program.reason, program.reassociate,
-                      program.operations())
+        operations, fallbacks = program.traced()
+        return report(self.name, program.stream, program.outcome, program.reassociate, operations, fallbacks)
 
 
 def _show(shape: tuple[int, ...], dtype: str) -> str:
@@ -210,28 +218,32 @@ def forget() -> None:
         _programs.clear()
 
 
-def compile_stream(stream: Stream, isa: Isa, *, reassociate: bool = False, raising: bool = True) -> Oracle:
+def compile_stream(
+    stream: Stream, isa: Isa, *, reassociate: bool = False, raising: bool = True, limits: Limits = USUAL
+) -> Oracle:
     """The oracle of ``stream`` on ``isa``; streams that differ in name and scales alone share one program.
 
-    With ``raising`` off, the stream runs as loops over its buffers. ``reassociate`` allows floating-point sums in
-    another order than the stream's. Raises StreamError for a stream that the ISA refuses, and InputError for tensors
-    of a type that JAX has not by default.
+    With ``raising`` off, the stream runs as loops over its buffers; ``limits`` bound what raising may take.
+    ``reassociate`` allows floating-point sums in another order than the stream's. Raises StreamError for a stream that
+    the ISA refuses, and InputError for tensors of a type that JAX has not by default.
     """
-    return compile_resolved(resolve(stream, isa), reassociate=reassociate, raising=raising)
+    return compile_resolved(resolve(stream, isa), reassociate=reassociate, raising=raising, limits=limits)
 
 
-def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raising: bool = True) -> Oracle:
+def compile_resolved(
+    stream: ResolvedStream, *, reassociate: bool = False, raising: bool = True, limits: Limits = USUAL
+) -> Oracle:
     """As :func:`compile_stream`, for a stream that is resolved already."""
     border.check(stream)
     plain, bits = take_out(stream)
-    key = (plain, reassociate, raising)
+    key = (plain, reassociate, raising, limits)
     with _programs_lock:
         program = _programs.get(key)
     if program is None:
-        program = _program(plain, reassociate, raising)
+        program = _program(plain, reassociate, raising, limits)
     if program.raising is None and plain.hbm_bytes >= 1 << 31:
-        raise InputError(f"{stream.name} runs as loops over its buffers, because {program.reason}; that needs less "
-                         f"than {1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
+        raise InputError(f"{stream.name} runs as loops over its buffers, because {program.outcome.reason}; that needs "
+                         f"less than {1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
     with _programs_lock:
         program = _programs.setdefault(key, program)
         _programs.move_to_end(key)
@@ -241,13 +253,9 @@ def compile_resolved(stream: ResolvedStream, *, reassociate: bool = False, raisi
 
 
 @paused()
-def _program(stream: ResolvedStream, reassociate: bool, raising: bool) -> Program:
-    stream = with_loops(stream)
-    if not raising:
-        return Program(stream, None, "raising is switched off", reassociate)
-    try:
-        return Program(stream, raise_stream(border.as_bytes(stream), reassociate=reassociate), "", reassociate)
-    except Unraisable as reason:
-        return Program(stream, None, str(reason), reassociate)
-    except RecursionError:
-        return Program(stream, None, "its reads depend on too many writes", reassociate)
+def _program(stream: ResolvedStream, reassociate: bool, raising: bool, limits: Limits) -> Program:
+    stream = with_loops(stream, limits)
+    outcome = Outcome(None, "raising is switched off")
+    if raising:
+        outcome = raise_stream(border.as_bytes(stream), reassociate=reassociate, limits=limits)
+    return Program(stream, outcome, reassociate)

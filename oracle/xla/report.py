@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
-from archloom.oracle.xla.boxes import Piece
-from archloom.oracle.xla.nests import Nest, Path, describe, pieces_at, show
+from archloom.oracle.nests import instructions, touching, walk
+from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.oracle.xla.loops.boxes import Box
+from archloom.oracle.xla.loops.outlining import Nest, Path, boxes_at, describe, show
 from archloom.oracle.xla.notation.expr import wholes
-from archloom.oracle.xla.raising.stream import Left, Raised, Raising
+from archloom.oracle.xla.notation.fallbacks import Fallback
+from archloom.oracle.xla.strategies import Attempt, Left, Outcome, Raised
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,19 @@ class BufferReport:
 
 @dataclass(frozen=True)
 class OracleReport:
-    """How a stream became a JAX function. ``reassociated`` tells that floating-point sums may be reordered."""
+    """How a stream became a JAX function. ``reassociated`` tells that floating-point sums may be reordered.
+
+    ``strategies`` are those that were tried to raise it, in order; ``fallbacks`` what is computed in another way than
+    wanted. Results do not depend on either.
+    """
 
     stream: str
     reassociated: bool
     results: tuple[ResultReport, ...]
     parts: tuple[PartReport, ...] = ()
     buffers: tuple[BufferReport, ...] = ()
+    strategies: tuple[Attempt, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
 
     @property
     def raised(self) -> bool:
@@ -94,11 +103,14 @@ class OracleReport:
 
     @property
     def explanation(self) -> str:
-        """The results, and what became of each part and buffer of the stream."""
+        """The results, what became of each part and buffer of the stream, and what was tried and not done as wanted."""
         lines = [str(self), "parts"]
         for part in self.parts:
             lines += [f"  {line}" for line in str(part).splitlines()]
-        return "\n".join([*lines, "buffers", *(f"  {b}" for b in self.buffers)])
+        lines += ["buffers", *(f"  {b}" for b in self.buffers)]
+        lines += ["strategies", *(f"  {s}" for s in self.strategies)] if self.strategies else []
+        lines += ["fallbacks", *(f"  {f}" for f in self.fallbacks)] if self.fallbacks else []
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it."""
@@ -106,10 +118,11 @@ class OracleReport:
 
 
 def report(
-    name: str, stream: ResolvedStream, raising: Raising | None, reason: str, reassociated: bool,
-    operations: Sequence[tuple[str, ...]],
+    name: str, stream: ResolvedStream, outcome: Outcome, reassociated: bool, operations: Sequence[tuple[str, ...]],
+    fallbacks: tuple[Fallback, ...],
 ) -> OracleReport:
-    """The report of a stream that was raised as ``raising`` says, or, without, stays loops for the ``reason``."""
+    """The report of a stream of which came what the outcome says."""
+    raising, reason = outcome.raising, outcome.reason
     left = raising.left if raising else tuple(
         Left((number,), describe(stream, (number,)), reason) for number in range(len(stream.body)))
     why = {part.path: part.reason for part in left}
@@ -117,14 +130,15 @@ def report(
     for number, tensor in enumerate(stream.results):
         reasons = _reasons(raising.results[number], why) if raising else [reason]
         results.append(ResultReport(tensor.name, not reasons, "; ".join(reasons), operations[number]))
-    boxes = {part.path: pieces_at(stream, part.path) for part in left}
+    boxes = {part.path: boxes_at(stream, part.path) for part in left}
     parts = tuple(_parts(stream.body, (), why, boxes))
-    return OracleReport(name, reassociated, tuple(results), parts, tuple(_buffers(stream, boxes)))
+    buffers = tuple(_buffers(stream, boxes))
+    return OracleReport(name, reassociated, tuple(results), parts, buffers, outcome.attempts, fallbacks)
 
 
 def _reasons(result: Raised, why: Mapping[Path, str]) -> list[str]:
     """Why what the result is made of holds loops."""
-    places = {w.kernel.place: len(w.kernel.body) for w in wholes([result.value]) if isinstance(w.kernel, Nest)}
+    places = {w.function.place: len(w.function.body) for w in wholes([result.value]) if isinstance(w.function, Nest)}
     found = []
     for place, count in places.items():
         found += [why[path] for n in range(count) if (path := (*place[:-1], place[-1] + n)) in why]
@@ -132,7 +146,7 @@ def _reasons(result: Raised, why: Mapping[Path, str]) -> list[str]:
 
 
 def _parts(
-    nodes: Sequence[ResolvedNode], path: Path, why: Mapping[Path, str], boxes: Mapping[Path, Sequence[Piece]]
+    nodes: Sequence[ResolvedNode], path: Path, why: Mapping[Path, str], boxes: Mapping[Path, Sequence[Box]]
 ) -> Iterator[PartReport]:
     """Neighbours that are raised together; what stays, and what is around it, by itself."""
     run: list[int] = []
@@ -155,48 +169,34 @@ def _raised(nodes: Sequence[ResolvedNode], path: Path, run: Sequence[int]) -> It
     if run:
         first, last = run[0], run[-1]
         place = show((*path, first)) + (f"-{last + 1}" if last > first else "")
-        together = list(nodes[first:last + 1])
-        yield _part(place, ", ".join(map(_what, together)) if last - first < 3 else f"{len(run)} nodes", together, True)
+        neighbours = list(nodes[first:last + 1])
+        what = ", ".join(map(_what, neighbours)) if last - first < 3 else f"{len(run)} nodes"
+        yield _part(place, what, neighbours, True)
 
 
 def _part(
     place: str, what: str, nodes: Sequence[ResolvedNode], raised: bool, reason: str = "", boxes: tuple[str, ...] = ()
 ) -> PartReport:
-    every = [instr.source + 1 for instr, _ in _instructions(nodes, 1)]
+    every = [instr.source + 1 for instr in instructions(nodes)]
     counted: Counter[str] = Counter()
-    for instr, times in _instructions(nodes, 1):
-        counted[instr.mnemonic] += times
+    for instr, around in walk(nodes):
+        counted[instr.mnemonic] += math.prod(loop.extent for loop in around)
     return PartReport(place, what, dict(counted), (min(every), max(every)), raised, reason, boxes)
-
-
-def _instructions(nodes: Sequence[ResolvedNode], times: int) -> Iterator[tuple[ResolvedInstr, int]]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield from _instructions(node.body, times * node.extent)
-        else:
-            yield node, times
 
 
 def _what(node: ResolvedNode) -> str:
     return f"loop {node.var} of {node.extent}" if isinstance(node, ResolvedLoop) else node.mnemonic
 
 
-def _box(piece: Piece) -> str:
-    ranges = ", ".join(f"{o}+{n}" for o, n in zip(piece.box.offsets, piece.buffer.shape, strict=True))
-    return f"{piece.box.buffer}[{ranges}]"
+def _box(box: Box) -> str:
+    ranges = ", ".join(f"{o}+{n}" for o, n in zip(box.place.offsets, box.buffer.shape, strict=True))
+    return f"{box.place.buffer}[{ranges}]"
 
 
-def _buffers(stream: ResolvedStream, boxes: Mapping[Path, Sequence[Piece]]) -> Iterator[BufferReport]:
-    named = set(_touched(stream.body))
+def _buffers(stream: ResolvedStream, boxes: Mapping[Path, Sequence[Box]]) -> Iterator[BufferReport]:
+    named = {s.window.buffer for s, _ in touching(stream.body)}
     for buffer in stream.buffers:
         if buffer.name in named:
-            places = tuple(show(path) for path, pieces in boxes.items()
-                           if any(p.box.buffer == buffer.name for p in pieces))
+            places = tuple(show(path) for path, touched in boxes.items()
+                           if any(b.place.buffer == buffer.name for b in touched))
             yield BufferReport(buffer.name, f"{'x'.join(map(str, buffer.shape))} {buffer.dtype}", places)
-
-
-def _touched(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
-    for instr, _ in _instructions(nodes, 1):
-        for s in instr.statements:
-            if not isinstance(s, Op):
-                yield s.window.buffer

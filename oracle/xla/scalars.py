@@ -12,22 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import (
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Statement,
-    TensorType,
-    Window,
-    WindowDim,
-)
+from archloom.oracle.nests import rewritten
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedStream, Statement, TensorType, Window, WindowDim
 from archloom.oracle.stream import HbmTensor
-
-NAME = "%bits"
-"""The argument that holds the patterns: no tensor of a stream can have this name."""
+from archloom.oracle.xla.notation.variables import BIT_PATTERNS
 
 WIDTH = 4
 
@@ -40,26 +28,14 @@ def take_out(stream: ResolvedStream) -> tuple[ResolvedStream, np.ndarray]:
     """
     places: dict[int, int] = {}
     base = -(-stream.hbm_bytes // WIDTH) * WIDTH
-    body = _nodes(stream.body, places, base)
+    body = rewritten(stream.body, lambda i: [_instruction(i, places, base)] if i.statements else [])
     plain = replace(stream, name="", body=body)
     if places:
-        held = HbmTensor(NAME, base, (len(places),), "uint32")
+        held = HbmTensor(BIT_PATTERNS, base, (len(places),), "uint32")
         plain = replace(plain, arguments=(*stream.arguments, held), hbm_bytes=base + WIDTH * len(places),
                         buffers=tuple(replace(b, shape=(base + WIDTH * len(places),)) if b.name == "hbm" else b
                                       for b in stream.buffers))
     return plain, np.array(list(places), np.uint32)
-
-
-def _nodes(nodes: tuple[ResolvedNode, ...], places: dict[int, int], base: int) -> tuple[ResolvedNode, ...]:
-    made: list[ResolvedNode] = []
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            body = _nodes(node.body, places, base)
-            if body:
-                made.append(replace(node, body=body))
-        elif node.statements:
-            made.append(_instruction(node, places, base))
-    return tuple(made)
 
 
 def _instruction(instr: ResolvedInstr, places: dict[int, int], base: int) -> ResolvedInstr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.fit import misfits
@@ -16,6 +16,7 @@ from archloom.acadl_models.timing.reference import InstanceLog, simulate_referen
 from archloom.oracle.resolve import resolve
 from benchmarks.published.systolic import Problem, machine
 from tests.support.acadl_models.systolic_data import expected
+from tests.support.examples import examples
 
 designs = st.builds(
     Design, st.integers(1, 4), st.integers(1, 4), st.sampled_from(DATAFLOWS), st.just("scalar"),
@@ -36,7 +37,7 @@ def last_fold_has_left(log: list[InstanceLog]) -> int:
     return max(log, key=lambda entry: entry.number).finished - FETCH_CYCLES
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40, 600)
 @given(designs, problems)
 @example(Design(1, 1, "os", "scalar"), Problem(1, 1, 1))
 @example(Design(1, 1, "ws", "scalar"), Problem(2, 3, 2))
@@ -55,7 +56,7 @@ def test_every_pe_for_itself_takes_the_cycles_of_the_array_as_one_unit(design: D
         assert cycles == one_unit
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8, 125)
 @given(designs, problems)
 def test_the_fast_engine_equals_the_step_by_step_simulator(design: Design, problem: Problem) -> None:
     made = machine(design)

@@ -16,6 +16,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.xla.oracle import compile_stream
 from benchmarks.published.systolic import Machine, Problem, machine
 from tests.support.acadl_models.systolic_data import equeue_rows, expected, scale_sim_rows
+from tests.support.examples import examples
 
 SMALL = {"left_kib": 1, "top_kib": 1, "out_kib": 4}
 
@@ -46,7 +47,7 @@ def test_any_product_takes_the_cycles_of_the_closed_forms(design: Design, proble
     assert machine(design).run(problem).cycles == expected(design, problem)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 125)
 @given(designs, st.builds(Problem, st.integers(1, 300), st.integers(1, 300), st.integers(1, 300)))
 def test_large_products_too(design: Design, problem: Problem) -> None:
     roomy = Design(design.rows, design.columns, design.dataflow, "tensor", design.convention, 1024, 1024, 1024)
@@ -68,7 +69,7 @@ def test_the_memories_move_what_the_dataflow_says(design: Design, problem: Probl
     assert (found.ifmap_reads, found.filter_reads, found.ofmap_writes) == (*reads, writes)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 125)
 @given(st.integers(1, 5), st.integers(2, 5), st.sampled_from(DATAFLOWS), st.lists(problems, min_size=1, max_size=6))
 def test_a_network_takes_the_cycles_of_its_layers(
     rows: int, columns: int, dataflow: str, layers: list[Problem]
@@ -83,7 +84,7 @@ def test_layers_that_overlap_are_no_network() -> None:
         machine(Design(4, 4, convention="equeue")).run_network([Problem(1, 2, 3)])
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6, 150)
 @given(designs, problems)
 def test_the_step_by_step_simulator_gives_the_same(design: Design, problem: Problem) -> None:
     made = machine(design)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Pool, conv2d, gemm
@@ -11,18 +11,14 @@ from archloom.oracle.assembly import parse, to_text
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from tests.support.examples import examples
 from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.02, True, "int8")
 
-slow_ok = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-fewer = settings(slow_ok, max_examples=40)
-
-
 @pytest.mark.parametrize("dataflow", ["ws", "os"])
 def test_gemm_equals_numpy(dataflow: str) -> None:
-    @slow_ok
+    @examples(20, 300)
     @given(mapped.gemms(dataflow))
     def run(case: tuple) -> None:
         workload, mapping, dim = case
@@ -35,7 +31,7 @@ def test_gemm_equals_numpy(dataflow: str) -> None:
 @pytest.mark.parametrize("dataflow", ["ws", "os"])
 @pytest.mark.parametrize("packing", ["channels", "kernel_row"])
 def test_conv_equals_numpy(packing: str, dataflow: str, pooled: bool) -> None:
-    @fewer
+    @examples(10, 200)
     @given(mapped.convs(packing, dataflow, pooled))
     def run(case: tuple) -> None:
         workload, mapping, dim = case
@@ -44,7 +40,7 @@ def test_conv_equals_numpy(packing: str, dataflow: str, pooled: bool) -> None:
     run()
 
 
-@slow_ok
+@examples(20, 300)
 @given(mapped.additions())
 def test_addition_equals_numpy(case: tuple) -> None:
     workload, mapping, dim = case

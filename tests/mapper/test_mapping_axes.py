@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.mapper.mapping import Mapping
@@ -12,13 +12,14 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Loop
 from archloom.uma_targets.gemmini.conv_axes import Axis, runs
 from archloom.uma_targets.kit.nest import each, pieces, place
+from tests.support.examples import examples
 from tests.support.mapper import mapped
 
 MAPPING = Mapping("gemm", "ws", (("m", 64), ("n", 32), ("k", 16)), ("n", "m"), (("A", "stream"), ("B", "interleave")),
                   (("A", 4), ("B", 2), ("C", 2)))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(25, 250)
 @given(st.one_of(mapped.gemms("ws"), mapped.convs("channels", "os", False), mapped.additions()))
 def test_json_gives_the_mapping_back(case: tuple) -> None:
     assert Mapping.from_json(case[1].to_json()) == case[1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from archloom.acadl_models.gemmini import gemmini
+from archloom.acadl_models.options import Clock, Flag, Size, Word, check
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import GraphOptions, Option, resolve_options
 from archloom.oracle.errors import TargetError
@@ -53,18 +54,37 @@ def test_options_describe_themselves() -> None:
     assert resolve_options("t", (option,), {"depth": "auto"}) == {"depth": None}
 
 
-def test_options_of_a_graph_have_its_defaults_and_ranges() -> None:
-    def make(rows: int, depth: int = 4, clock_hz: float = 2e8) -> None: ...
+def small_graph(
+    rows: Annotated[int, Size(1, 64, "rows")],
+    depth: Annotated[int, Size(2, 9, "depth", "places")] = 4,
+    width: Annotated[int, Size(8, 64, multiple=8)] = 8,
+    fast: Annotated[bool, Flag("whether it is fast")] = False,
+    kind: Annotated[str, Word(("old", "new"))] = "old",
+    clock_hz: Annotated[float, Clock("clock", high_mhz=500)] = 2e8,
+) -> dict[str, object]:
+    """Parameters with facts; those without a help are no options."""
+    check(small_graph, locals())
+    return dict(locals())
 
-    graph = GraphOptions(make, {"rows": (1, 64), "depth": (2, 9)}, {"rows": 16})
-    options = (graph.size("rows", "rows"), graph.size("depth", "depth", "places"), graph.clock("clock", high=500),
-               Option("order", str, "mnk", "loops"))
+
+def test_options_of_a_graph_are_what_its_parameters_say() -> None:
+    graph = GraphOptions(small_graph, {"rows": 16})
+    options = graph.options({"depth": [Option("order", str, "mnk", "loops")]})
+    assert [o.name for o in options] == ["rows", "depth", "order", "fast", "clock_mhz"]
     assert str(options[1]) == "depth=4 [places]: depth (an integer from 2 to 9)"
-    assert str(options[2]) == "clock_mhz=200.0 [MHz]: clock (a number from 0.001 to 500)"
+    assert str(options[4]) == "clock_mhz=200.0 [MHz]: clock (a number from 0.001 to 500)"
     resolved = resolve_options("t", options, {"depth": 7, "clock_mhz": 50})
-    assert graph.arguments(resolved, besides=("order",)) == {"rows": 16, "depth": 7, "clock_hz": 5e7}
+    assert graph.arguments(resolved) == {"rows": 16, "depth": 7, "fast": False, "clock_hz": 5e7}
+    assert graph.graph(resolved) == {"rows": 16, "depth": 7, "width": 8, "fast": False, "kind": "old", "clock_hz": 5e7}
     with pytest.raises(TargetError, match=r"option 'rows': expected an integer from 1 to 64, found 65"):
         resolve_options("t", options, {"rows": 65})
+
+
+def test_what_a_graph_is_made_from_is_checked_as_its_parameters_say() -> None:
+    message = ("small_graph: rows must be an integer from 1 to 64, not 0; width must be a multiple of 8, not 12; "
+               "fast must be True or False, not 1; kind must be one of old, new, not 'other'")
+    with pytest.raises(TargetError, match=message):
+        small_graph(0, width=12, fast=1, kind="other")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dim", [4, 5, 16, 37, 256])

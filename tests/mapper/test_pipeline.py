@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import parse
 from archloom.mapper.lines import Cache, misses
-from archloom.mapper.pipeline import Issue, Loop, cycles
+from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
 from archloom.mapper.search import exhaustive, search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm
@@ -33,6 +33,26 @@ def test_an_iteration_takes_as_long_as_the_unit_with_most_to_do() -> None:
     assert qkv(Loop(10, (load, product))) == [160]
     assert qkv(Loop(10, (load, Issue("gemm", 3)))) == [480]
     assert qkv(Loop(10, (load, Issue("gemm", np.array([1, 2, 3]))))) == [160, 320, 480]
+
+
+def test_the_example_that_the_module_reckons_by_hand() -> None:
+    load = Issue("load", moves=64, pieces=16, values=LOAD, beats=16)
+    found = [qkv(Loop(10, (Issue("gemm", beats=32),), first=(load, load), slots=slots))[0] for slots in (4, 1)]
+    ordered = (99 + 16) / 33
+    four, one = ((99 + 16 + 32) / slots for slots in (4, 1))
+    four, one = (placed + CLOSE * (ordered + placed) for placed in (four, one))
+    assert found == pytest.approx([10 * four + 83 + 32 - four, 10 * one])
+
+
+def test_no_iteration_is_faster_than_its_instructions_are_fetched() -> None:
+    """Qkv fetches two a cycle: 16 loads of a row, 16 stores of one and a product keep each unit busy for 16 cycles."""
+    row = {"rows": 1}
+    one, other, product = Issue("load", 16, values=row), Issue("store", 16, values=row), Issue("gemm")
+    assert qkv(Loop(10, (one, product))) == qkv(Loop(10, (other, product))) == [10 * 16]
+    assert qkv(Loop(10, (one, other, product))) == [10 * (16 + 16 + 1) / 2]
+    # nor faster than the fetches of what comes first and last, and of inner loops
+    assert qkv(Loop(10, (product,), first=(one,), last=(other,), slots=99))[0] >= 10 * (16 + 16 + 1) / 2
+    assert qkv(Loop(10, (Loop(1, (one,)), other, product))) == [10 * (16 + 16 + 1) / 2]
 
 
 def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:

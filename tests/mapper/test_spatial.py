@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
@@ -30,6 +30,7 @@ from archloom.mapper.spatial.zones import waves
 from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
+from tests.support.examples import examples
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
 
@@ -79,7 +80,7 @@ def product(gemm: TileGemm) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@examples(15, 150)
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 7)] * 2, st.integers(1, 6))
 def test_every_plan_that_fits_gives_the_product(
     data: st.DataObject, size: tuple[int, int], m: int, n: int, k: int
@@ -93,7 +94,7 @@ def test_every_plan_that_fits_gives_the_product(
     np.testing.assert_array_equal(result, expected)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@examples(3, 50)
 @given(st.data(), st.sampled_from(MESHES[:3]), *[st.integers(1, 3)] * 3)
 def test_all_cores_are_simulated_exactly(data: st.DataObject, size: tuple[int, int], m: int, n: int, k: int) -> None:
     graph, gemm = mesh(*size), TileGemm(m, n, k)
@@ -103,7 +104,7 @@ def test_all_cores_are_simulated_exactly(data: st.DataObject, size: tuple[int, i
     assert simulate(graph, resolved).cycles == step_by_step(graph, resolved).cycles
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 300)
 @given(*[st.integers(1, 40)] * 2, *[st.integers(1, 5)] * 2)
 def test_waves_deal_out_every_tile_once(extent: int, block: int, slow: int, fast: int) -> None:
     found = [
@@ -115,7 +116,7 @@ def test_waves_deal_out_every_tile_once(extent: int, block: int, slow: int, fast
     assert sorted(tiles) == list(range(extent))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 125)
 @given(st.sampled_from(MESHES), *[st.integers(1, 9)] * 3)
 def test_candidates_of_the_space_fit(size: tuple[int, int], m: int, n: int, k: int) -> None:
     machine, gemm = Machine.of(mesh(*size)), TileGemm(m, n, k)
@@ -211,7 +212,7 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert planned(gemm, graph) == first
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15, 150)
 @given(plans(4, 2))
 def test_plans_are_written_and_read(plan: Plan) -> None:
     assert Plan.from_json(plan.to_json()) == plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
@@ -32,6 +32,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
@@ -126,24 +127,15 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attenti
     np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), attentions())
+@examples(6, 300)
+@given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), attentions())
 def test_every_plan_that_fits_gives_attention(
     data: st.DataObject, size: tuple[int, int], attention: Attention
 ) -> None:
     check_numbers(data, size, attention)
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), attentions())
-def test_every_plan_that_fits_gives_attention_on_meshes_to_4_by_4(
-    data: st.DataObject, size: tuple[int, int], attention: Attention
-) -> None:
-    check_numbers(data, size, attention)
-
-
-@settings(max_examples=20, deadline=None)
+@examples(10, 100)
 @given(st.integers(1, 900), st.integers(0, 70), st.integers(1, 9), st.sampled_from(((8, 8), (1, 4), (3, 2))),
        st.sampled_from((1, 2, 4, 8, 16)))
 def test_cores_that_do_alike_are_one_part(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
@@ -31,6 +31,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (3, 1), (3, 3))
@@ -100,18 +101,9 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], chain: Chain) -> N
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), chains())
-def test_every_plan_that_fits_gives_the_chain(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
-    check_numbers(data, size, chain)
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(8, 300)
 @given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), chains())
-def test_every_plan_that_fits_gives_the_chain_on_meshes_to_4_by_4(
-    data: st.DataObject, size: tuple[int, int], chain: Chain
-) -> None:
+def test_every_plan_that_fits_gives_the_chain(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
     check_numbers(data, size, chain)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
@@ -27,6 +27,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
 from tests.support.mapper.spatial_checks import result_of
 
@@ -67,18 +68,9 @@ def convolutions(draw: st.DrawFn) -> Convolution:
         raise
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8, 500)
 @given(st.data(), st.sampled_from(MESHES), convolutions())
 def test_every_plan_gives_the_convolution(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
-    gives_the_convolution(data, size, work)
-
-
-@pytest.mark.slow
-@settings(max_examples=500, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), convolutions())
-def test_every_plan_of_many_gives_the_convolution(
-    data: st.DataObject, size: tuple[int, int], work: Convolution
-) -> None:
     gives_the_convolution(data, size, work)
 
 
@@ -111,7 +103,7 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 80)
 @given(st.data(), st.sampled_from(((1, 1), (2, 2))), st.integers(1, 3))
 def test_channels_are_dealt_out_to_cores(data: st.DataObject, stride: tuple[int, int], kernel: int) -> None:
     work = Convolution(1, 4, 5, 128, 20, (kernel, 2), stride, (1, 0, 0, 1), epilogue=Epilogue(True, True, "relu"))
@@ -183,16 +175,9 @@ def on_grids(draw: st.DrawFn) -> Convolution:
         raise
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6, 300)
 @given(st.data(), st.sampled_from(MESHES), on_grids())
 def test_every_plan_stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
-    stores_on_a_grid(data, size, work)
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), on_grids())
-def test_every_plan_of_many_stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convolution) -> None:
     stores_on_a_grid(data, size, work)
 
 

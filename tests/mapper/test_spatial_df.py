@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
@@ -38,6 +38,7 @@ from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.targets.registry import get, names
+from tests.support.examples import examples
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
 WORMHOLE = REFERENCE["wormhole"]
@@ -126,7 +127,7 @@ def test_graphs_are_described_and_built_again(name: str) -> None:
     assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 80)
 @given(st.data())
 def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None:
     """Text to graph to text: a fixed point, for listings and for machines of any figures."""
@@ -354,7 +355,7 @@ def test_graphs_without_a_view_say_why(tmp_path: Path) -> None:
         described(create_ag(lonely()), isa)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(25, 250)
 @given(st.integers(1, 3), st.integers(0, 2), st.integers(1, 9), st.lists(st.integers(0, 8), min_size=3, max_size=3))
 def test_maps_are_written_and_read(count: int, axis: int, extent: int, point: list[int]) -> None:
     for made in (identity(count), shifted(count, axis % count, extent)):
@@ -379,7 +380,7 @@ FIGURES = [str(described(graph)) for graph in (
     triple_ring(columns=3), mesh(3, 2, torus=False, semaphores=4), wormhole(rows=1, columns=2, dram_channels=2))]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, 400)
 @given(st.randoms(use_true_random=False), st.sampled_from(RATES))
 def test_damaged_texts_are_refused_with_an_error_of_archloom(random: Random, rates: str) -> None:
     lines = random.choice(FIGURES).splitlines()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
@@ -41,6 +41,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream, flat_trace
 from archloom.oracle.xla.oracle import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
 from tests.support.mapper.spatial_cases import Case, cases, mesh
 
@@ -62,20 +63,13 @@ def holds(case: Case, seed: int) -> None:
     np.testing.assert_array_equal(case.untiled(result), expected)
 
 
-@settings(max_examples=12, deadline=None)
-@given(cases(4, semaphores=WITH), st.integers(0, 99))
+@examples(6, 300)
+@given(cases(7, semaphores=WITH), st.integers(0, 99))
 def test_waits_alone_keep_cores_apart(case: Case, seed: int) -> None:
     holds(case, seed)
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(cases(7, semaphores=WITH), st.integers(0, 99))
-def test_waits_alone_keep_many_cores_apart(case: Case, seed: int) -> None:
-    holds(case, seed)
-
-
-@settings(max_examples=4, deadline=None)
+@examples(3, 40)
 @given(cases(2, side=2, semaphores=WITH))
 def test_simulation_is_exact(case: Case) -> None:
     resolved = resolve(handed(case), isa_of(case.graph))
@@ -197,7 +191,7 @@ def rejected(stream: Stream, machine: Machine, body: list[Instr], match: str) ->
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8, 150)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
 def test_no_signal_can_be_left_out(name: str, which: int) -> None:
     """Some wait lacks it, unless it is one of the last, which tell that places are free that nobody fills again."""
@@ -216,7 +210,7 @@ def test_no_signal_can_be_left_out(name: str, which: int) -> None:
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20), st.booleans())
 def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool) -> None:
     """One wait less, or one signal more: either that is found, or the program gives the product all the same."""
@@ -236,7 +230,7 @@ def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool)
         np.testing.assert_array_equal(found[key], value)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
 def test_no_wait_can_come_twice(name: str, which: int) -> None:
     stream, machine = program(name)
@@ -439,7 +433,7 @@ def test_a_program_that_hangs_hangs() -> None:
     rejected(stream, machine, list(changed.body), "deadlock")  # type: ignore[arg-type]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10, 100)
 @given(st.data())
 def test_instances_are_in_program_order(data: st.DataObject) -> None:
     def nodes(depth: int) -> tuple[Node, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.timing import simulate
@@ -22,6 +22,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands
 from tests.support.mapper.spatial_checks import result_of
 
@@ -59,7 +60,7 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 100)
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 200)] * 2, st.lists(OPERATIONS, min_size=1, max_size=3))
 def test_every_plan_works_on_every_number(
     data: st.DataObject, size: tuple[int, int], rows: int, columns: int, operations: list[Operation]
@@ -76,7 +77,7 @@ def test_every_plan_works_on_every_number(
     np.testing.assert_allclose(ran(data, size, work, arrays), expected, rtol=2e-3, atol=2e-3)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 100)
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 300)] * 2, st.sampled_from(("sum", "mean", "max")))
 def test_every_plan_reduces_rows_and_columns(
     data: st.DataObject, size: tuple[int, int], rows: int, columns: int, kind: str
@@ -89,7 +90,7 @@ def test_every_plan_reduces_rows_and_columns(
         np.testing.assert_allclose(ran(data, size, work, arrays), expected, rtol=1e-3, atol=1e-6)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 100)
 @given(st.data(), st.sampled_from(MESHES), st.integers(1, 200), st.integers(1, 400),
        st.sampled_from(("softmax", "layer_norm", "rms_norm")))
 def test_every_plan_gives_norms_of_rows(

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
@@ -38,6 +38,7 @@ from archloom.mapper.spatial.view import described
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.oracle.taidl.isa import Isa
+from tests.support.examples import examples
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def test_graphs_without_a_view_name_the_object_to_blame(odd: Odd, blame: str, is
         described(odd.graph(), isa)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 125)
 @given(
     st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=5).map(sorted).map(tuple),
     st.sampled_from([(("memory", 64),), TWO, (("fast", 64), ("slow", 32))]), st.integers(1, 5),
@@ -176,7 +177,7 @@ BASES = [
 ]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8, 100)
 @given(st.integers(0, len(BASES) - 1), st.randoms(use_true_random=False))
 def test_damaged_graphs_have_a_view_or_a_reason(number: int, random: Random) -> None:
     """Edges, buffers and dimensions are taken out and figures changed of graphs of targets; what is still a graph by

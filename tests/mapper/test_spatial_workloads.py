@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.mesh import mesh as any_mesh
@@ -31,6 +31,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
 from tests.support.mapper.spatial_checks import result_of
 
@@ -56,16 +57,9 @@ EPILOGUES = st.builds(Epilogue, st.booleans(), st.booleans(), st.sampled_from((N
 PRODUCTS = st.builds(Product, st.integers(1, 7), *[st.integers(1, 150)] * 3, *[st.booleans()] * 3, EPILOGUES)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(5, 500)
 @given(st.data(), st.sampled_from(MESHES), PRODUCTS)
 def test_every_plan_of_a_batch_gives_the_products(data: st.DataObject, size: tuple[int, int], work: Product) -> None:
-    gives_the_products(data, size, work)
-
-
-@pytest.mark.slow
-@settings(max_examples=500, deadline=None)
-@given(st.data(), st.sampled_from(MESHES), PRODUCTS)
-def test_every_plan_of_many_gives_the_products(data: st.DataObject, size: tuple[int, int], work: Product) -> None:
     gives_the_products(data, size, work)
 
 

@@ -14,6 +14,7 @@ import archloom
 from archloom.tvm_backend.check.network import check
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.executable import CompiledNetwork
+from tests.support.tvm_backend.artifacts import damage
 from tests.support.tvm_backend.small_networks import CLASSES, float_cnn, images, int8_cnn
 
 OPTIONS = {"dim": 8}
@@ -82,19 +83,6 @@ def test_saved_and_loaded_is_the_same(network: CompiledNetwork, tmp_path: Path, 
     assert (loaded.save(tmp_path / f"again.{name}")).exists()
 
 
-def _damage(path: Path, file: str, change: object) -> None:
-    """Change a file of an artifact and mend the manifest, so that only its contents are wrong."""
-    import hashlib
-
-    data = json.loads((path / file).read_text())
-    data.update(change)  # type: ignore[call-overload]
-    blob = json.dumps(data).encode()
-    (path / file).write_bytes(blob)
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"][file] = {"bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
-    (path / "manifest.json").write_text(json.dumps(manifest))
-
-
 @pytest.mark.parametrize(("file", "change"), [
     ("network.json", {"regions": [{}]}), ("network.json", {"inputs": 3}), ("plans.json", {"stem": {}}),
     ("report.json", {"schema": "x"}), ("network.json", {"options": 7}),
@@ -103,7 +91,7 @@ def test_inconsistent_contents_are_named(
     network: CompiledNetwork, tmp_path: Path, file: str, change: dict[str, object]
 ) -> None:
     network.save(tmp_path / "net.loom")
-    _damage(tmp_path / "net.loom", file, change)
+    damage(tmp_path / "net.loom", file, change)
     with pytest.raises(archloom.ArtifactError, match=rf"net.loom: {file}: "):
         archloom.load_compiled(tmp_path / "net.loom")
 

@@ -20,6 +20,7 @@ from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.patterns import conv2d_plain
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
+from tests.support.tvm_backend.relax import parameter
 
 
 class Adder(UMABackend):
@@ -90,8 +91,8 @@ def test_partition_gives_a_module_with_region_functions() -> None:
 
 
 def test_partition_binds_parameters() -> None:
-    x = compat.parameter("x", (2, 3), "float32")
-    w = compat.parameter("w", (3, 4), "float32")
+    x = parameter("x", (2, 3), "float32")
+    w = parameter("w", (3, 4), "float32")
     call = compat.normalized(compat.relax_op("matmul")(x, w))
     y = compat.new_var("y", call)
     module = compat.module_of(compat.make_function([x, w], [compat.bind(y, call)], [y]))

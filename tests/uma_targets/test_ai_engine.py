@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import Link
@@ -24,6 +24,7 @@ from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.ai_engine.target import AI_ENGINE
 from benchmarks.published.fir import Fir, fir
 from benchmarks.published.fir_study import CASES, measure, operations
+from tests.support.examples import examples
 
 FULL = 1 << 15
 
@@ -61,7 +62,7 @@ def filters(draw: st.DrawFn) -> Fir:
 
 
 @given(filters(), st.integers(0, 1 << 30))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(16, 200)
 def test_random_filters_of_all_values_equal_numpy(f, seed):
     p = parameters(f.cores)
     x, c = values(f, FULL, FULL, seed)
@@ -115,7 +116,7 @@ def test_the_reference_simulator_agrees_on_the_whole_signal(case):
 
 
 @given(filters(), st.sampled_from([0, 8, 32, 64, 128]), st.sampled_from([1, 3]), st.integers(1, 3))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(5, 120)
 def test_engine_equals_reference(f, stream_bits, memory_latency, fifo):
     graph = ai_engine(columns=f.cores, stream_bits=stream_bits, memory_latency=memory_latency, fifo=fifo)
     p = isa_parameters(graph)

@@ -25,7 +25,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import flat_trace
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact import workload_json
-from archloom.tvm_backend.passes.attention import AttentionShape
+from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.oma.target import OMA
 from archloom.uma_targets.qkv.attention import emit, fits
 from archloom.uma_targets.qkv.target import QKV

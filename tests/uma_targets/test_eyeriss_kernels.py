@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
@@ -18,6 +18,7 @@ from archloom.uma_targets.eyeriss.kernels import conv_stream, gemm_stream
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from tests.support.examples import examples
 from tests.support.uma_targets.convolutions import arguments, convolution
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
@@ -53,7 +54,7 @@ def interpreted(stream: Stream, isa: Isa) -> tuple[dict[str, np.ndarray], np.nda
     return given_arguments, run(stream, isa, given_arguments, poison=3)[stream.results[0].name]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(13, 200)
 @given(machines(), shapes(), st.booleans(), st.booleans(), st.sampled_from((0, 0, 5)))
 def test_convolutions_equal_numpy(
     machine: tuple[Machine, Isa], shape: Shape, bias: bool, relu: bool, fraction: int
@@ -65,7 +66,7 @@ def test_convolutions_equal_numpy(
     np.testing.assert_array_equal(result, expected)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, 150)
 @given(machines(), SIZES, SIZES, SIZES)
 def test_products_equal_numpy(machine: tuple[Machine, Isa], m: int, n: int, k: int) -> None:
     made, isa = machine
@@ -74,7 +75,7 @@ def test_products_equal_numpy(machine: tuple[Machine, Isa], m: int, n: int, k: i
     np.testing.assert_array_equal(result, (a @ b).astype(result.dtype))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, 150)
 @given(machines(), shapes(), st.data())
 def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject) -> None:
     """Not only the one that the planner likes best."""
@@ -92,7 +93,7 @@ def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Sha
 @pytest.mark.parametrize(("bits", "fraction"), [(16, 0), (32, 0), (16, 6)])
 def test_oracle_equals_interpreter(bits: int, fraction: int) -> None:
     made, isa = machine_of(rows=3, cols=4, glb_kib=8, psum_bits=bits)
-    shape = conv_shape(2, 4, 7, 5, 6, 3, 3, 1, (1, 1, 1, 1))
+    shape = conv_shape(2, 3, 5, 4, 5, 3, 2, 1, (1, 1, 1, 0))
     stream = conv_stream(shape, made, dict(isa.parameters), fraction=fraction, relu=True)
     given_arguments, result = interpreted(stream, isa)
     found = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.gamma import gamma, isa_parameters
@@ -23,6 +23,7 @@ from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.gamma.emit import emit
 from archloom.uma_targets.gamma.target import GAMMA
 from archloom.uma_targets.kit.gemm import GemmEmitter
+from tests.support.examples import examples
 
 ONE = int(np.float32(1).view(np.uint32))
 FUSED = f"""
@@ -101,7 +102,7 @@ store16 dram=448, vs=24, rows=4, cols=3, stride=6
 SIZES = st.sampled_from([1, 2, 7, 8, 9, 16, 17, 23, 40])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(14, 200)
 @given(st.data())
 def test_any_tiles_give_the_exact_integers(data: st.DataObject) -> None:
     m, n, k = (data.draw(SIZES) for _ in range(3))

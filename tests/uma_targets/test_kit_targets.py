@@ -105,7 +105,7 @@ def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> 
     else:
         tolerance = 1e-3 if workload.tile else 1e-5
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    if shape in SHAPES[1:2] + SHAPES[3:]:
+    if shape in SHAPES[3:]:
         oracle = compile_stream(plan.stream, accelerator.isa())
         np.testing.assert_array_equal(beside(np.asarray(oracle(*inputs.values())[0])), found)
 

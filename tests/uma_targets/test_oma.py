@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.oma import oma
@@ -20,6 +20,7 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream, flat_trace
 from archloom.uma_targets.oma.target import OMA, ORDERS
+from tests.support.examples import examples
 
 BYTES = {"load8": 1, "store8": 1, "load32": 4, "store32": 4}
 CACHE = {"cache_sets": 4, "cache_ways": 2, "cache_line_bytes": 16}
@@ -30,7 +31,7 @@ def stream_of(workload: Workload, tile: tuple[int, int, int], order: str) -> Str
     return OMA.accelerator.emitter().emit(workload, mapping)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 125)
 @given(st.data())
 def test_any_tiles_in_any_order_give_the_exact_integers(data: st.DataObject) -> None:
     m, n, k = (data.draw(st.integers(1, 7)) for _ in range(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
@@ -18,6 +18,7 @@ from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.plasticine.emit import gemm_stream
 from archloom.uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
 from archloom.uma_targets.plasticine.target import PLASTICINE
+from tests.support.examples import examples
 from tests.support.uma_targets.convolutions import arguments
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 16, 17, 29, 31))
@@ -57,13 +58,13 @@ def some_tiling(m: int, n: int, k: int, isa: Isa) -> Tiling:
     return tiling_of(m, n, blocks_that_fit(m, n, k, machine)[-1], machine)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(12, 200)
 @given(isas(), SIZES, SIZES, SIZES)
 def test_products_equal_numpy(isa: Isa, m: int, n: int, k: int) -> None:
     check_product(gemm_stream(m, n, k, dict(isa.parameters), some_tiling(m, n, k, isa)), isa)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(9, 150)
 @given(isas(), SIZES, SIZES, SIZES, st.data())
 def test_any_tiling_that_fits_is_right(isa: Isa, m: int, n: int, k: int, data: st.DataObject) -> None:
     machine = Machine.of(dict(isa.parameters))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import archloom
@@ -16,6 +16,7 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.uma_targets.systolic_array.target import SYSTOLIC_ARRAY
+from tests.support.examples import examples
 
 DATAFLOWS = ("os", "ws", "is")
 CONVENTIONS = ("scalesim", "equeue")
@@ -23,7 +24,7 @@ SMALL = {"left_kib": 1, "top_kib": 1, "out_kib": 1}
 sizes = st.integers(1, 19)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(15, 250)
 @given(st.sampled_from(DATAFLOWS), st.sampled_from(CONVENTIONS), st.integers(1, 5), st.integers(1, 5),
        st.tuples(sizes, sizes, sizes), st.tuples(*[st.integers(1, 9)] * 3), st.booleans(), st.booleans())  # fmt: skip
 def test_any_tiles_give_the_product(

@@ -40,9 +40,9 @@ def is_quantized(model: "Model") -> bool:
     """Whether the network quantizes anything."""
     if model.onnx is not None:
         return any(n.op_type in QUANTIZING or n.op_type.startswith(("QLinear", "QGemm")) for n in model.onnx.graph.node)
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir import expressions as ir
 
-    return any(compat.op_name(b.value) in ("quantize", "dequantize") for b in compat.bindings(model.module["main"]))
+    return any(ir.op_name(b.value) in ("quantize", "dequantize") for b in ir.bindings(model.module["main"]))
 
 
 def quantization_steps(proto: "onnx.ModelProto") -> dict[str, float]:
@@ -84,15 +84,11 @@ def expected_layers(
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    import onnx
-
     from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
     from archloom.tvm_backend.quantization.float_form import without_activation_quantization
     from archloom.tvm_backend.quantization.quantize import prepare
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    qdq = to_qdq(copy)
+    qdq = to_qdq(proto)
     known = {name for node in proto.graph.node for name in node.output}
     tensors = {step: t for step, t in _tensors(qdq, results).items() if t in known}
     integers = _values(proto, set(tensors.values()), batch)
@@ -184,17 +180,17 @@ def _values(proto: "onnx.ModelProto", tensors: set[str], batch: Batch) -> dict[s
 def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[str, Expected]:
     """By the imported network itself, on the host."""
     from archloom.tvm_backend.host.network import whole
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir import expressions as ir
     from archloom.tvm_backend.quantization.float_form import plain_floats
 
     main = model.module["main"]
-    bound = {b.var.name: b for b in compat.bindings(main)}
+    bound = {b.var.name: b for b in ir.bindings(main)}
     steps = {step: name for step, name in results.items() if name in bound}
     names = sorted(set(steps.values()))
     if not names:
         return {}
     variables = [bound[name].var for name in names]
-    plain = compat.rebuild(main, compat.bindings(main), variables)
+    plain = ir.rebuild(main, ir.bindings(main), variables)
     inputs = list(batch.values())
     values = dict(zip(names, (np.asarray(v) for v in whole(plain)(inputs)), strict=True))
     real = dict(zip(names, (np.asarray(v) for v in whole(plain_floats(main, names))(inputs)), strict=True))
@@ -202,9 +198,9 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
     for step, name in steps.items():
         scale, zero, value = 1.0, 0, values[name]
         call = bound[name].value
-        if compat.op_name(call) == "clip" and compat.is_var(call.args[0]):
+        if ir.op_name(call) == "clip" and ir.is_var(call.args[0]):
             call = bound[call.args[0].name].value
-        if compat.op_name(call) == "quantize" and all(compat.is_constant(a) for a in call.args[1:3]):
-            scale, zero = (compat.const_value(a).reshape(-1)[0] for a in call.args[1:3])
+        if ir.op_name(call) == "quantize" and all(ir.is_constant(a) for a in call.args[1:3]):
+            scale, zero = (ir.const_value(a).reshape(-1)[0] for a in call.args[1:3])
         found[step] = Expected(None if value.dtype.kind == "f" else value, real[name], float(scale), int(zero))
     return found

@@ -251,16 +251,12 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
     import numpy as np
     from onnx import helper, version_converter
 
+    from archloom.tvm_backend.frontends.onnx.editor import opset_of
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
     from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
-    if isinstance(given, Path):
-        proto = read_onnx(given)
-    else:
-        proto = type(given)()
-        proto.CopyFrom(given)
-    version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if version < LEAST_OPERATOR_SET:
+    proto = read_onnx(given) if isinstance(given, Path) else given
+    if opset_of(proto) < LEAST_OPERATOR_SET:
         proto = version_converter.convert_version(proto, LEAST_OPERATOR_SET)
     form = quantized_form(proto)
     for tensor in form.graph.initializer:

@@ -346,7 +346,7 @@ def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.Mode
 
 def _adds_equal_shapes(network: "onnx.ModelProto") -> bool:
     """Whether all additions are of tensors of one known shape, which stay additions when quantized."""
-    from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+    from archloom.tvm_backend.frontends.onnx.editor import known_shapes
 
     shapes = known_shapes(network)
     return all(

@@ -17,7 +17,8 @@ import numpy as np
 
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.host.operators import OPS, byte_table, looked_up
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.nodes import TensorType, TupleType
 
 Environment: TypeAlias = list[Any]
 """The values of a function's variables, in the order of their definition."""
@@ -39,33 +40,34 @@ class HostFunction:
     key: str
 
 
-def translate(function: compat.Function) -> HostFunction:
+def translate(function: ir.Function) -> HostFunction:
     """The JAX function of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
     return _Translator(function).function()
 
 
 @dataclass(eq=False)
 class _Translator:
-    source: compat.Function
+    source: ir.Function
 
     def __post_init__(self) -> None:
         self.constants: list[np.ndarray] = []
         self.slots: dict[Any, int] = {p: i for i, p in enumerate(self.source.params)}
-        self.bound = {b.var: b.value for b in compat.bindings(self.source)}
+        self.bound = {b.var: b.value for b in ir.bindings(self.source)}
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 
     def function(self) -> HostFunction:
-        given = [compat.tensor_types(p) for p in self.source.params]
+        given = [[(ty.shape, ty.dtype) for ty in ir.fields_of(ir.type_of(p)) if isinstance(ty, TensorType)]
+                 for p in self.source.params]
         inputs = tuple(tensor for tensors in given for tensor in tensors)
-        fields = [0 if compat.tuple_arity(p) == 0 else len(tensors)
+        fields = [len(tensors) if isinstance(ir.type_of(p), TupleType) else 0
                   for p, tensors in zip(self.source.params, given, strict=True)]
         self.note(inputs, fields)
-        for binding in compat.bindings(self.source):
+        for binding in ir.bindings(self.source):
             self.step(binding.value)
             self.slots[binding.var] = len(self.slots)
         self.note("results")
-        results = [self.reference(r) for r in compat.outputs_of(self.source)]
+        results = [self.reference(r) for r in ir.outputs_of(self.source)]
         steps = self.steps
 
         def run(constants: Sequence[Any], *values: Any) -> tuple[Any, ...]:
@@ -92,7 +94,7 @@ class _Translator:
                 self.digest.update(f"{item!r};".encode())
 
     def step(self, value: Any) -> None:
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         if name is None:  # another name of a value, or a field of a tuple
             self.note("as it is")
             self.add(lambda x: x, [self.reference(value)])
@@ -100,22 +102,22 @@ class _Translator:
         integer = integer_operator(value, self.bound.get) if name == "quantize" else None
         if integer is not None:
             self.note("integer", *integer.content)
-            rule = partial(_typed, compat.dtype_of(value), integer.run)
+            rule = partial(_typed, ir.dtype_of(value), integer.run)
             self.add(rule, [self.constant(o) if isinstance(o, np.ndarray) else self.reference(o)
                             for o in integer.operands])
             return
-        self.note(name, str(value.attrs), compat.type_text(value))
+        self.note(name, str(value.attrs), str(value.ty))
         if name == "dequantize" and self._by_bytes(value):
             data, scale, zero = value.args
-            table = byte_table(compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero))
-            self.add(partial(_typed, compat.dtype_of(value), looked_up), [self.reference(data), self.constant(table)])
+            table = byte_table(ir.dtype_of(data), ir.const_value(scale), ir.const_value(zero))
+            self.add(partial(_typed, ir.dtype_of(value), looked_up), [self.reference(data), self.constant(table)])
             return
         scale = 1 if name == "quantize" else None  # where it is, to be shared by those that differ in it alone
-        arguments = [self.constant(compat.const_value(a)) if i == scale and compat.is_constant(a)
+        arguments = [self.constant(ir.const_value(a)) if i == scale and ir.is_constant(a)
                      else self.reference(a) for i, a in enumerate(value.args)]
         rule = partial(OPS[name], value)
-        single = compat.is_single(value)
-        self.add(partial(_typed, compat.dtype_of(value), rule) if single else rule, arguments)
+        single = ir.is_single(value)
+        self.add(partial(_typed, ir.dtype_of(value), rule) if single else rule, arguments)
 
     def add(self, rule: Callable[..., Any], arguments: list[Reference]) -> None:
         self.steps.append((rule, arguments))
@@ -123,8 +125,8 @@ class _Translator:
     @staticmethod
     def _by_bytes(call: Any) -> bool:
         data, scale, zero = call.args
-        return (compat.dtype_of(data) in ("int8", "uint8") and compat.is_constant(scale) and compat.is_constant(zero)
-                and compat.const_value(scale).size == 1)
+        return (ir.dtype_of(data) in ("int8", "uint8") and ir.is_constant(scale) and ir.is_constant(zero)
+                and ir.const_value(scale).size == 1)
 
     def constant(self, array: np.ndarray) -> Reference:
         """A constant as an argument of the program."""
@@ -134,29 +136,29 @@ class _Translator:
         return lambda environment, constants: constants[position]
 
     def reference(self, expr: Any) -> Reference:
-        if compat.is_constant(expr):
-            array = compat.const_value(expr)
+        if ir.is_constant(expr):
+            array = ir.const_value(expr)
             if array.size > LITERAL:
                 return self.constant(array)
             self.note("literal", array)
             return lambda environment, constants: array
-        if compat.is_var(expr):
+        if ir.is_var(expr):
             slot = self.slots[expr]
             self.note("value", slot)
             return lambda environment, constants: environment[slot]
-        fields = compat.tuple_fields(expr)
+        fields = ir.tuple_fields(expr)
         if fields is not None:
             self.note("tuple", len(fields))
             parts = [self.reference(f) for f in fields]
             return lambda environment, constants: tuple(p(environment, constants) for p in parts)
-        access = compat.is_tuple_get(expr)
+        access = ir.is_tuple_get(expr)
         if access is not None:
             self.note("field", access[1])
             source, index = self.reference(access[0]), access[1]
             return lambda environment, constants: source(environment, constants)[index]
-        shape = compat.shape_values(expr)
-        value = shape if shape is not None else compat.scalar_of(expr)
-        self.note("number", value, compat.type_text(expr))
+        shape = ir.shape_values(expr)
+        value = shape if shape is not None else ir.scalar_of(expr)
+        self.note("number", value, str(expr.ty))
         return lambda environment, constants: value
 
 

@@ -7,15 +7,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from archloom.tvm_backend.ir import compat, resizing
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir import resizing
 
 
 def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
     """A convolution over the data with ``stride - 1`` zeros between their elements, with the kernel mirrored."""
-    pads = compat.attr_ints(call, "padding")
+    pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
-    strides, dilation = compat.attr_ints(call, "strides"), compat.attr_ints(call, "dilation")
-    extra, groups = compat.attr_ints(call, "output_padding"), int(compat.attr(call, "groups"))
+    strides, dilation = ir.attr_ints(call, "strides"), ir.attr_ints(call, "dilation")
+    extra, groups = ir.attr_ints(call, "output_padding"), int(ir.attr(call, "groups"))
     axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see host_rules
     inputs, outputs = kernel.shape[:2]
     mirrored = jnp.flip(kernel, axes).reshape(groups, inputs // groups, outputs, *kernel.shape[2:])
@@ -26,19 +27,19 @@ def conv_transpose(call: Any, x: Any, kernel: Any) -> Any:
     return lax.conv_general_dilated(
         x, mirrored, (1,) * spatial, padding, lhs_dilation=strides, rhs_dilation=dilation, feature_group_count=groups,
         dimension_numbers=(f"NC{letters}", f"OI{letters}", f"NC{letters}"),
-        preferred_element_type=jnp.dtype(compat.dtype_of(call)),
+        preferred_element_type=jnp.dtype(ir.dtype_of(call)),
     )
 
 
 def group_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization over groups of channels and the axes of ``axes``."""
-    channel, groups = int(compat.attr(call, "channel_axis")) % x.ndim, int(compat.attr(call, "num_groups"))
-    axes = [a % x.ndim for a in compat.attr_ints(call, "axes")]
+    channel, groups = int(ir.attr(call, "channel_axis")) % x.ndim, int(ir.attr(call, "num_groups"))
+    axes = [a % x.ndim for a in ir.attr_ints(call, "axes")]
     parts = x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1:])
     over = (channel + 1, *(a + (a >= channel) for a in axes))
     mean = jnp.mean(parts, over, keepdims=True)
     variance = jnp.mean(jnp.square(parts - mean), over, keepdims=True)
-    y = ((parts - mean) * lax.rsqrt(variance + float(compat.attr(call, "epsilon")))).reshape(x.shape)
+    y = ((parts - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))).reshape(x.shape)
     return scaled(call, y, gamma, beta, channel)
 
 
@@ -46,30 +47,30 @@ def scaled(call: Any, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
     """``y * gamma + beta`` along an axis, as far as the call asks for it."""
     shape = [1] * y.ndim
     shape[channel] = -1
-    y = y * gamma.reshape(shape) if compat.attr(call, "scale") else y
-    return y + beta.reshape(shape) if compat.attr(call, "center") else y
+    y = y * gamma.reshape(shape) if ir.attr(call, "scale") else y
+    return y + beta.reshape(shape) if ir.attr(call, "center") else y
 
 
 def instance_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
     """Normalization of each channel of each sample."""
-    axes = compat.attr_ints(call, "axes")
+    axes = ir.attr_ints(call, "axes")
     mean = jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(compat.attr(call, "epsilon")))
-    return scaled(call, y, gamma, beta, int(compat.attr(call, "channel_axis")))
+    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    return scaled(call, y, gamma, beta, int(ir.attr(call, "channel_axis")))
 
 
 def rms_norm(call: Any, x: Any, gamma: Any) -> Any:
     """``x / sqrt(mean(x²) + epsilon) * gamma``"""
-    square = jnp.mean(jnp.square(x), compat.attr_ints(call, "axes"), keepdims=True)
-    return x * lax.rsqrt(square + float(compat.attr(call, "epsilon"))) * gamma
+    square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
+    return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
 
 
 def adaptive_average(call: Any, x: Any) -> Any:
     """Means of windows from ⌊i·extent/outputs⌋ to ⌈(i+1)·extent/outputs⌉ along height and width."""
-    layout = compat.attr(call, "layout")
+    layout = ir.attr(call, "layout")
     for letter in "HW":
-        axis, outputs = layout.index(letter), compat.shape_of(call)[layout.index(letter)]
+        axis, outputs = layout.index(letter), ir.shape_of(call)[layout.index(letter)]
         extent = x.shape[axis]
         windows = [(i * extent // outputs, -(-(i + 1) * extent // outputs)) for i in range(outputs)]
         parts = [jnp.mean(lax.slice_in_dim(x, low, high, axis=axis), axis, keepdims=True) for low, high in windows]
@@ -79,11 +80,11 @@ def adaptive_average(call: Any, x: Any) -> Any:
 
 def resize(call: Any, x: Any, *_: Any) -> Any:
     """``image.resize2d`` by the nearest pixel, or linearly between two along each axis."""
-    layout = compat.attr(call, "layout")
+    layout = ir.attr(call, "layout")
     for letter in "HW":
         axis = layout.index(letter)
-        old, new = x.shape[axis], compat.shape_of(call)[axis]
-        if compat.attr(call, "method") == "nearest_neighbor":
+        old, new = x.shape[axis], ir.shape_of(call)[axis]
+        if ir.attr(call, "method") == "nearest_neighbor":
             x = jnp.take(x, resizing.nearest(call, old, new), axis)
             continue
         low, high, share = resizing.neighbours(call, old, new)

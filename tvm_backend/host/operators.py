@@ -18,7 +18,7 @@ from jax import lax
 
 from archloom.oracle.taidl.operators.carriers import uncontracted
 from archloom.tvm_backend.host import layers as host_layers
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions as ir
 
 Translation: TypeAlias = Callable[..., Any]
 UNROLLED = 64
@@ -27,36 +27,36 @@ UNROLLED = 64
 
 def _axes(call: Any, name: str = "axis") -> tuple[int, ...] | None:
     """Axes of a reduction: None means all."""
-    return None if getattr(call.attrs, name) is None else compat.attr_ints(call, name)
+    return None if ir.attr(call, name) is None else ir.attr_ints(call, name)
 
 
 def _reduction(function: Callable[..., Any]) -> Translation:
-    return lambda call, x: function(x, axis=_axes(call), keepdims=bool(compat.attr(call, "keepdims")))
+    return lambda call, x: function(x, axis=_axes(call), keepdims=bool(ir.attr(call, "keepdims")))
 
 
 def _convolution(call: Any, x: Any, kernel: Any) -> Any:
-    pads = compat.attr_ints(call, "padding")
+    pads = ir.attr_ints(call, "padding")
     spatial = len(pads) // 2
     return lax.conv_general_dilated(
-        x, kernel, compat.attr_ints(call, "strides"), [(pads[i], pads[i + spatial]) for i in range(spatial)],
-        rhs_dilation=compat.attr_ints(call, "dilation"), feature_group_count=int(compat.attr(call, "groups")),
+        x, kernel, ir.attr_ints(call, "strides"), [(pads[i], pads[i + spatial]) for i in range(spatial)],
+        rhs_dilation=ir.attr_ints(call, "dilation"), feature_group_count=int(ir.attr(call, "groups")),
         dimension_numbers=(
-            compat.attr(call, "data_layout"), compat.attr(call, "kernel_layout"),
-            compat.attr(call, "out_layout") or compat.attr(call, "data_layout"),
+            ir.attr(call, "data_layout"), ir.attr(call, "kernel_layout"),
+            ir.attr(call, "out_layout") or ir.attr(call, "data_layout"),
         ),
-        preferred_element_type=jnp.dtype(compat.dtype_of(call)),
+        preferred_element_type=jnp.dtype(ir.dtype_of(call)),
     )
 
 
 def _end_padded(call: Any, spatial: Sequence[int]) -> list[int]:
     """A pooling's padding, begins then ends; with ``ceil_mode`` the ends are what the last windows need."""
-    pads = list(compat.attr_ints(call, "padding"))
-    if not compat.attr(call, "ceil_mode"):
+    pads = list(ir.attr_ints(call, "padding"))
+    if not ir.attr(call, "ceil_mode"):
         return pads
-    size, strides, dilation = (compat.attr_ints(call, n) for n in ("pool_size", "strides", "dilation"))
+    size, strides, dilation = (ir.attr_ints(call, n) for n in ("pool_size", "strides", "dilation"))
     for i, axis in enumerate(spatial):
-        reach = (compat.shape_of(call)[axis] - 1) * strides[i] + (size[i] - 1) * dilation[i] + 1
-        pads[i + len(spatial)] = reach - compat.shape_of(call.args[0])[axis] - pads[i]
+        reach = (ir.shape_of(call)[axis] - 1) * strides[i] + (size[i] - 1) * dilation[i] + 1
+        pads[i + len(spatial)] = reach - ir.shape_of(call.args[0])[axis] - pads[i]
     return pads
 
 
@@ -71,7 +71,7 @@ class _Window:
 
     @staticmethod
     def of(call: Any) -> "_Window":
-        layout = compat.attr(call, "layout")
+        layout = ir.attr(call, "layout")
         spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
         pads = _end_padded(call, spatial)
 
@@ -80,8 +80,8 @@ class _Window:
             return tuple(by_axis.get(axis, default) for axis in range(len(layout)))
 
         return _Window(
-            spread(compat.attr_ints(call, "pool_size"), 1), spread(compat.attr_ints(call, "strides"), 1),
-            spread(compat.attr_ints(call, "dilation"), 1),
+            spread(ir.attr_ints(call, "pool_size"), 1), spread(ir.attr_ints(call, "strides"), 1),
+            spread(ir.attr_ints(call, "dilation"), 1),
             spread([(pads[i], pads[i + len(spatial)]) for i in range(len(spatial))], (0, 0)),
         )
 
@@ -127,7 +127,7 @@ def _avg_pool(call: Any, x: Any) -> Any:
     window = _Window.of(call)
     size = math.prod(window.size)
     total = window.sum(x) if size <= UNROLLED else window.reduce(x, np.zeros((), x.dtype), lax.add)
-    inclusive = bool(compat.attr(call, "count_include_pad"))
+    inclusive = bool(ir.attr(call, "count_include_pad"))
     return _quotient(total, np.asarray(size) if inclusive else window.counts(x.shape))
 
 
@@ -143,20 +143,20 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _adaptive_average(call: Any, x: Any) -> Any:
-    layout = compat.attr(call, "layout")
-    if all(compat.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
+    layout = ir.attr(call, "layout")
+    if all(ir.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
         return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
     return host_layers.adaptive_average(call, x)
 
 
 def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
-    scale = compat.attr(call, "scale")
+    scale = ir.attr(call, "scale")
     factor = float(scale) if scale is not None else query.shape[-1] ** -0.5
     scores = jnp.einsum("bsnh,btnh->bnst", query, key) * factor
     if bias is not None:
         scores = scores + bias
-    causal = compat.attr(call, "causal_mask")
+    causal = ir.attr(call, "causal_mask")
     if causal is not None:
         rows, columns = scores.shape[-2:]
         offset = columns - rows if causal == "BottomRight" else 0
@@ -165,20 +165,20 @@ def _attention(call: Any, query: Any, key: Any, value: Any, bias: Any = None) ->
 
 
 def _layer_norm(call: Any, x: Any, gamma: Any, beta: Any) -> Any:
-    axes = compat.attr_ints(call, "axes")
+    axes = ir.attr_ints(call, "axes")
     mean = jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    y = (x - mean) * lax.rsqrt(variance + float(compat.attr(call, "epsilon")))
-    y = y * gamma if compat.attr(call, "scale") else y
-    return y + beta if compat.attr(call, "center") else y
+    y = (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    y = y * gamma if ir.attr(call, "scale") else y
+    return y + beta if ir.attr(call, "center") else y
 
 
 def _batch_norm(call: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
     shape = [1] * x.ndim
-    shape[int(compat.attr(call, "axis"))] = -1
-    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(compat.attr(call, "epsilon")))
-    y = y * gamma.reshape(shape) if compat.attr(call, "scale") else y
-    y = y + beta.reshape(shape) if compat.attr(call, "center") else y
+    shape[int(ir.attr(call, "axis"))] = -1
+    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    y = y * gamma.reshape(shape) if ir.attr(call, "scale") else y
+    y = y + beta.reshape(shape) if ir.attr(call, "center") else y
     return y, mean, variance
 
 
@@ -187,13 +187,13 @@ def _along(call: Any, parameter: Any, ndim: int) -> Any:
     if parameter.ndim == 0 or parameter.size == 1:
         return parameter.reshape(())
     shape = [1] * ndim
-    shape[int(compat.attr(call, "axis"))] = -1
+    shape[int(ir.attr(call, "axis"))] = -1
     return parameter.reshape(shape)
 
 
 def _quantize(call: Any, x: Any, scale: Any, zero: Any) -> Any:
     """``saturate(round_half_even(x / scale) + zero)``; NaN is the least number, as with onnxruntime."""
-    limits = np.iinfo(compat.dtype_of(call))
+    limits = np.iinfo(ir.dtype_of(call))
     scale, zero = _along(call, scale, x.ndim), _along(call, zero, x.ndim)
     moved = jnp.round(_quotient(x, scale)) + zero.astype(x.dtype)
     return jnp.where(moved >= limits.min, jnp.minimum(moved, limits.max), limits.min)
@@ -237,27 +237,25 @@ def _numbers(values: Any) -> list[int]:
 
 
 def _pad(call: Any, x: Any) -> Any:
-    widths = np.array(compat.attr_ints(call, "pad_width")).reshape(-1, 2)
-    mode = compat.attr(call, "pad_mode")
+    widths = np.array(ir.attr_ints(call, "pad_width")).reshape(-1, 2)
+    mode = ir.attr(call, "pad_mode")
     if mode == "constant":
-        return jnp.pad(x, widths, constant_values=compat.attr(call, "pad_value"))
+        return jnp.pad(x, widths, constant_values=ir.attr(call, "pad_value"))
     return jnp.pad(x, widths, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
 
 
 def _split(call: Any, x: Any) -> Any:
-    sections = call.attrs.indices_or_sections
-    where = compat.scalar_of(sections)
-    parts = where if isinstance(where, int) else _numbers(sections)
-    return tuple(jnp.split(x, parts, axis=int(compat.attr(call, "axis"))))
+    where = ir.attr(call, "indices_or_sections")
+    return tuple(jnp.split(x, where if isinstance(where, int) else list(where), axis=int(ir.attr(call, "axis"))))
 
 
 def _take(call: Any, x: Any, indices: Any) -> Any:
-    axis = compat.attr(call, "axis")
+    axis = ir.attr(call, "axis")
     return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
 
 
 def _transpose(call: Any, x: Any) -> Any:
-    return jnp.transpose(x, None if call.attrs.axes is None else compat.attr_ints(call, "axes"))
+    return jnp.transpose(x, ir.attr(call, "axes"))
 
 
 OPS: dict[str, Translation] = {
@@ -278,9 +276,9 @@ OPS: dict[str, Translation] = {
     "bitwise_and": lambda c, a, b: a & b, "bitwise_or": lambda c, a, b: a | b, "bitwise_not": lambda c, x: ~x,
     "sign": lambda c, x: jnp.sign(x), "isnan": lambda c, x: jnp.isnan(x),
     "where": lambda c, m, a, b: jnp.where(m, a, b), "clip": lambda c, x, low, high: jnp.clip(x, low, high),
-    "astype": lambda c, x: x.astype(compat.dtype_of(c)),
+    "astype": lambda c, x: x.astype(ir.dtype_of(c)),
     "nn.relu": lambda c, x: jnp.maximum(x, 0), "nn.silu": lambda c, x: x * jax.nn.sigmoid(x),
-    "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(compat.attr(c, "alpha"))),
+    "nn.leakyrelu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),
     "nn.dropout": lambda c, x: (x, jnp.ones_like(x)),
     "nn.gelu": lambda c, x: jax.nn.gelu(x, approximate=False),
     "nn.gelu_tanh": lambda c, x: jax.nn.gelu(x, approximate=True),
@@ -288,29 +286,29 @@ OPS: dict[str, Translation] = {
     # reductions and normalizations
     "sum": _reduction(jnp.sum), "mean": _reduction(jnp.mean), "max": _reduction(jnp.max), "min": _reduction(jnp.min),
     "prod": _reduction(jnp.prod), "variance": _reduction(jnp.var),
-    "cumsum": lambda c, x: jnp.cumsum(x, compat.attr(c, "axis")),
-    "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(compat.attr(c, "axis"))),
-    "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(compat.attr(c, "axis"))),
+    "cumsum": lambda c, x: jnp.cumsum(x, ir.attr(c, "axis")),
+    "nn.softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
+    "nn.log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
     "nn.layer_norm": _layer_norm, "nn.batch_norm": _batch_norm, "nn.group_norm": host_layers.group_norm,
     "nn.instance_norm": host_layers.instance_norm, "nn.rms_norm": host_layers.rms_norm,
     # contractions and windows
-    "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(compat.dtype_of(c))),
+    "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(ir.dtype_of(c))),
     "nn.conv1d": _convolution, "nn.conv2d": _convolution, "nn.max_pool2d": _max_pool, "nn.avg_pool2d": _avg_pool,
     "nn.avg_pool3d": _avg_pool, "nn.conv1d_transpose": host_layers.conv_transpose,
     "nn.conv2d_transpose": host_layers.conv_transpose, "image.resize2d": host_layers.resize,
     "nn.adaptive_avg_pool2d": _adaptive_average, "nn.attention": _attention, "nn.attention_bias": _attention,
     # shapes
-    "reshape": lambda c, x, s: x.reshape(compat.shape_of(c)), "flatten": lambda c, x: x.reshape(compat.shape_of(c)),
-    "expand_dims": lambda c, x: x.reshape(compat.shape_of(c)), "squeeze": lambda c, x: x.reshape(compat.shape_of(c)),
-    "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, compat.shape_of(c)), "permute_dims": _transpose,
-    "concat": lambda c, parts: jnp.concatenate(parts, axis=int(compat.attr(c, "axis"))), "split": _split,
-    "stack": lambda c, parts: jnp.stack(parts, axis=int(compat.attr(c, "axis"))),
+    "reshape": lambda c, x, s: x.reshape(ir.shape_of(c)), "flatten": lambda c, x: x.reshape(ir.shape_of(c)),
+    "expand_dims": lambda c, x: x.reshape(ir.shape_of(c)), "squeeze": lambda c, x: x.reshape(ir.shape_of(c)),
+    "broadcast_to": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)), "permute_dims": _transpose,
+    "concat": lambda c, parts: jnp.concatenate(parts, axis=int(ir.attr(c, "axis"))), "split": _split,
+    "stack": lambda c, parts: jnp.stack(parts, axis=int(ir.attr(c, "axis"))),
     "strided_slice": _strided_slice, "take": _take, "nn.pad": _pad,
-    "arange": lambda c, start, end, step: jnp.arange(start, end, step, compat.dtype_of(c)),
+    "arange": lambda c, start, end, step: jnp.arange(start, end, step, ir.dtype_of(c)),
     "index_tensor": lambda c, x, indices: x[tuple(indices)],
     "gather_nd": lambda c, x, i: x[tuple(jnp.moveaxis(i, -1, 0))],
-    "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(compat.attr(c, "axis"))),
-    "repeat": lambda c, x: jnp.repeat(x, int(compat.attr(c, "repeats")), compat.attr(c, "axis")),
-    "tile": lambda c, x: jnp.tile(x, compat.attr_ints(c, "repeats")),
+    "gather_elements": lambda c, x, i: jnp.take_along_axis(x, i, int(ir.attr(c, "axis"))),
+    "repeat": lambda c, x: jnp.repeat(x, int(ir.attr(c, "repeats")), ir.attr(c, "axis")),
+    "tile": lambda c, x: jnp.tile(x, ir.attr_ints(c, "repeats")),
     "tril": lambda c, x, k: jnp.tril(x, int(k)), "triu": lambda c, x, k: jnp.triu(x, int(k)),
 }

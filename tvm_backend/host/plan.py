@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.nodes import TupleType
+
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.compat import IRModule
 
@@ -83,9 +86,7 @@ class HostPlan:
 
 def plan_of(module: "IRModule") -> HostPlan | None:
     """The plan of a partitioned host module; None where something of it is left to TVM."""
-    from archloom.tvm_backend.ir import compat
-
-    pieces = {gv.name_hint: f for gv, f in module.functions.items() if compat.codegen_of(f) == "xla"}
+    pieces = {gv.name_hint: f for gv, f in module.functions.items() if ir.codegen_of(f) == "xla"}
     return _Planner(module["main"], pieces).plan()
 
 
@@ -105,14 +106,12 @@ class _Planner:
     count: int = 0
 
     def plan(self) -> HostPlan | None:
-        from archloom.tvm_backend.ir import compat
-
         for parameter in self.main.params:
             self.slots[parameter] = self.fresh(1)
         try:
-            for binding in compat.bindings(self.main):
+            for binding in ir.bindings(self.main):
                 self.slots[binding.var] = self.value(binding.value)
-            outputs = tuple(self.single(r) for r in compat.outputs_of(self.main))
+            outputs = tuple(self.single(r) for r in ir.outputs_of(self.main))
         except _LeftToTvm:
             return None
         return HostPlan(len(self.main.params), outputs, tuple(self.calls), tuple(self.programs),
@@ -134,25 +133,24 @@ class _Planner:
 
     def value(self, expr: Any) -> list[Any]:
         """The slots of an expression's value: several for a tuple, a list of them for a tuple within one."""
-        from archloom.tvm_backend.ir import compat
-
-        if compat.is_var(expr):
+        if ir.is_var(expr):
             return self.slots[expr]
-        if compat.is_constant(expr):
+        if ir.is_constant(expr):
             (slot,) = self.fresh(1)
-            self.fixed[slot] = self.constant(compat.const_value(expr))
+            self.fixed[slot] = self.constant(ir.const_value(expr))
             return [slot]
-        fields = compat.tuple_fields(expr)
+        fields = ir.tuple_fields(expr)
         if fields is not None:
             return [self.single(f) for f in fields]
-        access = compat.is_tuple_get(expr)
+        access = ir.is_tuple_get(expr)
         if access is not None:
             found = self.value(access[0])[access[1]]
             return found if isinstance(found, list) else [found]
-        called = compat.external_call(expr)
+        called = ir.external_call(expr)
         if called is None:
             raise _LeftToTvm
-        return self.call(*called, compat.tuple_arities(expr))
+        types = ir.fields_of(ir.type_of(expr))
+        return self.call(*called, [len(ty.fields) if isinstance(ty, TupleType) else 0 for ty in types])
 
     def call(self, symbol: str, arguments: Sequence[Any], arities: Sequence[int]) -> list[Any]:
         """``arities``: for each result the fields of a tuple, or 0 for a tensor; tensors of tuples go one by one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import resizing
 
 HEAVY = frozenset({
@@ -35,21 +35,21 @@ TRANSLATABLE = frozenset({
 
 def translatable(expr: Any) -> bool:
     """Whether XLA can run the operator: its translation exists and all shapes are static."""
-    name = compat.op_name(expr)
+    name = ir.op_name(expr)
     if name is None:
-        return compat.is_tuple_get(expr) is not None
-    return name in TRANSLATABLE and compat.has_static_type(expr) and _plain_attributes(name, expr)
+        return ir.is_tuple_get(expr) is not None
+    return name in TRANSLATABLE and ir.has_static_type(expr) and _plain_attributes(name, expr)
 
 
 def _plain_attributes(name: str, call: Any) -> bool:
     if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
-        return not compat.attr(call, "ceil_mode")
+        return not ir.attr(call, "ceil_mode")
     if name == "gather_nd":
-        return int(compat.attr(call, "batch_dims")) == 0
+        return int(ir.attr(call, "batch_dims")) == 0
     if name == "nn.adaptive_avg_pool2d":
-        return len(compat.attr(call, "layout")) == 4
+        return len(ir.attr(call, "layout")) == 4
     if name in ("nn.conv1d_transpose", "nn.conv2d_transpose"):
-        layouts = tuple(compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out"))
+        layouts = tuple(ir.attr(call, f"{what}_layout") for what in ("data", "kernel", "out"))
         return layouts in (("NCW", "IOW", "NCW"), ("NCHW", "IOHW", "NCHW"))
     if name == "image.resize2d":
         return resizing.known(call)
@@ -58,19 +58,19 @@ def _plain_attributes(name: str, call: Any) -> bool:
 
 def macs(call: Any) -> int:
     """Multiply-accumulates of an operator; 0 for those that have none."""
-    name = compat.op_name(call)
-    if name == "matmul" and compat.is_tensor(call) and compat.is_tensor(call.args[0]):
-        return math.prod(compat.shape_of(call)) * compat.shape_of(call.args[0])[-1]
-    if name in ("nn.conv1d", "nn.conv2d", "nn.conv3d") and compat.is_tensor(call):
-        kernel = compat.shape_of(call.args[1])
-        layout = compat.attr(call, "kernel_layout")
-        return math.prod(compat.shape_of(call)) * math.prod(kernel) // kernel[layout.index("O")]
-    if name in ("nn.conv1d_transpose", "nn.conv2d_transpose") and compat.is_tensor(call):
-        kernel = compat.shape_of(call.args[1])
-        layout = compat.attr(call, "kernel_layout")
-        return math.prod(compat.shape_of(call.args[0])) * math.prod(kernel) // kernel[layout.index("I")]
-    if name in ("nn.attention", "nn.attention_bias") and compat.is_tensor(call):
-        batch, length, heads, depth = compat.shape_of(call.args[0])
-        keys, _, value_depth = compat.shape_of(call.args[2])[1:]
+    name = ir.op_name(call)
+    if name == "matmul" and ir.is_tensor(call) and ir.is_tensor(call.args[0]):
+        return math.prod(ir.shape_of(call)) * ir.shape_of(call.args[0])[-1]
+    if name in ("nn.conv1d", "nn.conv2d", "nn.conv3d") and ir.is_tensor(call):
+        kernel = ir.shape_of(call.args[1])
+        layout = ir.attr(call, "kernel_layout")
+        return math.prod(ir.shape_of(call)) * math.prod(kernel) // kernel[layout.index("O")]
+    if name in ("nn.conv1d_transpose", "nn.conv2d_transpose") and ir.is_tensor(call):
+        kernel = ir.shape_of(call.args[1])
+        layout = ir.attr(call, "kernel_layout")
+        return math.prod(ir.shape_of(call.args[0])) * math.prod(kernel) // kernel[layout.index("I")]
+    if name in ("nn.attention", "nn.attention_bias") and ir.is_tensor(call):
+        batch, length, heads, depth = ir.shape_of(call.args[0])
+        keys, _, value_depth = ir.shape_of(call.args[2])[1:]
         return batch * heads * length * keys * (depth + value_depth)
     return 0

@@ -10,14 +10,14 @@ import numpy as np
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.guard import MAX_TENSOR_BYTES
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import is_plain
 
 PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose"})
 """Operators whose constants are weights: an infinite one makes every result infinite, or no number."""
 
 
-def refuse_oversized(module: "compat.IRModule", name: str) -> None:
+def refuse_oversized(module: ir.IRModule, name: str) -> None:
     """ModelError naming the input, or the operator, that has more elements than a machine holds."""
     for shape, what in _tensors(module, name):
         if math.prod(shape) > MAX_TENSOR_BYTES:
@@ -25,34 +25,34 @@ def refuse_oversized(module: "compat.IRModule", name: str) -> None:
                              f"{'x'.join(map(str, shape))}")
 
 
-def refuse_impossible(module: "compat.IRModule", name: str) -> None:
+def refuse_impossible(module: ir.IRModule, name: str) -> None:
     """ModelError naming the operator whose result has no element, or whose constants are not finite where they are
     weights, or no numbers anywhere; scales of quantization must be positive."""
     for shape, what in _tensors(module, name):
         if 0 in shape:
             raise ModelError(f"{what}: expected a tensor with elements, found shape {'x'.join(map(str, shape))}")
-    for binding in compat.bindings(module["main"]):
-        op = compat.op_name(binding.value)
+    for binding in ir.bindings(module["main"]):
+        op = ir.op_name(binding.value)
         if op is not None and not is_plain(module):
             for position, argument in enumerate(binding.value.args):
-                if compat.is_constant(argument):
-                    _refuse_numbers(op, position, compat.const_value(argument),
+                if ir.is_constant(argument):
+                    _refuse_numbers(op, position, ir.const_value(argument),
                                     f"{name}: node {binding.var.name!r} ({op})")
 
 
-def _tensors(module: "compat.IRModule", name: str) -> Iterator[tuple[tuple[int, ...], str]]:
+def _tensors(module: ir.IRModule, name: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Shapes of the inputs, and of the results that outputs are made of, and whose they are."""
     main = module["main"]
-    used = {var for expr in compat.outputs_of(main) for var in compat.variables(expr)}
-    for binding in reversed(compat.bindings(main)):
+    used = {var for expr in ir.outputs_of(main) for var in ir.variables(expr)}
+    for binding in reversed(ir.bindings(main)):
         if binding.var in used:
-            used.update(compat.variables(binding.value))
+            used.update(ir.variables(binding.value))
     for param in main.params:
-        if compat.is_tensor(param):
-            yield compat.shape_of(param), f"{name}: input {param.name!r}"
-    for binding in compat.bindings(main):
-        if binding.var in used and compat.is_tensor(binding.var):
-            yield compat.shape_of(binding.var), f"{name}: node {binding.var.name!r}: its result"
+        if ir.is_tensor(param):
+            yield ir.shape_of(param), f"{name}: input {param.name!r}"
+    for binding in ir.bindings(main):
+        if binding.var in used and ir.is_tensor(binding.var):
+            yield ir.shape_of(binding.var), f"{name}: node {binding.var.name!r}: its result"
 
 
 def _refuse_numbers(op: str, position: int, array: Any, what: str) -> None:

@@ -1,7 +1,8 @@
 """The only module that knows TVM's moving names (written against apache-tvm 0.27, Relax).
 
 It imports TVM when it is imported, which takes a second: import it where TVM is first needed. The rest of archloom sees
-Relax through the functions and names below; when TVM renames something, this file changes and nothing else.
+Relax through the functions and names below; when TVM renames something, this file changes and nothing else. It is
+Relax's :class:`~archloom.tvm_backend.ir.expressions.Representation`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.names import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")
 if _torch is None:  # TVM imports torch when it finds it, which doubles its own time of import and serves nobody here
@@ -25,13 +27,13 @@ try:
     import tvm
     import tvm_ffi
     from tvm import relax
-    from tvm.relax.dpl import is_const, is_op, wildcard
-    from tvm.relax.dpl.pattern import DFPattern
+    from tvm.relax.dpl import is_const as is_const  # TVM's own, taken as they are
+    from tvm.relax.dpl import is_op as is_op
+    from tvm.relax.dpl import wildcard as wildcard
+    from tvm.relax.dpl.pattern import DFPattern as DFPattern
 finally:
     if _torch is None:
         del sys.modules["torch"]
-
-__all__ = ["DFPattern", "is_const", "is_op", "wildcard"]  # TVM's own, taken as they are
 
 Expr: TypeAlias = relax.Expr
 Var: TypeAlias = relax.Var
@@ -41,7 +43,6 @@ GlobalVar: TypeAlias = relax.GlobalVar
 IRModule: TypeAlias = tvm.IRModule
 Binding: TypeAlias = relax.VarBinding
 Tensor: TypeAlias = tvm.runtime.Tensor
-_Constant = tvm.ir.GenericConst
 
 IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
 """What an importer may raise on a network it does not understand: TVM's converters raise any type."""
@@ -49,202 +50,143 @@ IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
 _registry_lock = threading.Lock()
 
 
-def version() -> str:
-    """Version of the installed TVM."""
-    return str(tvm.__version__)
+# Expressions: archloom.tvm_backend.ir.expressions describes these functions -----------------------------------------
 
 
-# Expressions -------------------------------------------------------------------------------------------------------
+def kind(expr: Any) -> Kind:
+    return next((name for name, types in _KINDS.items() if isinstance(expr, types)), "other")
 
 
-def is_constant(expr: Any) -> bool:
-    """Whether ``expr`` is a tensor constant."""
-    return isinstance(expr, _Constant)
+_KINDS: dict[Kind, Any] = {
+    "var": relax.Var, "constant": tvm.ir.GenericConst, "call": relax.Call, "tuple": relax.Tuple,
+    "field": relax.TupleGetItem, "shape": relax.ShapeExpr,
+    "branch": relax.If}
 
 
-def const_value(expr: Any) -> np.ndarray:
-    """A constant's tensor as a NumPy array (shares memory where it can)."""
-    return np.asarray(expr.value.numpy())
+def type_of(expr: Any) -> Type:
+    return _type(expr.ty)
 
 
-def constant(array: np.ndarray) -> Expr:
-    """A tensor constant."""
-    return relax.const(np.ascontiguousarray(array) if array.ndim else array, str(array.dtype))
+def _type(ty: Any) -> Type:
+    if isinstance(ty, relax.TupleType):
+        return TupleType(tuple(_type(f) for f in ty.fields))
+    if isinstance(ty, relax.TensorType):
+        shape = _numbers(ty.shape.values) if isinstance(ty.shape, relax.ShapeExpr) else None
+        return OpenType(str(ty), True, str(ty.dtype)) if shape is None else TensorType(shape, str(ty.dtype))
+    if isinstance(ty, relax.ShapeType):
+        values = None if ty.values is None else _numbers(ty.values)
+        return OpenType(str(ty), False) if values is None else ShapeType(values)
+    return None
 
 
-def is_var(expr: Any) -> bool:
-    return isinstance(expr, relax.Var)
-
-
-def is_tensor(expr: Any) -> bool:
-    """Whether ``expr`` is a single tensor of known rank and static shape."""
-    ty = expr.ty
-    return isinstance(ty, relax.TensorType) and isinstance(ty.shape, relax.ShapeExpr) and not symbolic_dims(expr)
-
-
-def has_static_type(expr: Any) -> bool:
-    """Whether a tensor, or every tensor of a tuple, has a static shape; shapes and scalars have."""
-
-    def static(ty: Any) -> bool:
-        if isinstance(ty, relax.TupleType):
-            return all(static(f) for f in ty.fields)
-        if isinstance(ty, relax.TensorType):
-            dims = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else [None]
-            return all(isinstance(d, tvm.tirx.IntImm) for d in dims)
-        if isinstance(ty, relax.ShapeType):
-            return ty.values is not None and all(isinstance(d, tvm.tirx.IntImm) for d in ty.values)
-        return True
-
-    return static(expr.ty)
-
-
-def type_text(expr: Any) -> str:
-    """The type of an expression as Relax prints it."""
-    return str(expr.ty)
-
-
-def symbolic_dims(expr: Any) -> list[str]:
-    """Names of the dimensions of a tensor that are not numbers."""
-    ty = expr.ty
-    if not isinstance(ty, relax.TensorType) or ty.shape is None:
-        return ["?"]
-    return [str(d) for d in ty.shape.values if not isinstance(d, tvm.tirx.IntImm)]
-
-
-def shape_of(expr: Any) -> tuple[int, ...]:
-    """Static shape of a tensor expression."""
-    return tuple(int(d) for d in expr.ty.shape.values)
-
-
-def dtype_of(expr: Any) -> str:
-    """NumPy name of a tensor expression's dtype."""
-    return str(expr.ty.dtype)
+def _numbers(dims: Any) -> tuple[int, ...] | None:
+    """Dimensions, where all are numbers."""
+    return tuple(int(d) for d in dims) if all(isinstance(d, tvm.tirx.IntImm) for d in dims) else None
 
 
 def op_name(expr: Any) -> str | None:
-    """``nn.conv2d`` for a call of ``relax.nn.conv2d``; None for anything that calls no operator."""
     if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
         return str(expr.op.name).removeprefix("relax.")
     return None
 
 
-def attr(call: Any, name: str) -> Any:
-    """Attribute ``name`` of a call as a number, string or None (see :func:`attr_ints` for lists)."""
-    return scalar_of(getattr(call.attrs, name))
-
-
-def attr_ints(call: Any, name: str) -> tuple[int, ...]:
-    """Attribute ``name`` of a call as a tuple of integers."""
-    return tuple(int(v) for v in getattr(call.attrs, name))
+def const_value(expr: Any) -> np.ndarray:
+    return np.asarray(expr.value.numpy())
 
 
 def scalar_of(value: Any) -> Any:
-    """A Python number, string or None from TVM's immediates."""
     if value is None or isinstance(value, bool | int | float | str):
         return str(value) if isinstance(value, str) else value
-    if hasattr(value, "value") and not is_constant(value):
-        return scalar_of(value.value)
-    return value
+    if isinstance(value, Sequence):
+        return tuple(scalar_of(v) for v in value)
+    return scalar_of(value.value) if hasattr(value, "value") and kind(value) != "constant" else value
 
 
-def tuple_fields(expr: Any) -> list[Any] | None:
-    """Fields of a tuple literal, else None."""
-    return list(expr.fields) if isinstance(expr, relax.Tuple) else None
+def variables(expr: Any) -> list[Var]:
+    return [expr] if isinstance(expr, relax.Var) else list(relax.analysis.free_vars(expr))
 
 
-def shape_values(expr: Any) -> tuple[int, ...] | None:
-    """Numbers of a shape literal, or of a variable that holds a static shape, else None."""
-    if isinstance(expr, relax.Var) and isinstance(expr.ty, relax.type.ShapeType):
-        expr = expr.ty
-        if expr.values is None or not all(isinstance(v, tvm.tirx.IntImm) for v in expr.values):
-            return None
-    elif not isinstance(expr, relax.ShapeExpr):
-        return None
-    return tuple(int(v) for v in expr.values)
+def constant(array: np.ndarray) -> Expr:
+    array = np.asarray(array)
+    return relax.const(np.ascontiguousarray(array) if array.ndim else array, str(array.dtype))
 
 
-def is_tuple_get(expr: Any) -> tuple[Any, int] | None:
-    """``(tuple, index)`` of an access to a field, else None."""
-    return (expr.tuple_value, int(expr.index)) if isinstance(expr, relax.TupleGetItem) else None
-
-
-def make_call(call: Call, args: Sequence[Expr]) -> Call:
-    """A new call of the same operator with the same attributes and type on other arguments."""
-    return typed_call(call, args, call)
-
-
-def make_like(call: Call, args: Sequence[Expr]) -> Call:
-    """A new call of the same operator and attributes on arguments of other shapes; its type is not yet known."""
-    return relax.Call(call.op, list(args), call.attrs, call.ty_args)
-
-
-def typed_call(call: Call, args: Sequence[Expr], like: Expr) -> Call:
-    """A new call of the same operator and attributes, of the type of ``like``."""
-    new = make_like(call, args)
-    relax.expr._update_type(new, like.ty)
+def on_arguments(call: Call, args: Sequence[Expr], like: Expr | None) -> Call:
+    new = relax.Call(call.op, list(args), call.attrs, call.ty_args)
+    if like is not None:
+        relax.expr._update_type(new, like.ty)
     return new
+
+
+def normalized(call: Call) -> Call:
+    return relax.BlockBuilder().normalize(call)
+
+
+def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> Call:
+    if op == "nn.attention" and "scale" in attributes:
+        attributes = {**attributes, "scale": float_immediate(attributes["scale"])}
+    return relax_op(op)(*args, **attributes)
+
+
+def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) -> Call:
+    types = [r.ty for r in results]
+    ty = types[0] if len(types) == 1 else relax.TupleType(types)
+    call = relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
+    relax.expr._update_type(call, ty)
+    return call
+
+
+def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
+    if op_name(expr) != "call_pure_packed":
+        return None
+    function, *arguments = expr.args
+    return str(function.global_symbol), arguments
+
+
+def tuple_get(expr: Expr, index: int) -> Expr:
+    return relax.TupleGetItem(expr, index)
+
+
+def new_var(name: str, like: Expr) -> Var:
+    return relax.DataflowVar(name, like.ty)
+
+
+def parameter_like(var: Var) -> Var:
+    return relax.Var(var.name, var.ty)
+
+
+def substitute(expr: Expr, replacements: Mapping[Var, Expr]) -> Expr:
+    match kind(expr):
+        case "var":
+            return replacements.get(expr, expr)
+        case "call":
+            args = [substitute(a, replacements) for a in expr.args]
+            same = all(new is old for new, old in zip(args, expr.args, strict=True))
+            return expr if same else on_arguments(expr, args, expr)
+        case "tuple":
+            return relax.Tuple([substitute(f, replacements) for f in expr.fields])
+        case "field":
+            return relax.TupleGetItem(substitute(expr.tuple_value, replacements), expr.index)
+    return expr
 
 
 # Functions and modules ---------------------------------------------------------------------------------------------
 
 
 def bindings(function: Function) -> list[Binding]:
-    """All bindings of a function without control flow, in order."""
     return [b for block in function.body.blocks for b in block.bindings]
 
 
-def is_branch(expr: Expr) -> bool:
-    """Whether an expression chooses between others by a value that is computed."""
-    return isinstance(expr, relax.If)
-
-
-def outputs_of(function: Function) -> list[Expr]:
-    """What the function returns: the fields of a tuple, or the one value."""
-    result = function.body.body
-    bound = {b.var: b.value for b in bindings(function)}
-    fields = tuple_fields(bound.get(result, result)) if is_var(result) else tuple_fields(result)
-    return fields if fields is not None else [result]
+def result_of(function: Function) -> Expr:
+    return function.body.body
 
 
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Function] | None:
-    """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
     if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
         function = module[expr.op]
         if isinstance(function, relax.Function) and function.attrs and "Composite" in function.attrs:
             return str(function.attrs["Composite"]), function
     return None
-
-
-def new_var(name: str, like: Expr) -> Var:
-    """A dataflow variable of the type of ``like``."""
-    return relax.DataflowVar(name, like.ty)
-
-
-def symbolic(name: str) -> Any:
-    """A dimension without a number."""
-    return tvm.tirx.Var(name, "int64")
-
-
-def parameter(name: str, shape: Sequence[Any], dtype: str) -> Var:
-    """A function parameter: a tensor."""
-    return relax.Var(name, relax.TensorType(list(shape), dtype))
-
-
-def parameter_like(var: Var) -> Var:
-    """A function parameter of the name and type of ``var``."""
-    return relax.Var(var.name, var.ty)
-
-
-def variables(expr: Any) -> list[Var]:
-    """Variables that an expression reads, in order, without repetition."""
-    if isinstance(expr, relax.Var):
-        return [expr]
-    return list(relax.analysis.free_vars(expr))
-
-
-def is_single(expr: Any) -> bool:
-    """Whether an expression is one tensor, not a tuple or a shape."""
-    return isinstance(expr.ty, relax.TensorType)
 
 
 def bind(var: Var, value: Expr) -> Binding:
@@ -254,7 +196,6 @@ def bind(var: Var, value: Expr) -> Binding:
 def make_function(
     params: Sequence[Var], body: Sequence[Binding], results: Sequence[Expr], attrs: Mapping[str, Any] | None = None
 ) -> Function:
-    """A function of one dataflow block that returns ``results`` (a tuple when there are several, or none)."""
     result = results[0] if len(results) == 1 else relax.Tuple(list(results))
     out = relax.Var("result", result.ty)
     block = relax.DataflowBlock([*body, relax.VarBinding(out, result)])
@@ -262,28 +203,7 @@ def make_function(
     return function.with_attrs(dict(attrs)) if attrs else function
 
 
-def rebuild(function: Function, body: Sequence[Binding], results: Sequence[Expr]) -> Function:
-    """The function with another body and other results; parameters and attributes stay."""
-    return make_function(function.params, body, results, function.attrs)
-
-
-def substitute(expr: Expr, replacements: Mapping[Var, Expr]) -> Expr:
-    """The expression with variables replaced, in calls, tuples and accesses to tuples."""
-    if isinstance(expr, relax.Var):
-        return replacements.get(expr, expr)
-    if isinstance(expr, relax.Tuple):
-        return relax.Tuple([substitute(f, replacements) for f in expr.fields])
-    if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(substitute(expr.tuple_value, replacements), expr.index)
-    if isinstance(expr, relax.Call):
-        args = [substitute(a, replacements) for a in expr.args]
-        if any(new is not old for new, old in zip(args, expr.args, strict=True)):
-            return make_call(expr, args)
-    return expr
-
-
 def replace_main(module: IRModule, main: Function) -> IRModule:
-    """The module with another ``main``, without the functions that it no longer needs, checked for form."""
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
     functions[module.get_global_var("main")] = main
     result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
@@ -291,7 +211,6 @@ def replace_main(module: IRModule, main: Function) -> IRModule:
 
 
 def with_functions(main: Function, others: Mapping[str, Function], module: IRModule) -> IRModule:
-    """``module`` with another ``main`` and further functions by name."""
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
     functions[module.get_global_var("main")] = main
     functions.update({relax.GlobalVar(name): function for name, function in others.items()})
@@ -299,7 +218,6 @@ def with_functions(main: Function, others: Mapping[str, Function], module: IRMod
 
 
 def codegen_of(function: Any) -> str | None:
-    """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
     if not isinstance(function, relax.Function):
         return None
     attrs = function.attrs or {}
@@ -309,7 +227,6 @@ def codegen_of(function: Any) -> str | None:
 
 
 def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> IRModule:
-    """The module without the functions that are not wanted; the others must not call them."""
     return tvm.IRModule({gv: f for gv, f in module.functions.items() if wanted(f)}, attrs=module.attrs)
 
 
@@ -318,35 +235,12 @@ def module_of(main: Function) -> IRModule:
     return tvm.IRModule({relax.GlobalVar("main"): main.with_attr("global_symbol", "main")})
 
 
-def normalized(call: Call) -> Call:
-    """A call with its type."""
-    return relax.BlockBuilder().normalize(call)
-
-
 def normalize(module: IRModule) -> IRModule:
     """Bring hand-made functions into Relax's normal form."""
     return relax.transform.Normalize()(module)
 
 
-def tuple_arity(expr: Any) -> int:
-    """Number of fields of an expression whose value is a tuple, 0 for others."""
-    return len(expr.ty.fields) if isinstance(expr.ty, relax.TupleType) else 0
-
-
-def tuple_arities(expr: Any) -> list[int]:
-    """For each result of an expression the fields of a tuple, or 0 for a tensor."""
-    types = expr.ty.fields if isinstance(expr.ty, relax.TupleType) else [expr.ty]
-    return [len(ty.fields) if isinstance(ty, relax.TupleType) else 0 for ty in types]
-
-
-def tensor_types(expr: Any) -> list[tuple[tuple[int, ...], str]]:
-    """Shapes and types of the tensors of an expression's value: of its fields, for a tuple."""
-    types = expr.ty.fields if isinstance(expr.ty, relax.TupleType) else [expr.ty]
-    return [(tuple(int(d) for d in ty.shape.values), str(ty.dtype)) for ty in types]
-
-
 def ensure_dataflow(module: IRModule) -> IRModule:
-    """Patterns only match inside dataflow blocks: make them."""
     return relax.transform.ConvertToDataflow()(module)
 
 
@@ -373,28 +267,6 @@ def fuse_by_pattern(
     if failure:
         raise failure[0]
     return result
-
-
-def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) -> Call:
-    """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
-    types = [r.ty for r in results]
-    ty = types[0] if len(types) == 1 else relax.TupleType(types)
-    call = relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
-    relax.expr._update_type(call, ty)
-    return call
-
-
-def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
-    """The symbol and arguments of what :func:`call_external` made, else None."""
-    if op_name(expr) != "call_pure_packed":
-        return None
-    function, *arguments = expr.args
-    return str(function.global_symbol), arguments
-
-
-def tuple_get(expr: Expr, index: int) -> Expr:
-    """Field ``index`` of a tuple."""
-    return relax.TupleGetItem(expr, index)
 
 
 def to_json(module: IRModule) -> str:
@@ -492,7 +364,7 @@ def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
         given = inputs[position] if len(inputs) > position else None
         if given is None:
             bounds.append(float(attrs.get(key, default)))
-        elif is_constant(given) and const_value(given).size == 1 and np.isfinite(const_value(given)).all():
+        elif kind(given) == "constant" and const_value(given).size == 1 and np.isfinite(const_value(given)).all():
             bounds.append(float(const_value(given).reshape(())))
         else:
             return None

@@ -1,48 +1,178 @@
-"""Expressions of networks as the passes see them: Relax's, or plain ones (:mod:`archloom.tvm_backend.ir.plain`).
+"""Expressions of networks as passes see them: Relax's, or plain ones (:mod:`archloom.tvm_backend.ir.nodes`).
 
-The functions are those of :mod:`archloom.tvm_backend.ir.compat`, where each is described; what they are applied to
-decides whose they are. TVM is only imported where a Relax expression is met. A function that plain expressions do not
-have raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for them.
+What a kind of expressions must tell, and make, is :class:`Representation`: :mod:`archloom.tvm_backend.ir.plain` is that
+of plain ones, :mod:`archloom.tvm_backend.ir.compat` that of Relax. The functions here ask the one that a value belongs
+to; whatever can be said over those few is written once. TVM is only imported where a Relax expression is met.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from archloom.tvm_backend.ir import access, matcher
-from archloom.tvm_backend.ir.nodes import PLAIN, Unsupported, is_plain
+from archloom.tvm_backend.ir import plain
+from archloom.tvm_backend.ir.nodes import PLAIN, Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
-if TYPE_CHECKING:
+
+class Expr(Protocol):
+    """An expression."""
+
+    @property
+    def ty(self) -> Any:
+        """Its type as its representation has it; printed, it is Relax's notation (see :func:`type_of`)."""
+
+    def same_as(self, other: Any, /) -> bool:
+        """Whether both are one and the same."""
+
+
+class Var(Expr, Protocol):
+    """A variable or a parameter."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the network, or one that an importer made up."""
+
+
+class Call(Expr, Protocol):
+    """A call of an operator, or of a function."""
+
+    @property
+    def args(self) -> Sequence[Any]:
+        """Expressions; numbers and shapes, too (:func:`scalar_of`, :func:`shape_values`)."""
+
+    @property
+    def attrs(self) -> Any:
+        """Attributes by name (:func:`attr`)."""
+
+
+class Binding(Protocol):
+    """``var = value``."""
+
+    @property
+    def var(self) -> Any:
+        """A :class:`Var`."""
+
+    @property
+    def value(self) -> Any:
+        """An :class:`Expr`."""
+
+
+class Function(Protocol):
+    """A function without control flow."""
+
+    @property
+    def params(self) -> Sequence[Any]:
+        """Each a :class:`Var`."""
+
+    @property
+    def attrs(self) -> Any:
+        """By name; None without any."""
+
+
+class IRModule(Protocol):
+    """Functions by name; ``module["main"]`` is the network."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+    @property
+    def functions(self) -> Mapping[Any, Any]:
+        """Each by what has its name as ``name_hint``."""
+
+
+Bound: TypeAlias = Mapping[Var, Any]
+"""Values of variables."""
+Lookup: TypeAlias = Callable[[Any], Any]
+"""The value of a variable, None for one that is not known."""
+
+
+class Representation(Protocol):
+    """A kind of expressions: the functions of this module of the same names for them, where these are described."""
+
+    def kind(self, expr: Any, /) -> Kind: ...
+    def type_of(self, expr: Any, /) -> Type: ...
+    def op_name(self, expr: Any, /) -> str | None: ...
+    def const_value(self, expr: Any, /) -> np.ndarray: ...
+    def scalar_of(self, value: Any, /) -> Any: ...
+    def variables(self, expr: Any, /) -> Sequence[Any]: ...
+    def constant(self, array: np.ndarray, /) -> Any: ...
+    def call_of(self, op: str, args: Sequence[Any], attributes: Mapping[str, Any], /) -> Any: ...
+    def on_arguments(self, call: Any, args: Sequence[Any], like: Any, /) -> Any: ...
+    def normalized(self, call: Any, /) -> Any: ...
+    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any: ...
+    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None: ...
+    def substitute(self, expr: Any, replacements: Mapping[Any, Any], /) -> Any: ...
+    def tuple_get(self, expr: Any, index: int, /) -> Any: ...
+    def new_var(self, name: str, like: Any, /) -> Any: ...
+    def parameter_like(self, var: Any, /) -> Any: ...
+    def bind(self, var: Any, value: Any, /) -> Any: ...
+    def bindings(self, function: Any, /) -> Sequence[Any]: ...
+    def result_of(self, function: Any, /) -> Any: ...
+    def make_function(self, params: Sequence[Any], body: Sequence[Any], results: Sequence[Any],
+                      attrs: Mapping[str, Any] | None = None, /) -> Any: ...
+    def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
+    def codegen_of(self, function: Any, /) -> str | None: ...
+    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any: ...
+    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any: ...
+    def replace_main(self, module: Any, main: Any, /) -> Any: ...
+    def ensure_dataflow(self, module: Any, /) -> Any: ...
+
+
+_PLAIN: Representation = plain
+_OURS = PLAIN | {type(None), bool, int, float, str, tuple}
+"""Plain expressions, and the arguments of plain calls that are none."""
+
+
+def _relax() -> Representation:
     from archloom.tvm_backend.ir import compat
 
-    IRModule: TypeAlias = compat.IRModule
-    Function: TypeAlias = compat.Function
-    Binding: TypeAlias = compat.Binding
-    Call: TypeAlias = compat.Call
-    Expr: TypeAlias = compat.Expr
-    Var: TypeAlias = compat.Var
+    return compat
 
 
-NO_TENSOR = (bool, int, float, str, tuple)
-"""Types of the arguments of plain calls that are no tensors."""
+def _of(value: Any) -> Representation:
+    return _PLAIN if type(value) in _OURS else _relax()
 
 
-def scalar_of(value: Any) -> Any:
-    """A Python number, string or None from an immediate; plain calls have them as they are."""
-    if value is None or isinstance(value, NO_TENSOR) or is_plain(value):
-        return value
-    return _relax().scalar_of(value)
+# what an expression is ----------------------------------------------------------------------------------------------
 
 
-def number_of(expr: Any) -> float | None:
-    """The number of a constant that has one, None for anything else."""
-    if expr is None or isinstance(expr, NO_TENSOR) or not _of(expr).is_constant(expr):
-        return None
-    array = np.asarray(_of(expr).const_value(expr))
-    return float(array.reshape(())) if array.size == 1 else None
+def kind(expr: Any) -> Kind:
+    """Which sort of expression it is; ``field`` is an access to a tuple's, ``branch`` a choice by a value that
+    is computed, ``other`` a number."""
+    return plain.kind(expr) if type(expr) in _OURS else _relax().kind(expr)
+
+
+def is_constant(expr: Any) -> bool:
+    """Whether ``expr`` is a tensor constant."""
+    return kind(expr) == "constant"
+
+
+def is_var(expr: Any) -> TypeGuard[Var]:
+    """Whether ``expr`` is a variable or a parameter."""
+    return kind(expr) == "var"
+
+
+def op_name(expr: Any) -> str | None:
+    """``nn.conv2d`` for a call of that operator; None for anything that calls no operator."""
+    return _of(expr).op_name(expr)
+
+
+def tuple_fields(expr: Any) -> list[Any] | None:
+    """Fields of a tuple literal, else None."""
+    return list(expr.fields) if kind(expr) == "tuple" else None
+
+
+def is_tuple_get(expr: Any) -> tuple[Any, int] | None:
+    """``(tuple, index)`` of an access to a field, else None."""
+    return (expr.tuple_value, int(expr.index)) if kind(expr) == "field" else None
+
+
+def shape_values(expr: Any) -> tuple[int, ...] | None:
+    """Numbers of a shape literal, or of a variable that holds a static shape, else None."""
+    ty = type_of(expr) if kind(expr) in ("shape", "var") else None
+    return ty.values if isinstance(ty, ShapeType) else None
 
 
 def same(one: Any, other: Any) -> bool:
@@ -50,94 +180,225 @@ def same(one: Any, other: Any) -> bool:
     return one is other or bool(hasattr(one, "same_as") and one.same_as(other))
 
 
-def fuse_by_pattern(module: Any, patterns: "Sequence[tuple[str, Any, Callable[[Any], bool]]]") -> Any:
-    """See :func:`tvm_backend.ir.compat.fuse_by_pattern`; patterns may be of :mod:`archloom.tvm_backend.ir.patterns`."""
-    if is_plain(module):
-        return matcher.fuse_by_pattern(module, patterns)
-    from archloom.tvm_backend.ir.patterns import to_relax
-
-    return _relax().fuse_by_pattern(module, [(name, to_relax(p), check) for name, p, check in patterns])
+def variables(expr: Any) -> Sequence[Any]:
+    """Variables that an expression reads, in order, without repetition."""
+    return _of(expr).variables(expr)
 
 
-def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """See :func:`archloom.tvm_backend.ir.compat.call_external`."""
-    return _of(results[0]).call_external(symbol, args, results)
+# types --------------------------------------------------------------------------------------------------------------
 
 
-def new_var(name: str, like: Any) -> Any:
-    """See :func:`archloom.tvm_backend.ir.compat.new_var`."""
-    return _of(like).new_var(name, like)
+def type_of(expr: Any) -> Type:
+    """The type; None for what is neither a tensor nor a tuple nor a shape."""
+    return expr.ty if type(expr) in PLAIN else _of(expr).type_of(expr)
 
 
-def constant_like(array: Any, like: Any) -> Any:
-    """A tensor constant of the kind of ``like``."""
-    return access.constant_like(array, like) if is_plain(like) else _relax().constant(array)
+def is_single(expr: Any) -> bool:
+    """Whether an expression is one tensor, not a tuple or a shape."""
+    ty = type_of(expr)
+    return isinstance(ty, TensorType) or (isinstance(ty, OpenType) and ty.tensor)
 
 
-def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def is_tensor(expr: Any) -> bool:
+    """Whether ``expr`` is a single tensor of static shape."""
+    return isinstance(type_of(expr), TensorType)
+
+
+def has_static_type(expr: Any) -> bool:
+    """Whether a tensor, or every tensor of a tuple, has a static shape; shapes and scalars have."""
+    def static(ty: Type) -> bool:
+        return all(map(static, ty.fields)) if isinstance(ty, TupleType) else not isinstance(ty, OpenType)
+
+    return static(type_of(expr))
+
+
+def _tensor(expr: Any) -> TensorType:
+    ty = type_of(expr)
+    if not isinstance(ty, TensorType):
+        raise TypeError(f"expected a tensor of static shape, found {ty}")
+    return ty
+
+
+def shape_of(expr: Any) -> tuple[int, ...]:
+    """Static shape of a tensor expression."""
+    return _tensor(expr).shape
+
+
+def dtype_of(expr: Any) -> str:
+    """NumPy name of a tensor expression's dtype."""
+    ty = type_of(expr)
+    return ty.dtype if isinstance(ty, OpenType) else _tensor(expr).dtype
+
+
+def fields_of(ty: Type) -> tuple[Type, ...]:
+    """The types of a tuple's fields, or the one of anything else."""
+    return ty.fields if isinstance(ty, TupleType) else (ty,)
+
+
+# constants, numbers, attributes -------------------------------------------------------------------------------------
+
+
+def const_value(expr: Any) -> np.ndarray:
+    """A constant's tensor (shares memory where it can)."""
+    return _of(expr).const_value(expr)
+
+
+def number_of(expr: Any) -> float | None:
+    """The number of a constant that has one, None for anything else."""
+    if not is_constant(expr) or (array := const_value(expr)).size != 1:
+        return None
+    return float(array.reshape(()))
+
+
+def scalar_of(value: Any) -> Any:
+    """An argument or attribute that is no expression, in Python: a number, a string, None, or a tuple of those."""
+    return _of(value).scalar_of(value)
+
+
+def attr(call: Call, name: str, *default: Any) -> Any:
+    """Attribute ``name`` of a call: a number, a string, None, or a tuple of those."""
+    return scalar_of(getattr(call.attrs, name, *default))
+
+
+def attr_ints(call: Call, name: str) -> tuple[int, ...]:
+    """Attribute ``name`` of a call, which is a list of integers."""
+    return tuple(int(v) for v in attr(call, name))
+
+
+# new expressions ----------------------------------------------------------------------------------------------------
+
+
+def constant_like(array: np.ndarray, like: Any) -> Any:
+    """A tensor constant of the representation of ``like``."""
+    return _of(like).constant(array)
+
+
+def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> Any:
     """A call of an operator by its name and the arguments of its function in Relax; the first is an expression."""
-    if is_plain(args[0]):
-        return access.call_of(op, args, attributes)
-    return _relax().relax_op(op)(*args, **attributes)
+    return _of(args[0]).call_of(op, args, attributes or {})
 
 
 def reshape(source: Any, shape: Sequence[int]) -> Any:
-    """A reshape of a tensor expression."""
-    return access.reshape(source, shape) if is_plain(source) else _relax().relax_op("reshape")(source, shape)
+    """A reshape of a tensor."""
+    return call_of("reshape", (source, tuple(shape)))
 
 
-def make_function(params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Any = None) -> Any:
-    """See :func:`archloom.tvm_backend.ir.compat.make_function`."""
+def make_call(call: Any, args: Sequence[Any], like: Any = None) -> Any:
+    """A new call of the same operator and attributes on other arguments, of the type of ``like`` (by default its own).
+    """
+    return _of(call).on_arguments(call, args, call if like is None else like)
+
+
+def make_like(call: Any, args: Sequence[Any]) -> Any:
+    """A new call of the same operator and attributes on arguments of other shapes; its type is not yet known."""
+    return _of(call).on_arguments(call, args, None)
+
+
+def normalized(call: Any) -> Any:
+    """A call with its type."""
+    return _of(call).normalized(call)
+
+
+def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> Any:
+    """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
+    return _of(results[0]).call_external(symbol, args, results)
+
+
+def external_call(expr: Any) -> tuple[str, list[Any]] | None:
+    """The symbol and arguments of what :func:`call_external` made, else None."""
+    return _of(expr).external_call(expr)
+
+
+def tuple_get(expr: Any, index: int) -> Any:
+    """Field ``index`` of a tuple."""
+    return _of(expr).tuple_get(expr, index)
+
+
+def new_var(name: str, like: Any) -> Any:
+    """A variable of the type of ``like``."""
+    return _of(like).new_var(name, like)
+
+
+def parameter_like(var: Any) -> Any:
+    """A function parameter of the name and type of ``var``."""
+    return _of(var).parameter_like(var)
+
+
+def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
+    """The expression with variables replaced, in calls, tuples and accesses to tuples."""
+    return _of(expr).substitute(expr, replacements)
+
+
+# functions and modules ----------------------------------------------------------------------------------------------
+
+
+def bind(var: Any, value: Any) -> Binding:
+    """``var = value``."""
+    binding: Binding = _of(var).bind(var, value)
+    return binding
+
+
+def bindings(function: Function) -> Sequence[Binding]:
+    """All bindings of a function without control flow, in order."""
+    return _of(function).bindings(function)
+
+
+def bound_in(function: Function) -> dict[Any, Any]:
+    """The value of each variable that a function binds, in order."""
+    return {b.var: b.value for b in bindings(function)}
+
+
+def outputs_of(function: Function) -> list[Any]:
+    """What the function returns: the fields of a tuple, or the one value."""
+    result = _of(function).result_of(function)
+    bound = (b.value for b in reversed(bindings(function)) if same(b.var, result))
+    fields = tuple_fields(next(bound, None) if is_var(result) else result)
+    return [result] if fields is None else fields
+
+
+def use_counts(function: Function) -> Counter[Any]:
+    """How often each variable is read: once by each value, and each result, that has it."""
+    read = (*(b.value for b in bindings(function)), *outputs_of(function))
+    return Counter(var for expr in read for var in variables(expr))
+
+
+def make_function(
+    params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Mapping[str, Any] | None = None
+) -> Any:
+    """A function of one dataflow block that returns ``results`` (a tuple when there are several)."""
     return _of(results[0]).make_function(params, body, results, attrs)
 
 
-def _relax() -> Any:
-    from archloom.tvm_backend.ir import compat
-
-    return compat
-
-
-def _of(value: Any) -> Any:
-    return access if is_plain(value) else _relax()
+def rebuild(function: Function, body: Sequence[Any], results: Sequence[Any]) -> Any:
+    """The function with another body and other results; parameters and attributes stay."""
+    return _of(function).make_function(function.params, body, results, function.attrs)
 
 
-_OF_ONE = frozenset({
-    "is_constant", "const_value", "is_var", "is_tensor", "shape_of", "dtype_of", "op_name", "tuple_fields", "variables",
-    "is_single", "bindings",
-})
-"""Functions of an expression alone: what is asked most often, by a shorter way."""
+def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
+    """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
+    return _of(module).is_composite(module, expr)
 
 
-def _of_one(name: str, ours: Any) -> Callable[[Any], Any]:
-    def call(expr: Any) -> Any:
-        if type(expr) in PLAIN or expr is None or isinstance(expr, NO_TENSOR):
-            return ours(expr)
-        return getattr(_relax(), name)(expr)
-
-    call.__name__ = name
-    return call
+def codegen_of(function: Function) -> str | None:
+    """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
+    return _of(function).codegen_of(function)
 
 
-def __getattr__(name: str) -> Any:
-    """Any other function of ``compat``, for the first argument's kind of expression."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    ours = getattr(access, name, None)
-    if name in _OF_ONE:
-        made = _of_one(name, ours)
-        globals()[name] = made
-        return made
+def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> Any:
+    """The module without the functions that are not wanted; the others must not call them."""
+    return _of(module).keep_functions(module, wanted)
 
-    def call(first: Any, *rest: Any, **named: Any) -> Any:
-        if type(first) not in PLAIN:
-            if first is None or isinstance(first, NO_TENSOR):
-                return ours(first, *rest, **named) if ours is not None else getattr(_relax(), name)(
-                    first, *rest, **named)
-            return getattr(_relax(), name)(first, *rest, **named)
-        if ours is None:
-            raise Unsupported(f"{name} of a plain expression")
-        return ours(first, *rest, **named)
 
-    call.__name__ = name
-    globals()[name] = call
-    return call
+def with_functions(main: Function, others: Mapping[str, Any], module: IRModule) -> Any:
+    """``module`` with another ``main`` and further functions by name."""
+    return _of(module).with_functions(main, others, module)
+
+
+def replace_main(module: IRModule, main: Function) -> Any:
+    """The module with another ``main``, without the functions that it no longer needs, checked for form."""
+    return _of(module).replace_main(module, main)
+
+
+def ensure_dataflow(module: IRModule) -> Any:
+    """The module in the form in which patterns match: ``main`` is one dataflow block."""
+    return _of(module).ensure_dataflow(module)

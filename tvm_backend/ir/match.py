@@ -9,15 +9,15 @@ in the same form: operands that stand for themselves (scale 1, zero point 0), an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
-
-UNNAMED = re.compile(r"[lg]v\d*(_\d+)?")
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,156 +102,170 @@ FLOATS: Mapping[str, tuple[str, ...]] = {"float32": ("float32",), "float16": ("f
 """Types of the operands that a target takes that computes in floats."""
 
 
-Lookup = Callable[[Any], Any]
+def is_quantized(numbers: Numbers) -> bool:
+    """Whether a target that computes with these takes quantized networks, not networks of floats."""
+    return numbers not in FLOATS
 
 
-def read(
-    root: Any, lookup: Lookup, names: Mapping[Any, str] | None = None, *, numbers: Numbers = "int8"
-) -> QuantizedOp:
-    """The operator on ``numbers`` whose result is ``root``.
+def is_made_up(name: str) -> bool:
+    """Whether a variable's name is TVM's own, such as ``lv3`` or ``gv``: it marks what the network does not name so."""
+    return _MADE_UP.fullmatch(name) is not None
 
-    ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside. Raises
-    :class:`NotQuantized`.
+
+_MADE_UP = re.compile(r"[lg]v\d*(_\d+)?")
+
+PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
+
+
+def read(root: Any, lookup: ir.Lookup, *, numbers: Numbers = "int8", vectors: bool = False) -> QuantizedOp:
+    """The operator on ``numbers`` whose result is ``root``. Raises :class:`NotQuantized`.
+
+    ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside.
+    ``vectors``: the target takes pieces without a product, and products to which a tensor is added, too.
     """
-    if numbers == "float16" and not _multiplies(root, lookup):
-        return _swept(root, lookup, names)
-    stages: list[Stage] = []
-    expr = root
-    label: list[str] = []
-    while True:
-        name = compat.op_name(expr)
-        if name in ("nn.conv2d", "matmul"):
-            return _anchored(name, expr, None, stages, lookup, label, numbers)
-        if name in ("nn.attention", "nn.attention_bias"):
-            return _attention(expr, stages, lookup, label, numbers)
-        if name == "add":
-            for side, other in ((1, 0), (0, 1)):
-                bias, added = _bias(expr.args[side], lookup, numbers), expr.args[side]
-                inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
-                if bias is not None and compat.op_name(inner) in ("nn.conv2d", "matmul"):
-                    _note(label, expr.args[other], names)
-                    op = _anchored(str(compat.op_name(inner)), inner, bias, stages, lookup, label, numbers)
-                    return replace(op, bias_shape=compat.shape_of(added))
-            if numbers == "float16" and (found := _added(expr, stages, lookup, names)) is not None:
-                return found
-            return _anchored("add", expr, None, stages, lookup, label, numbers)
-        stage = _stage(expr, name)
-        stages.append(stage)
-        below = expr.args[0]
-        _note(label, below, names)
-        expr = lookup(below) if compat.is_var(below) else None
-        if expr is None:
-            raise NotQuantized(f"{stage.kind} is applied to an input, not to the result of an operator")
+    if vectors and not _multiplies(root, lookup):
+        return _swept(root, lookup, FLOATS[numbers])
+    return _Reader(lookup, numbers, vectors).operator(root)
 
 
-PRODUCTS = frozenset({"nn.conv2d", "matmul", "nn.attention", "nn.attention_bias"})
-
-
-def _multiplies(root: Any, lookup: Lookup) -> bool:
+def _multiplies(root: Any, lookup: ir.Lookup) -> bool:
     """Whether there is a product in the piece."""
     waiting, seen = [root], set()
     while waiting:
         expr = waiting.pop()
-        if compat.op_name(expr) in PRODUCTS:
+        if ir.op_name(expr) in PRODUCTS:
             return True
-        for var in compat.variables(expr):
+        for var in ir.variables(expr):
             if var not in seen:
                 seen.add(var)
                 inner = lookup(var)
-                if compat.op_name(inner) is not None:
+                if ir.op_name(inner) is not None:
                     waiting.append(inner)
     return False
 
 
-class _Inside(Mapping[Any, Any]):
-    """The bindings that ``lookup`` knows."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        self.lookup = lookup
-
-    def __getitem__(self, var: Any) -> Any:
-        found = self.lookup(var)
-        if compat.op_name(found) is None:
-            raise KeyError(var)
-        return found
-
-    def __iter__(self) -> Any:
-        raise TypeError("the bindings of a piece are not listed")
-
-    def __len__(self) -> int:
-        raise TypeError("the bindings of a piece are not listed")
-
-
-def _swept(root: Any, lookup: Lookup, names: Mapping[Any, str] | None) -> QuantizedOp:
+def _swept(root: Any, lookup: ir.Lookup, types: tuple[str, ...]) -> QuantizedOp:
     """A piece without a product: what a vector unit does."""
-    from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
-
     try:
-        found = read_sweep(root, _Inside(lookup))
+        found = read_sweep(root, lookup)
     except Unread as error:
         raise NotQuantized(str(error)) from None
-    label: list[str] = []
-    for var in found.variables:
-        _note(label, var, names)
-    operands = tuple(_float(a, i, None, FLOATS["float16"]) for i, a in enumerate(found.operands))
-    name = pick_name(label, found.anchor)
-    return QuantizedOp(found.anchor, name, compat.shape_of(root), found.attrs, operands, None, ())
+    operands = tuple(_float(a, i, None, types) for i, a in enumerate(found.operands))
+    name = _own_name([var.name for var in found.variables], found.anchor)
+    return QuantizedOp(found.anchor, name, ir.shape_of(root), found.attrs, operands, None, ())
 
 
-def _added(
-    expr: Any, stages: list[Stage], lookup: Lookup, names: Mapping[Any, str] | None
-) -> QuantizedOp | None:
-    """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
-    for side, other in ((1, 0), (0, 1)):
-        inner = lookup(expr.args[other]) if compat.is_var(expr.args[other]) else None
-        outside = compat.is_var(expr.args[side]) and compat.op_name(lookup(expr.args[side])) is None
-        if not outside or compat.op_name(inner) not in ("nn.conv2d", "matmul", "add"):
-            continue
-        op = read(inner, lookup, names, numbers="float16")
-        if op.anchor in ("nn.conv2d", "matmul") and not op.stages and not op.residual:
-            label = [expr.args[other].name if names is None else names.get(expr.args[other], expr.args[other].name)]
-            tensor = _float(expr.args[side], len(op.operands), None, FLOATS["float16"])
-            return replace(op, operands=(*op.operands, tensor), residual=True, stages=tuple(reversed(stages)),
-                           name=op.name if not UNNAMED.fullmatch(op.name) else label[0])
-    return None
+def _own_name(candidates: Sequence[str], default: str) -> str:
+    """The network's own name among those of a piece's variables, anchor (the last) first."""
+    own = (name for name in reversed(candidates) if not is_made_up(name))
+    return next(own, candidates[-1] if candidates else default)
 
 
-def _note(label: list[str], var: Any, names: Mapping[Any, str] | None) -> None:
-    if compat.is_var(var):
-        label.append(names.get(var, var.name) if names else var.name)
+@dataclass
+class _Reader:
+    """One piece, from its result upwards: ``stages``, the last one first, and the names of the variables on the way."""
 
+    lookup: ir.Lookup
+    numbers: Numbers
+    vectors: bool
+    stages: list[Stage] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
-def _anchored(
-    name: str, call: Any, bias: QTensor | None, stages: list[Stage], lookup: Lookup, label: list[str],
-    numbers: Numbers,
-) -> QuantizedOp:
-    first, second = (_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
-    attrs = {k: ATTRIBUTES[k](call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
-    return QuantizedOp(
-        name, pick_name(label, name), compat.shape_of(call), attrs, (first, second), bias, tuple(reversed(stages))
-    )
+    def operator(self, expr: Any) -> QuantizedOp:
+        """The operator whose result is ``expr``, followed by the stages so far."""
+        while True:
+            name = ir.op_name(expr)
+            if name in ("nn.conv2d", "matmul"):
+                return self._anchored(name, expr, None)
+            if name in ATTENTION:
+                return self._attention(expr)
+            if name == "add":
+                return self._biased(expr) or self._with_tensor(expr) or self._anchored("add", expr, None)
+            stage = _stage(expr, name)
+            self.stages.append(stage)
+            expr = self._below(expr.args[0])
+            if expr is None:
+                raise NotQuantized(f"{stage.kind} is applied to an input, not to the result of an operator")
 
+    def _inside(self, expr: Any) -> Any:
+        """What a variable inside the piece is bound to; None for one from outside."""
+        return self.lookup(expr) if ir.is_var(expr) else None
 
-def _attention(
-    call: Any, stages: list[Stage], lookup: Lookup, label: list[str], numbers: Numbers
-) -> QuantizedOp:
-    if numbers not in FLOATS:
-        raise NotQuantized("it is attention of floats")
-    if compat.attr(call, "causal_mask") is not None:
-        raise NotQuantized("its causal mask is not written out")
-    operands = tuple(_operand(a, lookup, i, numbers) for i, a in enumerate(call.args))
-    scale = compat.attr(call, "scale")
-    factor = operands[0].shape[-1] ** -0.5 if scale is None else float(getattr(scale, "value", scale))
-    return QuantizedOp("nn.attention", pick_name(label, "nn.attention"), compat.shape_of(call), {"scale": factor},
-                       operands, None, tuple(reversed(stages)))
+    def _below(self, expr: Any) -> Any:
+        """The same, and the variable's name is noted."""
+        if ir.is_var(expr):
+            self.names.append(expr.name)
+        return self._inside(expr)
 
+    def _anchored(self, name: str, call: Any, bias: QTensor | None) -> QuantizedOp:
+        first, second = (self._operand(a, i) for i, a in enumerate(call.args))
+        attrs = {k: ir.attr(call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
+        return QuantizedOp(name, _own_name(self.names, name), ir.shape_of(call), attrs, (first, second), bias,
+                           tuple(reversed(self.stages)))
 
-def pick_name(candidates: list[str], default: str) -> str:
-    """The network's own name among the variables of a piece, anchor first; ``lv3`` and the like are TVM's."""
-    for name in reversed(candidates):
-        if not UNNAMED.fullmatch(name):
-            return name
-    return candidates[-1] if candidates else default
+    def _biased(self, call: Any) -> QuantizedOp | None:
+        """An addition of a bias to a product; None for any other."""
+        for side, other in ((1, 0), (0, 1)):
+            bias, inner = self._bias(call.args[side]), self._inside(call.args[other])
+            name = ir.op_name(inner)
+            if bias is not None and name in ("nn.conv2d", "matmul"):
+                op = self._anchored(name, self._below(call.args[other]), bias)
+                return replace(op, bias_shape=ir.shape_of(call.args[side]))
+        return None
+
+    def _with_tensor(self, call: Any) -> QuantizedOp | None:
+        """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
+        for side, other in ((1, 0), (0, 1)) if self.vectors else ():
+            added, product = call.args[side], call.args[other]
+            inner = self._inside(product)
+            outside = ir.is_var(added) and ir.op_name(self.lookup(added)) is None
+            if not outside or ir.op_name(inner) not in ("nn.conv2d", "matmul", "add"):
+                continue
+            op = read(inner, self.lookup, numbers=self.numbers, vectors=True)
+            if op.anchor in ("nn.conv2d", "matmul") and not op.stages and not op.residual:
+                tensor = _float(added, len(op.operands), None, FLOATS[self.numbers])
+                return replace(op, operands=(*op.operands, tensor), residual=True, stages=tuple(reversed(self.stages)),
+                               name=product.name if is_made_up(op.name) else op.name)
+        return None
+
+    def _attention(self, call: Any) -> QuantizedOp:
+        if is_quantized(self.numbers):
+            raise NotQuantized("it is attention of floats")
+        if causal_diagonal(call) is not None:
+            raise NotQuantized("its causal mask is not written out")
+        operands = tuple(self._operand(a, i) for i, a in enumerate(call.args))
+        return QuantizedOp("nn.attention", _own_name(self.names, "nn.attention"), ir.shape_of(call),
+                           {"scale": attention_scale(call)}, operands, None, tuple(reversed(self.stages)))
+
+    def _operand(self, expr: Any, index: int) -> QTensor:
+        permutation, source = None, expr
+        inner = self.lookup(expr) if ir.is_var(expr) else expr
+        if ir.op_name(inner) == "permute_dims":
+            permutation = ir.attr(inner, "axes") or tuple(reversed(range(len(ir.shape_of(inner)))))
+            source = inner.args[0]
+            inner = self.lookup(source) if ir.is_var(source) else source
+        if not is_quantized(self.numbers):
+            return _float(source, index, permutation, FLOATS[self.numbers])
+        if ir.op_name(inner) != "dequantize":
+            kind = ir.dtype_of(expr) if ir.is_tensor(expr) else "?"
+            raise NotQuantized(
+                f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here")
+        return _dequantized(inner, permutation)
+
+    def _bias(self, expr: Any) -> QTensor | None:
+        """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
+        if not is_quantized(self.numbers):
+            floats = ir.is_constant(expr) and ir.dtype_of(expr) in FLOATS[self.numbers]
+            return _float(expr, 2, None, FLOATS[self.numbers]) if floats else None
+        inner = self.lookup(expr) if ir.is_var(expr) else expr
+        if ir.op_name(inner) == "reshape":
+            inner = self.lookup(inner.args[0]) if ir.is_var(inner.args[0]) else inner.args[0]
+        if ir.is_constant(inner):
+            return _float(inner, 2, None, FLOATS["float32"]) if ir.dtype_of(inner) == "float32" else None
+        if ir.op_name(inner) != "dequantize" or not ir.is_constant(inner.args[0]):
+            return None
+        tensor = _dequantized(inner, None)
+        return tensor if tensor.dtype == "int32" else None
 
 
 CONV_ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
@@ -260,61 +274,39 @@ ACTIVATIONS: Mapping[str, str] = {
 }
 """Operators that are stages by another name, beside ReLU."""
 POOL_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
-ATTRIBUTES: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(("strides", "padding", "dilation", "pool_size"), compat.attr_ints),
-    **dict.fromkeys(("groups", "data_layout", "kernel_layout", "out_layout", "ceil_mode", "layout"), compat.attr),
-}
 
 
 def _stage(call: Any, name: str | None) -> Stage:
-    shape = compat.shape_of(call) if compat.is_tensor(call) else ()
+    shape = ir.shape_of(call) if ir.is_tensor(call) else ()
     if name in ("quantize", "dequantize"):
-        if not (compat.is_constant(call.args[1]) and compat.is_constant(call.args[2])):
+        if not (ir.is_constant(call.args[1]) and ir.is_constant(call.args[2])):
             raise NotQuantized(f"{name} has a scale or zero point that is no constant")
         return Stage(
-            name, shape, compat.const_value(call.args[1]), compat.const_value(call.args[2]), compat.dtype_of(call)
+            name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call)
         )
     if name == "astype":
-        return Stage("convert", shape, dtype=compat.dtype_of(call))
+        return Stage("convert", shape, dtype=ir.dtype_of(call))
     if name == "nn.relu":
         return Stage("relu", shape)
     if name == "clip":
-        low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
+        low, high = (float(ir.scalar_of(a)) for a in call.args[1:])
         return Stage("clip", shape, low=low, high=high)
     if name is not None and name in ACTIVATIONS:
         return Stage(ACTIVATIONS[name], shape)
     if name == "nn.max_pool2d":
-        return Stage("max_pool2d", shape, attrs={k: ATTRIBUTES[k](call, k) for k in POOL_ATTRIBUTES})
+        return Stage("max_pool2d", shape, attrs={k: ir.attr(call, k) for k in POOL_ATTRIBUTES})
     raise NotQuantized(f"{name or 'its input'} stands where a convolution, a matmul or an addition was expected")
-
-
-def _operand(expr: Any, lookup: Lookup, index: int, numbers: Numbers) -> QTensor:
-    permutation, source = None, expr
-    inner = lookup(expr) if compat.is_var(expr) else expr
-    if compat.op_name(inner) == "permute_dims":
-        ndim = len(compat.shape_of(inner))
-        permutation = tuple(reversed(range(ndim))) if inner.attrs.axes is None else compat.attr_ints(inner, "axes")
-        source = inner.args[0]
-        inner = lookup(source) if compat.is_var(source) else source
-    if numbers in FLOATS:
-        return _float(source, index, permutation, FLOATS[numbers])
-    if compat.op_name(inner) != "dequantize":
-        kind = compat.dtype_of(expr) if compat.is_tensor(expr) else "?"
-        raise NotQuantized(
-            f"operand {index} is {kind} that does not come from a dequantize: the network is not quantized here"
-        )
-    return _dequantized(inner, permutation)
 
 
 def _dequantized(call: Any, permutation: tuple[int, ...] | None) -> QTensor:
     data, scale, zero = call.args
-    if not (compat.is_constant(scale) and compat.is_constant(zero)):
+    if not (ir.is_constant(scale) and ir.is_constant(zero)):
         raise NotQuantized("dequantize has a scale or zero point that is no constant")
-    constant = compat.is_constant(data)
+    constant = ir.is_constant(data)
     return QTensor(
-        compat.shape_of(data), compat.dtype_of(data), compat.const_value(scale), compat.const_value(zero),
-        None if constant else data, compat.const_value(data) if constant else None, permutation,
-        int(compat.attr(call, "axis")),
+        ir.shape_of(data), ir.dtype_of(data), ir.const_value(scale), ir.const_value(zero),
+        None if constant else data, ir.const_value(data) if constant else None, permutation,
+        int(ir.attr(call, "axis")),
     )
 
 
@@ -322,29 +314,13 @@ _ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
 
 
 def _float(
-    expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...] = ("float32",)
+    expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]
 ) -> QTensor:
     """A float operand as it is: a variable or a constant."""
-    if not compat.is_tensor(expr) or compat.dtype_of(expr) not in types:
-        raise NotQuantized(f"operand {index} is {compat.dtype_of(expr) if compat.is_tensor(expr) else '?'}")
-    constant = compat.is_constant(expr)
+    if not ir.is_tensor(expr) or ir.dtype_of(expr) not in types:
+        raise NotQuantized(f"operand {index} is {ir.dtype_of(expr) if ir.is_tensor(expr) else '?'}")
+    constant = ir.is_constant(expr)
     return QTensor(
-        compat.shape_of(expr), compat.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
-        compat.const_value(expr) if constant else None, permutation,
+        ir.shape_of(expr), ir.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
+        ir.const_value(expr) if constant else None, permutation,
     )
-
-
-def _bias(expr: Any, lookup: Lookup, numbers: Numbers) -> QTensor | None:
-    """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
-    if numbers in FLOATS:
-        floats = compat.is_constant(expr) and compat.dtype_of(expr) in FLOATS[numbers]
-        return _float(expr, 2, None, FLOATS[numbers]) if floats else None
-    inner = lookup(expr) if compat.is_var(expr) else expr
-    if compat.op_name(inner) == "reshape":
-        inner = lookup(inner.args[0]) if compat.is_var(inner.args[0]) else inner.args[0]
-    if compat.is_constant(inner):
-        return _float(inner, 2, None) if compat.dtype_of(inner) == "float32" else None
-    if inner is None or compat.op_name(inner) != "dequantize" or not compat.is_constant(inner.args[0]):
-        return None
-    tensor = _dequantized(inner, None)
-    return tensor if tensor.dtype == "int32" else None

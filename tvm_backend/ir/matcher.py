@@ -1,4 +1,4 @@
-"""Matches of patterns in a plain function, moved into composite functions as TVM's FuseOpsByPattern does it.
+"""Matches of patterns, moved into composite functions: by TVM's FuseOpsByPattern, or in plain functions as it does.
 
 Patterns are tried one after another over the whole function, each at every binding from the last to the first, so that
 a match takes as much as it can; what one has taken is a call of a composite function for those after it.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from archloom.tvm_backend.ir.access import substitute
+from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.nodes import (
     Binding,
     Call,
@@ -23,7 +23,8 @@ from archloom.tvm_backend.ir.nodes import (
     attributes,
     variables_in,
 )
-from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard
+from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard, to_relax
+from archloom.tvm_backend.ir.plain import substitute
 
 RELAX = "relax."
 """What operators' names begin with in patterns."""
@@ -40,8 +41,16 @@ class Context:
     var_usages: Mapping[Var, Sequence[Var]]
 
 
-def fuse_by_pattern(module: Module, patterns: Sequence[tuple[str, Any, Check]]) -> Module:
-    """Every match as a call of a composite function; Unsupported for a pattern of TVM's own."""
+def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, Any, Check]]) -> IRModule:
+    """Every match as a call of a composite function, each taken where its check agrees; earlier patterns win.
+
+    What a check raises ends the pass. Patterns are of :mod:`archloom.tvm_backend.ir.patterns`, or TVM's own, for which
+    a plain module raises Unsupported.
+    """
+    if not isinstance(module, Module):
+        from archloom.tvm_backend.ir import compat
+
+        return compat.fuse_by_pattern(module, [(name, to_relax(p), check) for name, p, check in patterns])
     if not all(isinstance(p, DFPattern) for _, p, _ in patterns):
         raise Unsupported("a pattern written for TVM alone")
     functions = dict(module.named)

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+
+Kind: TypeAlias = Literal["var", "constant", "call", "tuple", "field", "shape", "branch", "other"]
+"""Sorts of expressions (see :func:`archloom.tvm_backend.ir.expressions.kind`)."""
 
 
 class Unsupported(Exception):
@@ -30,7 +33,7 @@ class TensorType:
 class TupleType:
     """A tuple of tensors."""
 
-    fields: tuple[TensorType, ...]
+    fields: "tuple[Type, ...]"
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,20 @@ class ShapeType:
     values: tuple[int, ...]
 
 
-Type: TypeAlias = TensorType | TupleType | ShapeType | None
-"""None: the type of a shape that is given."""
+@dataclass(frozen=True)
+class OpenType:
+    """What has no static shape, in Relax's words; plain expressions have none such. ``tensor``: it is one tensor."""
+
+    text: str
+    tensor: bool
+    dtype: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Type: TypeAlias = TensorType | TupleType | ShapeType | OpenType | None
+"""None: what is neither a tensor nor a tuple nor a shape."""
 
 
 class Expr:
@@ -102,7 +117,7 @@ class Shape(Expr):
 
     def __init__(self, values: tuple[int, ...]) -> None:
         self.values = values
-        self.ty: Type = None
+        self.ty: Type = ShapeType(values)
 
 
 class Tuple(Expr):

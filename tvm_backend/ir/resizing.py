@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.resizing import ROUNDINGS
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 
 _PLACES: Mapping[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "half_pixel": lambda i, old, new: (i + 0.5) * old / new - 0.5,
@@ -25,15 +25,15 @@ _ROUNDINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {**ROUNDINGS, "ro
 
 def known(call: Any) -> bool:
     """Whether the method of an ``image.resize2d``, and how it places pixels, are among those here."""
-    method, place = compat.attr(call, "method"), compat.attr(call, "coordinate_transformation_mode")
-    rounding = compat.attr(call, "rounding_method")
+    method, place = ir.attr(call, "method"), ir.attr(call, "coordinate_transformation_mode")
+    rounding = ir.attr(call, "rounding_method")
     return method in ("nearest_neighbor", "linear") and place in _PLACES and (
         method == "linear" or not rounding or rounding in _ROUNDINGS)
 
 
 def nearest(call: Any, old: int, new: int) -> np.ndarray:
     """For each of ``new`` pixels the index of the one of ``old`` that it equals."""
-    index = _ROUNDINGS[compat.attr(call, "rounding_method") or "round"](_place(call, old, new))
+    index = _ROUNDINGS[ir.attr(call, "rounding_method") or "round"](_place(call, old, new))
     return np.clip(index, 0, old - 1).astype(np.int32)
 
 
@@ -45,4 +45,4 @@ def neighbours(call: Any, old: int, new: int) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _place(call: Any, old: int, new: int) -> np.ndarray:
-    return _PLACES[compat.attr(call, "coordinate_transformation_mode")](np.arange(new, dtype=np.float64), old, new)
+    return _PLACES[ir.attr(call, "coordinate_transformation_mode")](np.arange(new, dtype=np.float64), old, new)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 
 ELEMENTWISE = "elementwise"
 UNARY: Mapping[str, tuple[str, ...]] = {
@@ -55,27 +55,33 @@ class Swept:
     """those of the results on the way"""
 
 
-def read_sweep(root: Any, inside: Mapping[Any, Any]) -> Swept:
-    """What ``root`` computes, of the bindings ``inside`` of the match; Unread for anything else."""
-    name = compat.op_name(root)
+def read_sweep(root: Any, lookup: ir.Lookup) -> Swept:
+    """What ``root`` computes, where ``lookup`` gives the values of the variables inside the match; Unread for anything
+    else."""
+    name = ir.op_name(root)
     if name in ROWS:
         return _rows(str(name), root)
     calls, variables, expr = [root], [], root
-    while (below := _below(expr, inside)) is not None:
+    while (below := _below(expr, lookup)) is not None:
         variables.append(below)
-        expr = inside[below]
+        expr = lookup(below)
         calls.append(expr)
-    reading = _Reading(compat.shape_of(root), inside)
+    reading = _Reading(ir.shape_of(root), lookup)
     through: Any = None
-    for call in reversed(calls):
+    for call, var in zip(reversed(calls), [*reversed(variables), None], strict=True):
         reading.apply(call, through)
-        through = next((v for v in variables if compat.same(inside[v], call)), None)
+        through = var
     return Swept(ELEMENTWISE, {"operations": tuple(reading.operations)}, tuple(reading.operands), tuple(variables))
 
 
-def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
+def _is_inside(expr: Any, lookup: ir.Lookup) -> bool:
+    """Whether a match has the operator whose result ``expr`` is."""
+    return ir.is_var(expr) and ir.op_name(lookup(expr)) is not None
+
+
+def _below(call: Any, lookup: ir.Lookup) -> Any:
     """The variable through which the chain comes to a call, None at its beginning."""
-    found = [a for a in call.args if compat.is_var(a) and a in inside]
+    found = [a for a in call.args if _is_inside(a, lookup)]
     if len(found) > 1:
         raise Unread("two of its results on the way meet")
     return found[0] if found else None
@@ -84,23 +90,23 @@ def _below(call: Any, inside: Mapping[Any, Any]) -> Any:
 class _Reading:
     """The operations so far; operand 0 is what goes through them."""
 
-    def __init__(self, shape: tuple[int, ...], inside: Mapping[Any, Any]) -> None:
-        self.shape, self.inside = shape, inside
+    def __init__(self, shape: tuple[int, ...], lookup: ir.Lookup) -> None:
+        self.shape, self.lookup = shape, lookup
         self.operands: list[Any] = []
         self.operations: list[Applied] = []
 
     def apply(self, call: Any, through: Any) -> None:
         """Take over one call, of the variable ``through`` (None: the first)."""
-        name = str(compat.op_name(call))
-        if compat.shape_of(call) != self.shape:
-            raise Unread(f"{name} gives {compat.shape_of(call)}, the result has {self.shape}")
+        name = str(ir.op_name(call))
+        if ir.shape_of(call) != self.shape:
+            raise Unread(f"{name} gives {ir.shape_of(call)}, the result has {self.shape}")
         if name in BINARY:
             self._binary(name, call, through)
             return
         if through is None:
             self._begin(call.args[0])
         if name == "clip":
-            low, high = (float(compat.scalar_of(a)) for a in call.args[1:])
+            low, high = (float(ir.scalar_of(a)) for a in call.args[1:])
             self._bound("maximum", low)
             self._bound("minimum", high)
         elif name == "power":
@@ -111,12 +117,12 @@ class _Reading:
             raise Unread(f"{name} is none of the vector unit's functions")
 
     def _begin(self, expr: Any) -> None:
-        if compat.is_constant(expr) or compat.shape_of(expr) != self.shape:
-            raise Unread(f"its first operand has {compat.shape_of(expr)}, the result {self.shape}")
+        if ir.is_constant(expr) or ir.shape_of(expr) != self.shape:
+            raise Unread(f"its first operand has {ir.shape_of(expr)}, the result {self.shape}")
         self.operands.append(expr)
 
     def _power(self, call: Any) -> None:
-        exponent = compat.number_of(call.args[1])
+        exponent = ir.number_of(call.args[1])
         if exponent == 3.0 and not self.operations:
             self.operations += [Applied("square"), Applied("multiply", self._operand(call.args[0]))]
         elif exponent is not None and exponent in POWERS:
@@ -127,10 +133,10 @@ class _Reading:
     def _binary(self, name: str, call: Any, through: Any) -> None:
         first, second = call.args
         if through is None:
-            swapped = compat.is_constant(first) or compat.shape_of(first) != self.shape
+            swapped = ir.is_constant(first) or ir.shape_of(first) != self.shape
             self._begin(second if swapped else first)
         else:
-            swapped = not (compat.is_var(first) and compat.same(first, through))
+            swapped = not (ir.is_var(first) and ir.same(first, through))
         other = first if swapped else second
         if swapped and name == "subtract":
             self.operations.append(Applied("linear", None, -1.0))
@@ -138,7 +144,7 @@ class _Reading:
         elif swapped and name == "divide":
             self.operations.append(Applied("reciprocal"))
             name = "multiply"
-        number = compat.number_of(other)
+        number = ir.number_of(other)
         if number is None:
             self.operations.append(Applied(name, self._operand(other)))
         elif name in ("maximum", "minimum"):
@@ -159,7 +165,7 @@ class _Reading:
             raise Unread(f"it clips to {number:g}")
 
     def _operand(self, expr: Any) -> int:
-        if not compat.is_tensor(expr) or (compat.is_var(expr) and expr in self.inside):
+        if not ir.is_tensor(expr) or _is_inside(expr, self.lookup):
             raise Unread("a result on the way is an operand, too")
         self.operands.append(expr)
         return len(self.operands) - 1
@@ -167,22 +173,22 @@ class _Reading:
 
 def _rows(name: str, call: Any) -> Swept:
     """An operator of rows or columns."""
-    shape = compat.shape_of(call.args[0])
+    shape = ir.shape_of(call.args[0])
     attrs: dict[str, Any] = {"keepdims": True}
     if name == "nn.softmax":
-        attrs["axes"] = (int(compat.attr(call, "axis")) % len(shape),)
+        attrs["axes"] = (int(ir.attr(call, "axis")) % len(shape),)
     elif name == "nn.adaptive_avg_pool2d":
-        if str(compat.attr(call, "layout")) != "NCHW" or compat.shape_of(call)[2:] != (1, 1):
+        if str(ir.attr(call, "layout")) != "NCHW" or ir.shape_of(call)[2:] != (1, 1):
             raise Unread("it pools to more than one place")
         name, attrs["axes"] = "mean", (2, 3)
     else:
-        given = getattr(call.attrs, "axis" if name in ("mean", "sum", "max") else "axes")
+        given = ir.attr(call, "axis" if name in ("mean", "sum", "max") else "axes")
         axes = range(len(shape)) if given is None else given
         attrs["axes"] = tuple(sorted(int(a) % len(shape) for a in axes))
         if name.startswith("nn."):
-            attrs["epsilon"] = float(compat.attr(call, "epsilon"))
-            if not all(getattr(call.attrs, flag, True) for flag in ("center", "scale")):
+            attrs["epsilon"] = float(ir.attr(call, "epsilon"))
+            if not all(ir.attr(call, flag, True) for flag in ("center", "scale")):
                 raise Unread("it does not scale or shift")
         else:
-            attrs["keepdims"] = bool(compat.attr(call, "keepdims"))
+            attrs["keepdims"] = bool(ir.attr(call, "keepdims"))
     return Swept(name, attrs, tuple(call.args), ())

@@ -10,15 +10,16 @@ rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from archloom.tvm_backend.compiled import Refuse
-from archloom.tvm_backend.ir import expressions as compat
-from archloom.tvm_backend.ir.nodes import Call, Constant, TensorType, attributes, is_plain
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import ATTENTION, AttentionShape, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 HEADS = (0, 2, 1, 3)
 """From [batch, heads, length, depth] to [batch, length, heads, depth], and back."""
@@ -28,52 +29,17 @@ LOWEST = np.float32(-1e37)
 """Stands for what is barred: finite, so that a row without any key has equal shares and not none."""
 
 
-@dataclass(frozen=True)
-class AttentionShape:
-    """Sizes of attention: ``heads`` in each of ``batch``; scores are ``queries`` × ``keys``, from ``depth``; results
-    have ``values`` columns."""
-
-    batch: int
-    heads: int
-    queries: int
-    keys: int
-    depth: int
-    values: int
-
-
-def attention_shape(call: Any) -> AttentionShape:
-    """The sizes of an attention operator, whose operands are [batch, length, heads, depth]."""
-    batch, queries, heads, depth = compat.shape_of(call.args[0])
-    return AttentionShape(batch, heads, queries, compat.shape_of(call.args[1])[1], depth,
-                          compat.shape_of(call.args[2])[-1])
-
-
 Fits: TypeAlias = Callable[[AttentionShape], "tuple[str, str] | None"]
 """None where the target takes attention of these sizes, else what it saw and what it takes."""
 
 
-def as_attention(module: "compat.IRModule", fits: Fits, refuse: Refuse) -> "compat.IRModule":
+def as_attention(module: ir.IRModule, fits: Fits, refuse: Refuse) -> ir.IRModule:
     """``main`` with attention as one operator wherever it ``fits``; the rest stays as it is."""
-    main = module["main"]
-    rewriting = _Rewriting({b.var: b.value for b in compat.bindings(main)}, _uses(main), fits, refuse, is_plain(module))
-    for binding in compat.bindings(main):
-        rewriting.visit(binding.var, binding.value)
-    if not rewriting.found:
-        return module
-    results = [compat.substitute(r, rewriting.replaced) if compat.is_var(r) else r for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
-
-
-def _uses(main: Any) -> dict[Any, int]:
-    uses: dict[Any, int] = {}
-    for expr in [*(b.value for b in compat.bindings(main)), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
-            uses[var] = uses.get(var, 0) + 1
-    return uses
+    return _Attention(module, fits, refuse).rewritten()
 
 
 @dataclass(frozen=True)
-class _View:
+class _Permuted:
     """A tensor in the order of axes in which it is used: ``source`` permuted by ``axes``."""
 
     source: Any
@@ -81,20 +47,20 @@ class _View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        given = compat.shape_of(self.source)
+        given = ir.shape_of(self.source)
         return tuple(given[i] for i in self.axes)
 
-    def permuted(self, order: tuple[int, ...]) -> "_View":
-        return _View(self.source, tuple(self.axes[i] for i in order))
+    def in_order(self, order: tuple[int, ...]) -> "_Permuted":
+        return _Permuted(self.source, tuple(self.axes[i] for i in order))
 
 
 @dataclass(frozen=True)
 class _Form:
     """Attention: operands as [..., length, depth], what is added to scaled scores (with a factor each), the scale."""
 
-    query: _View
-    key: _View
-    value: _View
+    query: _Permuted
+    key: _Permuted
+    value: _Permuted
     biases: tuple[tuple[Any, float], ...]
     scale: float
     softmax: str
@@ -106,25 +72,23 @@ class _Form:
         return AttentionShape(batch, heads, queries, self.key.shape[-2], depth, self.value.shape[-1])
 
 
-@dataclass
-class _Rewriting:
-    """The rewritten body so far; ``replaced`` maps variables of the old body to expressions of the new one."""
+class _Attention(Rewriter):
+    """``permuted`` has the variables of the new body that are others permuted."""
 
-    bound: dict[Any, Any]
-    uses: Mapping[Any, int]
-    fits: Fits
-    refuse: Refuse
-    plain: bool
-    body: list[Any] = field(default_factory=list)
-    replaced: dict[Any, Any] = field(default_factory=dict)
-    views: dict[Any, _View] = field(default_factory=dict)
-    found: bool = False
+    def __init__(self, module: ir.IRModule, fits: Fits, refuse: Refuse) -> None:
+        super().__init__(module)
+        self.fits, self.refuse = fits, refuse
+        self.permuted: dict[Any, _Permuted] = {}
+        self.found = False
+
+    def changed(self) -> bool:
+        return self.found
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding, as it is or as the last one of an attention."""
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         form = self._decomposed(value) if name == "matmul" else None
-        if name in ("nn.attention", "nn.attention_bias"):
+        if name in ATTENTION:
             form = self._fused(var, value)
         if form is not None:
             misfit = self.fits(form.shape)
@@ -133,14 +97,14 @@ class _Rewriting:
                 self.replaced[var] = self._emit_attention(form, var, name == "matmul")
                 return
             self.refuse(form.softmax, *misfit)
-        new = compat.substitute(value, self.replaced)
-        if name == "permute_dims" and compat.is_var(new.args[0]):
-            axes = _axes(value, len(compat.shape_of(var)))
-            if new.args[0] in self.views:
-                self.replaced[var] = self._materialized(self.views[new.args[0]].permuted(axes), var.name)
+        new = self.new(value)
+        if name == "permute_dims" and ir.is_var(new.args[0]):
+            axes = _axes(value, len(ir.shape_of(var)))
+            if new.args[0] in self.permuted:
+                self.replaced[var] = self._written(self.permuted[new.args[0]].in_order(axes), var.name)
                 return
-            self.views[var] = _View(new.args[0], axes)
-        self.body.append(compat.bind(var, new))
+            self.permuted[var] = _Permuted(new.args[0], axes)
+        self.bind(var, new)
 
     # recognition
 
@@ -148,18 +112,18 @@ class _Rewriting:
         """``softmax(scores) · values``, where the scores are attention's; None for any other product."""
         shares, values = call.args
         softmax = self._only(shares)
-        if compat.op_name(softmax) != "nn.softmax" or not _floats(call) or len(compat.shape_of(call)) not in (3, 4):
+        if ir.op_name(softmax) != "nn.softmax" or not _floats(call) or len(ir.shape_of(call)) not in (3, 4):
             return None
-        if compat.attr(softmax, "axis") not in (-1, len(compat.shape_of(call)) - 1):
+        if ir.attr(softmax, "axis") not in (-1, len(ir.shape_of(call)) - 1):
             return None
         scores = self._scores(softmax.args[0], 1.0, ())
         if scores is None:
             return None
         product, scale, biases = scores
         (query, before), (key, above) = self._scaled(product.args[0]), self._scaled(product.args[1])
-        rank = len(compat.shape_of(product))
+        rank = len(ir.shape_of(product))
         last = (*range(rank - 2), rank - 1, rank - 2)
-        form = _Form(query, key.permuted(last), self._view(values), biases, scale * before * above, shares.name)
+        form = _Form(query, key.in_order(last), self._view(values), biases, scale * before * above, shares.name)
         leads = {v.shape[:-2] for v in (form.query, form.key, form.value)}
         fits = form.query.shape[-1] == form.key.shape[-1] and form.key.shape[-2] == form.value.shape[-2]
         return form if len(leads) == 1 and fits and 0 < form.scale < math.inf else None
@@ -167,9 +131,9 @@ class _Rewriting:
     def _scores(self, expr: Any, scale: float, biases: tuple[Any, ...]) -> tuple[Any, float, tuple[Any, ...]] | None:
         """The product within scores, the factor on it, and what is added, each with its factor."""
         value = self._only(expr)
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         if name == "matmul":
-            both = all(len(compat.shape_of(a)) == len(compat.shape_of(value)) for a in value.args)
+            both = all(len(ir.shape_of(a)) == len(ir.shape_of(value)) for a in value.args)
             return (value, scale, biases) if both else None
         if name in ("multiply", "divide"):
             inner, factor = _factor(value, name)
@@ -188,81 +152,75 @@ class _Rewriting:
 
     def _only(self, expr: Any) -> Any:
         """What a variable is bound to that nothing else reads."""
-        return self.bound.get(expr) if compat.is_var(expr) and self.uses.get(expr) == 1 else None
+        return self.values.get(expr) if ir.is_var(expr) and self.uses[expr] == 1 else None
 
-    def _scaled(self, expr: Any) -> tuple[_View, float]:
+    def _scaled(self, expr: Any) -> tuple[_Permuted, float]:
         """An operand without a factor on it, and the factor; below permutations, too."""
         view, scale = self._view(expr), 1.0
-        while compat.is_var(view.source):
-            value = self.bound.get(view.source)
-            name = compat.op_name(value)
+        while ir.is_var(view.source):
+            value = self.values.get(view.source)
+            name = ir.op_name(value)
             inner, factor = _factor(value, name) if name in ("multiply", "divide") else (None, 1.0)
             if inner is None:
                 break
             below = self._view(inner)
-            view, scale = _View(below.source, tuple(below.axes[i] for i in view.axes)), scale * factor
+            view, scale = _Permuted(below.source, tuple(below.axes[i] for i in view.axes)), scale * factor
         return view, scale
 
-    def _view(self, expr: Any) -> _View:
-        axes = tuple(range(len(compat.shape_of(expr))))
-        while compat.is_var(expr) and compat.op_name(self.bound.get(expr)) == "permute_dims":
-            inner = self.bound[expr]
+    def _view(self, expr: Any) -> _Permuted:
+        axes = tuple(range(len(ir.shape_of(expr))))
+        while ir.is_var(expr) and ir.op_name(self.values.get(expr)) == "permute_dims":
+            inner = self.values[expr]
             order = _axes(inner, len(axes))
             axes, expr = tuple(order[i] for i in axes), inner.args[0]
-        return _View(expr, axes)
+        return _Permuted(expr, axes)
 
     def _fused(self, var: Any, call: Any) -> _Form:
         """An attention operator as it is, seen as [batch, heads, length, depth]."""
-        query, key, value = (self._view(a).permuted(HEADS) for a in call.args[:3])
-        scale = compat.attr(call, "scale")
-        number = query.shape[-1] ** -0.5 if scale is None else float(getattr(scale, "value", scale))
+        query, key, value = (self._view(a).in_order(HEADS) for a in call.args[:3])
         biases = [(call.args[3], 1.0)] if len(call.args) > 3 else []
-        causal = compat.attr(call, "causal_mask")
-        if causal is not None:
-            rows, columns = query.shape[-2], key.shape[-2]
-            seen = np.tril(np.ones((rows, columns), bool), columns - rows if str(causal) == "BottomRight" else 0)
+        diagonal = causal_diagonal(call)
+        if diagonal is not None:
+            seen = np.tril(np.ones((query.shape[-2], key.shape[-2]), bool), diagonal)
             biases.append((np.where(seen, np.float32(0), LOWEST), 1.0))
-        return _Form(query, key, value, tuple(biases), number, f"{var.name}.softmax")
+        return _Form(query, key, value, tuple(biases), attention_scale(call), f"{var.name}.softmax")
 
     # emission
 
     def _emit_attention(self, form: _Form, var: Any, heads_first: bool) -> Any:
         query, key, value = (self._heads_last(v) for v in (form.query, form.key, form.value))
         bias, scale = self._bias(form), form.scale
-        if bias is not None and not compat.is_constant(bias) and scale != 1.0:
+        if bias is not None and not ir.is_constant(bias) and scale != 1.0:
             # scores are not scaled behind what is added to them: the queries are, before
-            query = self._emit("multiply", [query, self._constant(np.float32(scale))], compat.shape_of(query))
+            query = self.emit("multiply", query, self._number(query, scale))
             scale = 1.0
-        shape = form.shape
-        size = (shape.batch, shape.queries, shape.heads, shape.values)
-        result = self._call_attention(query, key, value, bias, scale, size, var.name)
+        result = self.emit("nn.attention", query, key, value, bias=bias, scale=scale, label=var.name)
         if not heads_first:
             return result
-        if len(compat.shape_of(var)) == 3:
-            return self._reshape(result, compat.shape_of(var))
-        return self._materialized(_View(result, HEADS), f"{var.name}.heads_first")
+        if len(ir.shape_of(var)) == 3:
+            return self.emit("reshape", result, ir.shape_of(var), label="reshaped")
+        return self._written(_Permuted(result, HEADS), f"{var.name}.heads_first")
 
-    def _heads_last(self, view: _View) -> Any:
+    def _heads_last(self, view: _Permuted) -> Any:
         if len(view.axes) == 3:
-            plain = self._materialized(view, "operand")
-            n, length, depth = compat.shape_of(plain)
-            return self._reshape(plain, (n, length, 1, depth))
-        return self._materialized(view.permuted(HEADS), "operand")
+            plain = self._written(view, "operand")
+            n, length, depth = ir.shape_of(plain)
+            return self.emit("reshape", plain, (n, length, 1, depth), label="reshaped")
+        return self._written(view.in_order(HEADS), "operand")
 
-    def _materialized(self, view: _View, label: str) -> Any:
+    def _written(self, view: _Permuted, label: str) -> Any:
         """A variable (or constant) in the view's order."""
-        source = compat.substitute(view.source, self.replaced) if compat.is_var(view.source) else view.source
-        below = self.views.get(source) if compat.is_var(source) else None
+        source = self.new(view.source)
+        below = self.permuted.get(source) if ir.is_var(source) else None
         if below is not None:
-            view = _View(below.source, tuple(below.axes[i] for i in view.axes))
+            view = _Permuted(below.source, tuple(below.axes[i] for i in view.axes))
             source = view.source
         if view.axes == tuple(range(len(view.axes))):
             return source
-        if compat.is_constant(source):
-            return self._constant(np.ascontiguousarray(compat.const_value(source).transpose(view.axes)))
-        made = self._emit("permute_dims", [source], tuple(compat.shape_of(source)[i] for i in view.axes), label,
-                          axes=list(view.axes))
-        self.views[made] = _View(source, view.axes)
+        if ir.is_constant(source):
+            return ir.constant_like(np.ascontiguousarray(ir.const_value(source).transpose(view.axes)), source)
+        made = self.emit("permute_dims", source, label=label, axes=list(view.axes))
+        self.permuted[made] = _Permuted(source, view.axes)
         return made
 
     def _bias(self, form: _Form) -> Any:
@@ -274,82 +232,41 @@ class _Rewriting:
         fixed: np.ndarray = np.zeros(full, np.float32)
         computed: Any = None
         for added, factor in form.biases:
-            if isinstance(added, _Choice) and not compat.is_constant(added.condition):
+            if isinstance(added, _Choice) and not ir.is_constant(added.condition):
                 expr = self._chosen(added, full)
-            elif isinstance(added, np.ndarray | _Choice) or compat.is_constant(added):
+            elif isinstance(added, np.ndarray | _Choice) or ir.is_constant(added):
                 with np.errstate(over="ignore"):
                     fixed = fixed + _outwards(_array(added), full) * np.float32(factor)
                 continue
             else:
-                expr = self._outwards(compat.substitute(added, self.replaced), full)
+                expr = self._outwards(self.new(added), full)
                 if factor != 1.0:
-                    expr = self._emit("multiply", [expr, self._constant(np.float32(factor))], full)
-            computed = expr if computed is None else self._emit("add", [computed, expr], full)
-        constant = self._constant(np.maximum(fixed, LOWEST))
+                    expr = self.emit("multiply", expr, self._number(expr, factor))
+            computed = expr if computed is None else self.emit("add", computed, expr)
+        constant = ir.constant_like(np.maximum(fixed, LOWEST), form.query.source)
         if computed is None:
             return constant
-        return computed if not fixed.any() else self._emit("add", [computed, constant], full)
+        return computed if not fixed.any() else self.emit("add", computed, constant)
+
+    def _number(self, like: Any, number: float | np.floating) -> Any:
+        return ir.constant_like(np.asarray(number, np.float32), like)
 
     def _chosen(self, choice: "_Choice", full: tuple[int, ...]) -> Any:
         """Zeros where scores are kept, and the lowest number elsewhere."""
-        kept, barred = self._constant(np.float32(0)), self._constant(LOWEST)
-        condition = compat.substitute(choice.condition, self.replaced)
+        condition = self.new(choice.condition)
+        kept, barred = self._number(condition, 0.0), self._number(condition, LOWEST)
         first, second = (kept, barred) if choice.seen else (barred, kept)
-        shape = compat.shape_of(condition)
-        return self._outwards(self._emit("where", [condition, first, second], shape), full)
+        return self._outwards(self.emit("where", condition, first, second), full)
 
     def _outwards(self, expr: Any, full: tuple[int, ...]) -> Any:
         """Broadcast to the shape of the scores; masks of three axes belong to heads that are batches."""
-        shape = compat.shape_of(expr)
+        shape = ir.shape_of(expr)
         if shape == full:
             return expr
         wide = _four(shape, full)
         if shape != wide:
-            expr = self._reshape(expr, wide)
-        if wide == full:
-            return expr
-        if self.plain:
-            from archloom.tvm_backend.ir.nodes import Shape
-
-            return self._emit("broadcast_to", [expr, Shape(full)], full)
-        return self._emit("broadcast_to", [expr, full], full)
-
-    def _call_attention(
-        self, query: Any, key: Any, value: Any, bias: Any, scale: float, size: tuple[int, ...], label: str
-    ) -> Any:
-        if self.plain:
-            name = "nn.attention" if bias is None else "nn.attention_bias"
-            args = [query, key, value, *([] if bias is None else [bias])]
-            return self._emit(name, args, size, label, scale=scale, causal_mask=None)
-        from archloom.tvm_backend.ir import compat as relax
-
-        call = relax.normalized(relax.relax_op("nn.attention")(
-            query, key, value, bias=bias, scale=relax.float_immediate(scale)))
-        return self._bound(call, label)
-
-    def _reshape(self, expr: Any, shape: tuple[int, ...]) -> Any:
-        call = compat.reshape(expr, shape)
-        return self._bound(call if self.plain else compat.normalized(call), "reshaped")
-
-    def _emit(self, op: str, args: list[Any], shape: tuple[int, ...], label: str = "lv", **attrs: Any) -> Any:
-        if self.plain:
-            named = {k: tuple(v) if isinstance(v, list) else v for k, v in attrs.items()}
-            return self._bound(Call(op, tuple(args), attributes(**named), TensorType(shape, "float32")), label)
-        from archloom.tvm_backend.ir import compat as relax
-
-        return self._bound(relax.normalized(relax.relax_op(op)(*args, **attrs)), label)
-
-    def _bound(self, call: Any, label: str) -> Any:
-        var = compat.new_var(label, call)
-        self.body.append(compat.bind(var, call))
-        return var
-
-    def _constant(self, array: Any) -> Any:
-        if self.plain:
-            return Constant(np.asarray(array))
-        from archloom.tvm_backend.ir import compat as relax
-
-        return relax.constant(np.asarray(array))
+            expr = self.emit("reshape", expr, wide, label="reshaped")
+        return expr if wide == full else self.emit("broadcast_to", expr, full)
 
 
 @dataclass(frozen=True)
@@ -363,9 +280,9 @@ class _Choice:
 def _array(added: Any) -> np.ndarray:
     """A constant that is added, or the numbers that stand for a constant choice."""
     if isinstance(added, _Choice):
-        keeps = np.asarray(compat.const_value(added.condition), bool) == added.seen
+        keeps = np.asarray(ir.const_value(added.condition), bool) == added.seen
         return np.where(keeps, np.float32(0), LOWEST)
-    return np.asarray(added if isinstance(added, np.ndarray) else compat.const_value(added), np.float32)
+    return np.asarray(added if isinstance(added, np.ndarray) else ir.const_value(added), np.float32)
 
 
 def _outwards(array: np.ndarray, full: tuple[int, ...]) -> np.ndarray:
@@ -380,20 +297,20 @@ def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _axes(call: Any, rank: int) -> tuple[int, ...]:
-    return tuple(reversed(range(rank))) if call.attrs.axes is None else tuple(
-        i % rank for i in compat.attr_ints(call, "axes"))
+    axes = ir.attr(call, "axes")
+    return tuple(reversed(range(rank))) if axes is None else tuple(i % rank for i in axes)
 
 
 def _floats(expr: Any) -> bool:
-    return compat.is_tensor(expr) and compat.dtype_of(expr) == "float32"
+    return ir.is_tensor(expr) and ir.dtype_of(expr) == "float32"
 
 
 def _factor(call: Any, name: str | None) -> tuple[Any, float]:
     """The operand that a number multiplies or divides, and the factor; None if there is no such number."""
     for side, other in ((1, 0), (0, 1)):
         number = call.args[side]
-        if compat.is_constant(number) and compat.const_value(number).size == 1 and (name == "multiply" or side == 1):
-            value = float(compat.const_value(number).reshape(-1)[0])
+        if ir.is_constant(number) and ir.const_value(number).size == 1 and (name == "multiply" or side == 1):
+            value = float(ir.const_value(number).reshape(-1)[0])
             if name == "divide":
                 value = 1 / value if value else math.inf
             return call.args[other], value
@@ -402,4 +319,4 @@ def _factor(call: Any, name: str | None) -> tuple[Any, float]:
 
 def _is_barred(expr: Any) -> bool:
     """Whether an expression is a constant of numbers far below all scores."""
-    return compat.is_constant(expr) and bool((np.asarray(compat.const_value(expr)) <= BARRED).all())
+    return ir.is_constant(expr) and bool((np.asarray(ir.const_value(expr)) <= BARRED).all())

@@ -6,121 +6,92 @@ addition, which targets with vector instructions take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 
-def without_batch_norms(module: "compat.IRModule") -> "compat.IRModule":
+def without_batch_norms(module: ir.IRModule) -> ir.IRModule:
     """Rewrite ``main`` (see above) where statistics and weights are constants and only the result is read."""
-    main = module["main"]
-    bindings = compat.bindings(main)
-    if not any(compat.op_name(b.value) == "nn.batch_norm" for b in bindings):
-        return module
-    state = _Rewriting({b.var: b.value for b in bindings}, _users(main))
-    for binding in bindings:
-        state.visit(binding.var, binding.value)
-    results = [compat.substitute(r, state.replaced) for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, state.body, results))
+    return _BatchNorms(module).rewritten()
 
 
-def _users(main: Any) -> dict[Any, int]:
-    found: dict[Any, int] = {}
-    for expr in [*(b.value for b in compat.bindings(main)), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
-            found[var] = found.get(var, 0) + 1
-    return found
+class _BatchNorms(Rewriter):
+    """``norms`` has what was left out until its result is read."""
 
+    def __init__(self, module: ir.IRModule) -> None:
+        super().__init__(module)
+        self.norms: dict[Any, Any] = {}
 
-@dataclass
-class _Rewriting:
-    """The rewritten body so far; ``norms`` has what was left out until its result is read."""
-
-    bound: dict[Any, Any]
-    users: dict[Any, int]
-    body: list[Any] = field(default_factory=list)
-    replaced: dict[Any, Any] = field(default_factory=dict)
-    norms: dict[Any, Any] = field(default_factory=dict)
+    def changed(self) -> bool:
+        return any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding."""
-        if compat.op_name(value) == "nn.batch_norm" and self.users.get(var) == 1 and _is_constant(value):
+        if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and all(
+                map(ir.is_constant, value.args[1:])):
             self.norms[var] = value
             return
-        got = compat.is_tuple_get(value)
+        got = ir.is_tuple_get(value)
         if got is not None and got[0] in self.norms and got[1] == 0:
             self._normalized(var, self.norms[got[0]])
             return
-        if self.norms and any(v in self.norms for v in compat.variables(value)):
-            for norm in [v for v in compat.variables(value) if v in self.norms]:
-                self.body.append(compat.bind(norm, compat.substitute(self.norms.pop(norm), self.replaced)))
-        self.body.append(compat.bind(var, compat.substitute(value, self.replaced)))
+        for norm in [v for v in ir.variables(value) if v in self.norms] if self.norms else []:
+            self.keep(norm, self.norms.pop(norm))
+        self.keep(var, value)
 
     def _normalized(self, var: Any, call: Any) -> None:
         """The result of a batch normalization."""
         factor, shift = _numbers(call)
-        data, rank = call.args[0], len(compat.shape_of(call.args[0]))
-        axis = int(compat.attr(call, "axis")) % rank
+        data, rank = call.args[0], len(ir.shape_of(call.args[0]))
+        axis = int(ir.attr(call, "axis")) % rank
         shape = tuple(-1 if i == axis else 1 for i in range(rank))
         folded = self._folded(data, factor, shift) if axis == 1 else None
         if folded is None:
-            x = compat.substitute(data, self.replaced)
-            scaled = self._emit("multiply", x, compat.constant_like(factor.reshape(shape), x))
+            x = self.new(data)
+            scaled = self.emit("multiply", x, ir.constant_like(factor.reshape(shape), x))
         else:
             scaled, shift = folded
-        call = compat.normalized(compat.call_of(
-            "add", [scaled, compat.constant_like(shift.reshape(shape), scaled)], {}))
-        self.body.append(compat.bind(var, call))
+        added = ir.call_of("add", [scaled, ir.constant_like(shift.reshape(shape), scaled)])
+        self.bind(var, ir.normalized(added))
 
     def _folded(self, data: Any, factor: np.ndarray, shift: np.ndarray) -> tuple[Any, np.ndarray] | None:
         """The convolution that makes ``data``, with the factor in its kernel, and the shift with its bias in it."""
-        inner: Any = self.bound.get(data)
+        inner: Any = self.values.get(data)
         bias = np.zeros_like(shift)
-        if self.users.get(data) != 1:
+        if self.uses[data] != 1:
             return None
-        if compat.op_name(inner) == "add":
-            constants = [a for a in inner.args if compat.is_constant(a)]
-            variables = [a for a in inner.args if compat.is_var(a)]
-            if len(constants) != 1 or len(variables) != 1 or self.users.get(variables[0]) != 1:
+        if ir.op_name(inner) == "add":
+            constants = [a for a in inner.args if ir.is_constant(a)]
+            variables = [a for a in inner.args if ir.is_var(a)]
+            if len(constants) != 1 or len(variables) != 1 or self.uses[variables[0]] != 1:
                 return None
-            given = compat.const_value(constants[0])
-            if given.size != bias.size or compat.shape_of(variables[0]) != compat.shape_of(data):
+            given = ir.const_value(constants[0])
+            if given.size != bias.size or ir.shape_of(variables[0]) != ir.shape_of(data):
                 return None
-            bias, inner = given.reshape(-1), self.bound.get(variables[0])
-        if compat.op_name(inner) != "nn.conv2d" or not compat.is_constant(inner.args[1]) or str(
-                compat.attr(inner, "kernel_layout")) != "OIHW" or str(compat.attr(inner, "out_layout")) != "NCHW":
+            bias, inner = given.reshape(-1), self.values.get(variables[0])
+        if ir.op_name(inner) != "nn.conv2d" or not ir.is_constant(inner.args[1]) or str(
+                ir.attr(inner, "kernel_layout")) != "OIHW" or str(ir.attr(inner, "out_layout")) != "NCHW":
             return None
-        kernel = compat.const_value(inner.args[1])
+        kernel = ir.const_value(inner.args[1])
         weights = kernel if is_blank(kernel) else kernel * factor.reshape(-1, 1, 1, 1).astype(kernel.dtype)
-        x = compat.substitute(inner.args[0], self.replaced)
-        made = compat.normalized(compat.make_like(inner, [x, compat.constant_like(weights, x)]))
-        result = compat.new_var(data.name, made)
-        self.body.append(compat.bind(result, made))
+        x = self.new(inner.args[0])
+        result = self.name(ir.make_like(inner, [x, ir.constant_like(weights, x)]), data.name)
         return result, (bias * factor + shift).astype(shift.dtype)
-
-    def _emit(self, op: str, *args: Any) -> Any:
-        call = compat.normalized(compat.call_of(op, args, {}))
-        result = compat.new_var("lv", call)
-        self.body.append(compat.bind(result, call))
-        return result
-
-
-def _is_constant(call: Any) -> bool:
-    return all(compat.is_constant(a) for a in call.args[1:])
 
 
 def _numbers(call: Any) -> tuple[np.ndarray, np.ndarray]:
     """Factor and shift of each channel."""
-    gamma, beta, mean, variance = (np.asarray(compat.const_value(a)) for a in call.args[1:])
+    gamma, beta, mean, variance = (np.asarray(ir.const_value(a)) for a in call.args[1:])
     kind, wide = gamma.dtype, np.float64
-    factor = 1 / np.sqrt(variance.astype(wide) + float(compat.attr(call, "epsilon")))
-    if compat.attr(call, "scale") in (None, True, 1):
+    factor = 1 / np.sqrt(variance.astype(wide) + float(ir.attr(call, "epsilon")))
+    if ir.attr(call, "scale") in (None, True, 1):
         factor = factor * gamma.astype(wide)
     shift = -mean.astype(wide) * factor
-    if compat.attr(call, "center") in (None, True, 1):
+    if ir.attr(call, "center") in (None, True, 1):
         shift = shift + beta.astype(wide)
     return factor.astype(kind), shift.astype(kind)

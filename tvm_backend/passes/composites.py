@@ -9,37 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 
-def gathered(module: "compat.IRModule") -> "compat.IRModule":
+def fuse_composites(module: ir.IRModule) -> ir.IRModule:
     """``main`` with each of them as one operator."""
-    main = module["main"]
-    reading = _Reading({b.var: b.value for b in compat.bindings(main)})
-    body, found = [], False
-    for binding in compat.bindings(main):
-        made = reading.whole(binding.value)
-        found = found or made is not None
-        body.append(binding if made is None else compat.bind(binding.var, compat.normalized(compat.call_of(*made))))
-    if not found:
-        return module
-    return compat.replace_main(module, compat.rebuild(main, body, compat.outputs_of(main)))
+    return _Composites(module).rewritten()
 
 
 _Made = tuple[str, list[Any], dict[str, Any]]
 """An operator, its arguments and attributes."""
 
 
-@dataclass
-class _Reading:
-    bound: dict[Any, Any]
+class _Composites(Rewriter):
+    found = False
+
+    def changed(self) -> bool:
+        return self.found
+
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding, as the operator that it is the end of, if there is one."""
+        made = self.whole(value)
+        self.found = self.found or made is not None
+        self.bind(var, value if made is None else ir.normalized(ir.call_of(*made)))
 
     def whole(self, call: Any) -> _Made | None:
         """The operator that ``call`` is the end of."""
-        name = compat.op_name(call)
+        name = ir.op_name(call)
         if name == "multiply":
             return self._rms_norm(call) or self._gelu(call)
         return self._layer_norm(call) if name == "add" else None
@@ -49,7 +48,7 @@ class _Reading:
     def _rms_norm(self, call: Any) -> _Made | None:
         for inner, gamma in self._with_vector(call, "multiply"):
             scaled = self._over_root(inner)
-            if scaled is not None and compat.same(*scaled[:2]):
+            if scaled is not None and ir.same(*scaled[:2]):
                 return "nn.rms_norm", [scaled[0], gamma], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
@@ -57,24 +56,24 @@ class _Reading:
         for product, beta in self._with_vector(call, "add"):
             for inner, gamma in self._with_vector(product, "multiply"):
                 scaled = self._over_root(inner)
-                if scaled is None or not compat.same(*scaled[:2]):
+                if scaled is None or not ir.same(*scaled[:2]):
                     continue
                 apart = self._call(scaled[0], "subtract")
                 mean = None if apart is None else self._call(apart.args[1], "mean")
-                if mean is not None and compat.same(mean.args[0], apart.args[0]) and _is_of_rows(mean):
+                if mean is not None and ir.same(mean.args[0], apart.args[0]) and _is_of_rows(mean):
                     return "nn.layer_norm", [mean.args[0], gamma, beta], {"axes": [-1], "epsilon": scaled[2]}
         return None
 
     def _over_root(self, call: Any) -> tuple[Any, Any, float] | None:
         """Of ``x / sqrt(mean(y^2) + e)``: x, y and e."""
-        name = compat.op_name(call)
+        name = ir.op_name(call)
         if name not in ("multiply", "divide"):
             return None
         for x, root in self._sides(call) if name == "multiply" else [tuple(call.args)]:
             below = self._call(root, "rsqrt" if name == "multiply" else "sqrt")
             added = None if below is None else self._call(below.args[0], "add")
             for mean, shift in [] if added is None else self._sides(added):
-                epsilon, rows = compat.number_of(shift), self._call(mean, "mean")
+                epsilon, rows = ir.number_of(shift), self._call(mean, "mean")
                 square = None if rows is None or not _is_of_rows(rows) else self._squared(rows.args[0])
                 if epsilon is not None and square is not None:
                     return x, square, epsilon
@@ -90,17 +89,17 @@ class _Reading:
             for one, cubic in [] if added is None else self._sides(added):
                 third = self._times(cubic, 0.044715)
                 power = None if third is None else self._call(third, "power")
-                if power is None or compat.number_of(power.args[1]) != 3.0:
+                if power is None or ir.number_of(power.args[1]) != 3.0:
                     continue
-                if compat.same(one, x) and compat.same(power.args[0], x):
+                if ir.same(one, x) and ir.same(power.args[0], x):
                     return "nn.gelu_tanh", [x], {}
         return None
 
-    # parts of expressions
+    # what an expression is made of
 
     def _call(self, expr: Any, name: str) -> Any:
-        value = self.bound.get(expr) if compat.is_var(expr) else None
-        return value if compat.op_name(value) == name else None
+        value = self.value_of(expr)
+        return value if ir.op_name(value) == name else None
 
     def _sides(self, call: Any) -> Iterator[tuple[Any, Any]]:
         first, second = call.args
@@ -109,18 +108,18 @@ class _Reading:
 
     def _with_vector(self, call: Any, name: str) -> Iterator[tuple[Any, Any]]:
         """What a call of ``name`` does with a constant that has a number for each column, and that constant."""
-        if compat.op_name(call) != name:
+        if ir.op_name(call) != name:
             return
-        columns = compat.shape_of(call)[-1:]
+        columns = ir.shape_of(call)[-1:]
         for expr, constant in self._sides(call):
-            if compat.is_constant(constant) and columns == compat.shape_of(constant) and compat.is_var(expr):
-                yield self.bound.get(expr), constant
+            if ir.is_constant(constant) and columns == ir.shape_of(constant) and ir.is_var(expr):
+                yield self.values.get(expr), constant
 
     def _squared(self, expr: Any) -> Any:
         power, product = self._call(expr, "power"), self._call(expr, "multiply")
-        if power is not None and compat.number_of(power.args[1]) == 2.0:
+        if power is not None and ir.number_of(power.args[1]) == 2.0:
             return power.args[0]
-        return product.args[0] if product is not None and compat.same(*product.args) else None
+        return product.args[0] if product is not None and ir.same(*product.args) else None
 
     def _times(self, expr: Any, factor: float) -> Any:
         return self._with_number(expr, "multiply", factor)
@@ -131,7 +130,7 @@ class _Reading:
     def _with_number(self, expr: Any, name: str, number: float) -> Any:
         call = self._call(expr, name)
         for inner, constant in [] if call is None else self._sides(call):
-            given = compat.number_of(constant)
+            given = ir.number_of(constant)
             if given is not None and math.isclose(given, number, rel_tol=1e-5):
                 return inner
         return None
@@ -139,5 +138,5 @@ class _Reading:
 
 def _is_of_rows(call: Any) -> bool:
     """Whether a mean is one of the last axis, which stays."""
-    axes, rank = call.attrs.axis, len(compat.shape_of(call.args[0]))
-    return bool(call.attrs.keepdims) and axes is not None and [int(a) % rank for a in axes] == [rank - 1]
+    axes, rank = ir.attr(call, "axis"), len(ir.shape_of(call.args[0]))
+    return bool(ir.attr(call, "keepdims")) and axes is not None and [a % rank for a in axes] == [rank - 1]

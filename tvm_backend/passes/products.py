@@ -10,49 +10,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.convolutions import Phases, by_phases, dilated
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.passes.constants import float_weights
 
 HEADS_FIRST = [0, 2, 1, 3]
 
 
 def as_products(
-    module: compat.IRModule, whole: Callable[[Any], bool] = lambda attention: False,
+    module: ir.IRModule, whole: Callable[[Any], bool] = lambda attention: False,
     images: Callable[[Any], bool] = lambda convolution: False,
-) -> compat.IRModule:
+) -> ir.IRModule:
     """Rewrite ``main`` (see above), but for attention that is taken as a ``whole`` and convolutions of ``images``
     that are taken as they are (both get the operator).
     """
-    module = float_weights(module)
-    main = module["main"]
-    rewriting = _Rewriting(_uses(main), whole, images)
-    for binding in compat.bindings(main):
-        rewriting.visit(binding.var, binding.value)
-    rewriting.finish()
-    results = [compat.substitute(r, rewriting.replaced) for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, rewriting.body, results))
+    return _Products(float_weights(module), whole, images).rewritten()
 
 
 def _is_unequal(product: Any) -> bool:
     """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
-    first, second = (compat.shape_of(a)[:-2] for a in product.args)
+    first, second = (ir.shape_of(a)[:-2] for a in product.args)
     return first != second and math.prod(second) > 1
-
-
-def _uses(main: compat.Function) -> dict[Any, int]:
-    """How often each variable is read."""
-    uses: dict[Any, int] = {}
-    for expr in [*(b.value for b in compat.bindings(main)), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
-            uses[var] = uses.get(var, 0) + 1
-    return uses
 
 
 @dataclass
@@ -65,28 +51,26 @@ class _Pending:
     biased: bool = False
 
 
-@dataclass
-class _Rewriting:
-    """The rewritten body so far.
+class _Products(Rewriter):
+    """``pending`` holds products that only one binding reads: a bias or ReLU there is applied to the product, before
+    its result is laid out again."""
 
-    ``replaced`` maps variables of the old body to expressions of the new one; ``pending`` holds products that only one
-    binding reads: a bias or ReLU there is applied to the product, before its result is laid out again.
-    """
+    def __init__(
+        self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool],
+    ) -> None:
+        super().__init__(module)
+        self.whole, self.images = whole, images
+        self.pending: dict[Any, _Pending] = {}
 
-    uses: dict[Any, int]
-    whole: Callable[[Any], bool]
-    images: Callable[[Any], bool]
-    body: list[Any] = field(default_factory=list)
-    replaced: dict[Any, Any] = field(default_factory=dict)
-    bound: dict[Any, Any] = field(default_factory=dict)
-    pending: dict[Any, _Pending] = field(default_factory=dict)
+    def changed(self) -> bool:
+        return True
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding."""
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         if name in ("add", "nn.relu") and self._follow(var, value):
             return
-        for read in compat.variables(value):
+        for read in ir.variables(value):
             self._settle(read)
         if name in ("nn.conv2d", "nn.conv1d") and not self.images(value) and self._convolution(var, value):
             return
@@ -96,84 +80,74 @@ class _Rewriting:
             self._constant_first(var, value) or self._vector(var, value) or self._shared(var, value)
         ):
             return
-        if name in ("nn.attention", "nn.attention_bias") and not self.whole(value):
+        if name in ATTENTION and not self.whole(value):
             self.replaced[var] = self._attention(value, var.name)
             return
-        new = compat.substitute(value, self.replaced)
-        self.body.append(compat.bind(var, new))
-        self.bound[var] = new
-
-    def emit(self, op: str, *args: Any, label: str = "lv", **attributes: Any) -> Any:
-        """A variable for a new call."""
-        call = compat.normalized(compat.call_of(op, args, attributes))
-        var = compat.new_var(label, call)
-        self.body.append(compat.bind(var, call))
-        self.bound[var] = call
-        return var
+        self.keep(var, value)
 
     # convolutions
 
     def _convolution(self, var: Any, call: Any) -> bool:
         """A convolution as a product; False where it has no such form, or needs none."""
         data, kernel = call.args
-        layouts = [compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
-        if not compat.is_constant(kernel) or layouts not in (["NCHW", "OIHW", "NCHW"], ["NCW", "OIW", "NCW"]):
+        layouts = [ir.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
+        if not ir.is_constant(kernel) or layouts not in (["NCHW", "OIHW", "NCHW"], ["NCW", "OIW", "NCW"]):
             return False
-        if compat.dtype_of(call) != "float32":
+        if ir.dtype_of(call) != "float32":
             return False
         form = Form.of(call)
-        if form.is_pointwise and len(compat.shape_of(call)) == 4:
+        if form.is_pointwise and len(ir.shape_of(call)) == 4:
             return False
-        x = compat.substitute(data, self.replaced)
-        shape = compat.shape_of(call)
+        x = self.new(data)
+        shape = ir.shape_of(call)
         if len(shape) == 3:
-            x = self.emit("reshape", x, (*compat.shape_of(x)[:2], 1, compat.shape_of(x)[2]))
-        weights = compat.const_value(kernel).reshape(shape[1], -1, *form.kernel)
+            x = self.emit("reshape", x, (*ir.shape_of(x)[:2], 1, ir.shape_of(x)[2]))
+        weights = ir.const_value(kernel).reshape(shape[1], -1, *form.kernel)
         sums = self._product(x, weights, form, var.name)
         self._defer(var, _Pending(sums, shape, form.groups > 1))
         return True
 
     def _product(self, x: Any, weights: np.ndarray, form: "Form", label: str) -> Any:
         """[n, c, h, w] by OIHW → [n, places, o], or [n · groups, places, o / groups] of several groups."""
-        n, c, *_ = compat.shape_of(x)
+        n, c, *_ = ir.shape_of(x)
         top, left, bottom, right = form.padding
         if any(form.padding):
             x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right])
-        image = compat.shape_of(x)[2:]
+        image = ir.shape_of(x)[2:]
         index = form.windows(*image)
         (taps, places), groups = index.shape, form.groups
         stacked = x
         if not form.is_whole:
             pixels = self.emit("reshape", x, (n, c, math.prod(image)))
-            stacked = self.emit("take", pixels, compat.constant_like(index.reshape(-1), x), axis=2, mode="clip")
+            stacked = self.emit("take", pixels, ir.constant_like(index.reshape(-1), x), axis=2, mode="clip")
         rows = self.emit("reshape", stacked, (n * groups, c // groups * taps, places))
         rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
-        return self.emit("matmul", rows, compat.constant_like(_matrices(weights, groups, n), x), label=label)
+        return self.emit("matmul", rows, ir.constant_like(_matrices(weights, groups, n), x), label=label)
 
     def _transposed(self, var: Any, call: Any) -> bool:
         """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
-        layouts = [compat.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
-        if not compat.is_constant(call.args[1]) or layouts not in (["NCHW", "IOHW", "NCHW"], ["NCW", "IOW", "NCW"]):
+        layouts = [ir.attr(call, f"{what}_layout") for what in ("data", "kernel", "out")]
+        if not ir.is_constant(call.args[1]) or layouts not in (["NCHW", "IOHW", "NCHW"], ["NCW", "IOW", "NCW"]):
             return False
-        ints = {name: compat.attr_ints(call, name) for name in ("strides", "dilation", "padding", "output_padding")}
-        flat, kernel = len(ints["strides"]) == 1, compat.const_value(call.args[1])
+        ints = {name: ir.attr_ints(call, name) for name in ("strides", "dilation", "padding", "output_padding")}
+        flat, kernel = len(ints["strides"]) == 1, ir.const_value(call.args[1])
         if flat:  # along images of height 1
             kernel = kernel[:, :, None]
             neutral = {"strides": 1, "dilation": 1, "output_padding": 0}
             before, after = ints["padding"]
             ints = {**{name: (one, *ints[name]) for name, one in neutral.items()}, "padding": (0, before, 0, after)}
         strides, pads, more = ints["strides"], ints["padding"], ints["output_padding"]
-        kernel, groups = dilated(kernel, ints["dilation"]), int(compat.attr(call, "groups"))
+        kernel, groups = dilated(kernel, ints["dilation"]), int(ir.attr(call, "groups"))
         axes = [Phases(kernel.shape[2 + i], strides[i], pads[i], pads[2 + i], more[i]) for i in range(2)]
-        if any(a.reach < 0 for a in axes) or compat.dtype_of(call) != "float32":
+        if any(a.reach < 0 for a in axes) or ir.dtype_of(call) != "float32":
             return False
-        x = compat.substitute(call.args[0], self.replaced)
+        x = self.new(call.args[0])
         if flat:
             x = self.emit("expand_dims", x, axis=2)
         weights = by_phases(kernel, groups, strides[0], strides[1])
         padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
         form = Form((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
-        n, _, h, w = compat.shape_of(x)
+        n, _, h, w = ir.shape_of(x)
         rows, columns = h + axes[0].after, w + axes[1].after
         o = kernel.shape[1] * groups
         images = self._settled(_Pending(
@@ -182,7 +156,7 @@ class _Rewriting:
         beside = self.emit("permute_dims", split, axes=[0, 1, 4, 2, 5, 3])
         whole = self.emit("reshape", beside, (n, o, rows * strides[0], columns * strides[1]))
         begin = [a.before for a in axes]
-        extents = (1, *compat.shape_of(call)[2:])[-2:]
+        extents = (1, *ir.shape_of(call)[2:])[-2:]
         end = [b + e for b, e in zip(begin, extents, strict=True)]
         result = self.emit("strided_slice", whole, axes=[2, 3], begin=begin, end=end)
         self.replaced[var] = self.emit("squeeze", result, axis=[2]) if flat else result
@@ -191,42 +165,42 @@ class _Rewriting:
     def _constant_first(self, var: Any, call: Any) -> bool:
         """The product of a constant matrix W and X as (Xᵀ Wᵀ)ᵀ: targets keep the second operand."""
         matrix, x = call.args
-        shape = compat.shape_of(x)
-        if not compat.is_constant(matrix) or len(compat.shape_of(matrix)) != 2 or len(shape) < 2:
+        shape = ir.shape_of(x)
+        if not ir.is_constant(matrix) or len(ir.shape_of(matrix)) != 2 or len(shape) < 2:
             return False
         axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
-        columns = self.emit("permute_dims", compat.substitute(x, self.replaced), axes=axes)
-        transposed = compat.constant_like(compat.const_value(matrix).T, x)
+        columns = self.emit("permute_dims", self.new(x), axes=axes)
+        transposed = ir.constant_like(ir.const_value(matrix).T, x)
         rows = self.emit("matmul", columns, transposed, label=var.name)
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
         return True
 
     def _vector(self, var: Any, call: Any) -> bool:
         """A product of which one side is a vector, as one of matrices."""
-        sides = [compat.substitute(a, self.replaced) for a in call.args]
-        shapes = [compat.shape_of(x) for x in sides]
+        sides = [self.new(a) for a in call.args]
+        shapes = [ir.shape_of(x) for x in sides]
         if min(map(len, shapes)) != 1 or any(0 in shape for shape in shapes):
             return False
         for side, axis in ((0, 0), (1, 1)):
             if len(shapes[side]) == 1:
                 matrix = (1, *shapes[side]) if axis == 0 else (*shapes[side], 1)
-                if compat.is_constant(sides[side]):
-                    changed = compat.const_value(sides[side]).reshape(matrix)
-                    sides[side] = compat.constant_like(changed, sides[side])
+                if ir.is_constant(sides[side]):
+                    changed = ir.const_value(sides[side]).reshape(matrix)
+                    sides[side] = ir.constant_like(changed, sides[side])
                 else:
                     sides[side] = self.emit("reshape", sides[side], matrix)
         sums = self.emit("matmul", *sides, label=var.name)
-        self.replaced[var] = self.emit("reshape", sums, compat.shape_of(var))
+        self.replaced[var] = self.emit("reshape", sums, ir.shape_of(var))
         return True
 
     def _shared(self, var: Any, call: Any) -> bool:
         """A product of batches of which one operand is shared by parts of it: that is repeated."""
         if not _is_unequal(call):
             return False
-        full, sides = compat.shape_of(call)[:-2], []
+        full, sides = ir.shape_of(call)[:-2], []
         for side in call.args:
-            shape = compat.shape_of(side)
-            x = compat.substitute(side, self.replaced)
+            shape = ir.shape_of(side)
+            x = self.new(side)
             sides.append(x if shape[:-2] == full else self.emit("broadcast_to", x, (*full, *shape[-2:])))
         self.replaced[var] = self.emit("matmul", *sides, label=var.name)
         return True
@@ -235,22 +209,22 @@ class _Rewriting:
 
     def _defer(self, var: Any, pending: _Pending) -> None:
         self.pending[var] = pending
-        if self.uses.get(var, 0) != 1:
+        if self.uses[var] != 1:
             self._settle(var)
 
     def _follow(self, var: Any, value: Any) -> bool:
         """A bias or ReLU of a pending product, applied to its sums."""
-        source = next((a for a in value.args if compat.is_var(a) and a in self.pending), None)
+        source = next((a for a in value.args if ir.is_var(a) and a in self.pending), None)
         if source is None:
             return False
         product = self.pending[source]
-        if compat.op_name(value) == "nn.relu":
+        if ir.op_name(value) == "nn.relu":
             sums = self.emit("nn.relu", product.sums, label=var.name)
         else:
-            bias = next((a for a in value.args if compat.is_constant(a)), None)
+            bias = next((a for a in value.args if ir.is_constant(a)), None)
             if bias is None or product.biased or product.grouped or not _along_channels(bias, product.shape):
                 return False
-            row = compat.constant_like(compat.const_value(bias).reshape(-1), bias)
+            row = ir.constant_like(ir.const_value(bias).reshape(-1), bias)
             sums = self.emit("add", product.sums, row, label=var.name)
         del self.pending[source]
         self._defer(var, _Pending(sums, product.shape, product.grouped, True))
@@ -275,30 +249,26 @@ class _Rewriting:
 
     def _attention(self, call: Any, label: str) -> Any:
         """[batch, length, heads, depth] → two products with a softmax between them."""
-        args = [compat.substitute(a, self.replaced) for a in call.args]
+        args = [self.new(a) for a in call.args]
         query, key, value = (self._heads_first(a) for a in args[:3])
-        depth = compat.shape_of(query)[-1]
-        scale = compat.attr(call, "scale")
-        factor = np.asarray(scale if scale is not None else depth**-0.5, "float32")
+        factor = np.asarray(attention_scale(call), "float32")
         scores = self.emit("matmul", query, self.emit("permute_dims", key, axes=[0, 1, 3, 2]), label=f"{label}.scores")
-        scores = self.emit("multiply", scores, compat.constant_like(factor, scores))
+        scores = self.emit("multiply", scores, ir.constant_like(factor, scores))
         if len(args) > 3:
             scores = self.emit("add", scores, args[3])
-        causal = compat.attr(call, "causal_mask")
-        if causal is not None:
-            rows, columns = compat.shape_of(scores)[-2:]
-            seen = np.tril(np.ones((rows, columns), bool), columns - rows if causal == "BottomRight" else 0)
+        diagonal = causal_diagonal(call)
+        if diagonal is not None:
+            seen = np.tril(np.ones(ir.shape_of(scores)[-2:], bool), diagonal)
             barred = np.where(seen, np.float32(0), np.float32(-np.inf)).astype(np.float32)
-            scores = self.emit("add", scores, compat.constant_like(barred, scores))
+            scores = self.emit("add", scores, ir.constant_like(barred, scores))
         weights = self.emit("nn.softmax", scores, axis=-1, label=f"{label}.softmax")
         mixed = self.emit("matmul", weights, value, label=label)
         return self.emit("permute_dims", mixed, axes=HEADS_FIRST)
 
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
-        inner = self.bound.get(expr) if compat.is_var(expr) else None
-        if inner is not None and compat.op_name(inner) == "permute_dims" and inner.attrs.axes is not None and list(
-                compat.attr_ints(inner, "axes")) == HEADS_FIRST:
+        inner: Any = self.made.get(expr) if ir.is_var(expr) else None
+        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == tuple(HEADS_FIRST):
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=HEADS_FIRST)
 
@@ -316,15 +286,15 @@ class Form:
     @staticmethod
     def of(call: Any) -> "Form":
         """That of a 2-D convolution, or of a 1-D one as one of height 1."""
-        ints = {name: compat.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
-        kernel = compat.shape_of(call.args[1])[2:]
+        ints = {name: ir.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
+        kernel = ir.shape_of(call.args[1])[2:]
         if len(kernel) == 1:
             before, after = ints["padding"]
             padding = (0, before, 0, after)
             kernel, strides, dilation = (1, *kernel), (1, *ints["strides"]), (1, *ints["dilation"])
         else:
             padding, strides, dilation = ints["padding"], ints["strides"], ints["dilation"]  # type: ignore[assignment]
-        return Form(kernel, strides, padding, dilation, int(compat.attr(call, "groups")))  # type: ignore[arg-type]
+        return Form(kernel, strides, padding, dilation, int(ir.attr(call, "groups")))  # type: ignore[arg-type]
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -362,5 +332,5 @@ def _matrices(weights: np.ndarray, groups: int, n: int) -> np.ndarray:
 
 
 def _along_channels(bias: Any, shape: tuple[int, ...]) -> bool:
-    given = compat.shape_of(bias)
+    given = ir.shape_of(bias)
     return given in ((1, shape[1], *[1] * (len(shape) - 2)), (shape[1], *[1] * (len(shape) - 2)))

@@ -7,90 +7,84 @@ So are queries scaled before attention.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
-VIEWS = frozenset({"reshape", "permute_dims"})
+RELAYOUTS = frozenset({"reshape", "permute_dims"})
 
 
-def without_factors(module: "compat.IRModule") -> "compat.IRModule":
+def fold_scales(module: ir.IRModule) -> ir.IRModule:
     """Rewrite ``main`` (see above) where nothing else reads what is multiplied."""
-    main = module["main"]
-    bound = {b.var: b.value for b in compat.bindings(main)}
-    users: dict[Any, int] = {}
-    for expr in [*bound.values(), *compat.outputs_of(main)]:
-        for var in compat.variables(expr):
-            users[var] = users.get(var, 0) + 1
-    factors: dict[Any, float] = {}
-    sources: dict[Any, Any] = {}
-    for var, value in bound.items():
-        found = _scaled(value, bound, users)
-        if found is not None:
-            factors.update(dict.fromkeys(found[1], found[2]))
-            sources[var] = found[0]
-    if not factors:
-        return module
-    replaced: dict[Any, Any] = {}
-    body: list[Any] = []
-    for var, value in bound.items():
-        if var in sources:
-            replaced[var] = compat.substitute(sources[var], replaced)
-            continue
-        new = compat.substitute(value, replaced)
-        if var in factors:  # under another name: its numbers are others than the network's
-            new = _times(new, factors[var])
-            replaced[var] = compat.new_var(f"{var.name}.scaled", new)
-        body.append(compat.bind(replaced.get(var, var), new))
-    results = [compat.substitute(r, replaced) for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, body, results))
+    return _Scales(module).rewritten()
 
 
-def _scaled(
-    call: Any, bound: Mapping[Any, Any], users: Mapping[Any, int]
-) -> tuple[Any, tuple[Any, ...], float] | None:
-    """What a call multiplies by one number, the variables of the dense layer behind it, and that number."""
-    if compat.op_name(call) != "multiply":
-        return None
-    for side in (0, 1):
-        number, source = compat.number_of(call.args[1 - side]), call.args[side]
-        layer = _layer(source, bound, users) if number is not None else ()
-        if number is not None and layer and compat.shape_of(call) == compat.shape_of(source):
-            return source, layer, number
-    return None
+class _Scales(Rewriter):
+    """``factors`` has the number by which each variable of a dense layer is multiplied, ``sources`` what has the result
+    then, by the variable of the multiplication."""
 
+    def __init__(self, module: ir.IRModule) -> None:
+        super().__init__(module)
+        self.factors: dict[Any, float] = {}
+        self.sources: dict[Any, Any] = {}
+        for var, value in self.values.items():
+            found = self._scaled(value)
+            if found is not None:
+                source, layer, number = found
+                self.factors.update(dict.fromkeys(layer, number))
+                self.sources[var] = source
 
-def _layer(var: Any, bound: Mapping[Any, Any], users: Mapping[Any, int]) -> tuple[Any, ...]:
-    """The variables of a product with constant weights and of the bias added to it, in any shape; () for others."""
-    if not compat.is_var(var) or users.get(var) != 1:
-        return ()
-    call: Any = bound.get(var)
-    name = compat.op_name(call)
-    if name in VIEWS:
-        return _layer(call.args[0], bound, users)
-    if name == "matmul" and compat.is_constant(call.args[1]):
-        return (var,)
-    if name == "add":
+    def visit(self, var: Any, value: Any) -> None:
+        """Take over one binding."""
+        if var in self.sources:
+            self.replaced[var] = self.new(self.sources[var])
+        elif var in self.factors:  # under another name: its numbers are others than the network's
+            new = _times(self.new(value), self.factors[var])
+            self.replaced[var] = self.bind(ir.new_var(f"{var.name}.scaled", new), new)
+        else:
+            self.keep(var, value)
+
+    def _scaled(self, call: Any) -> tuple[Any, tuple[Any, ...], float] | None:
+        """What a call multiplies by one number, the variables of the dense layer behind it, and that number."""
+        if ir.op_name(call) != "multiply":
+            return None
         for side in (0, 1):
-            inner = call.args[side]
-            product = compat.is_var(inner) and compat.op_name(bound.get(inner)) == "matmul"
-            if product and compat.is_constant(call.args[1 - side]):
-                below = _layer(inner, bound, users)
-                return (*below, var) if below else ()
-    return ()
+            number, source = ir.number_of(call.args[1 - side]), call.args[side]
+            layer = self._layer(source) if number is not None else ()
+            if number is not None and layer and ir.shape_of(call) == ir.shape_of(source):
+                return source, layer, number
+        return None
+
+    def _layer(self, var: Any) -> tuple[Any, ...]:
+        """The variables of a product with constant weights and of the bias added to it, in any shape; () for others."""
+        if not ir.is_var(var) or self.uses[var] != 1:
+            return ()
+        call = self.value_of(var)
+        name = ir.op_name(call)
+        if name in RELAYOUTS:
+            return self._layer(call.args[0])
+        if name == "matmul" and ir.is_constant(call.args[1]):
+            return (var,)
+        if name == "add":
+            for side in (0, 1):
+                inner = call.args[side]
+                if ir.op_name(self.value_of(inner)) == "matmul" and ir.is_constant(call.args[1 - side]):
+                    below = self._layer(inner)
+                    return (*below, var) if below else ()
+        return ()
 
 
 def _times(call: Any, factor: float) -> Any:
     """A product or an addition with its constant multiplied; one without numbers stays as it is."""
     def scaled(expr: Any) -> Any:
-        if not compat.is_constant(expr):
+        if not ir.is_constant(expr):
             return expr
-        array = compat.const_value(expr)
-        return expr if is_blank(array) else compat.constant_like(
+        array = ir.const_value(expr)
+        return expr if is_blank(array) else ir.constant_like(
             (array * np.asarray(factor, array.dtype)).astype(array.dtype), expr)
 
-    return compat.make_call(call, [scaled(a) for a in call.args])
+    return ir.make_call(call, [scaled(a) for a in call.args])

@@ -14,10 +14,10 @@ A target that adds tensors to the sums of a product finds them beside it, where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.rewriter import Rewriter
 
 ELEMENTWISE = frozenset({
     "nn.relu", "clip", "quantize", "dequantize", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh"})
@@ -26,159 +26,142 @@ OF_INTEGERS = frozenset({"permute_dims", "nn.max_pool2d"})
 """What gives the same on integers as on the real numbers that they stand for."""
 
 
-def sink_reshapes(module: compat.IRModule, sums: bool = False) -> compat.IRModule:
+def sink_reshapes(module: ir.IRModule, sums: bool = False) -> ir.IRModule:
     """Apply the rules above to ``main``, the last one where the target adds to ``sums``."""
-    main = module["main"]
-    state = _Sinking(sums)
-    for binding in compat.bindings(main):
-        state.visit(binding.var, binding.value)
-    results = [state.materialized(r) if compat.is_var(r) else r for r in compat.outputs_of(main)]
-    return compat.replace_main(module, compat.rebuild(main, state.body, results))
+    return _Sinking(module, sums).rewritten()
 
 
-@dataclass
-class _Sinking:
-    """The rewritten body so far.
+class _Sinking(Rewriter):
+    """``aliases`` maps a variable of the old body to the one that has its value; ``reshaped`` to the variable of which
+    it is a reshape, which has not been ``written`` yet."""
 
-    ``aliases`` maps a variable of the old body to the one that has its value; ``views`` to (variable, new shape) where
-    it is a reshape that has not been written yet; ``bound`` holds the values of the new body's variables.
-    """
+    def __init__(self, module: ir.IRModule, sums: bool) -> None:
+        super().__init__(module)
+        self.sums = sums
+        self.aliases: dict[Any, Any] = {}
+        self.reshaped: dict[Any, Any] = {}
+        self.written: dict[Any, Any] = {}
 
-    sums: bool = False
-    body: list[Any] = field(default_factory=list)
-    aliases: dict[Any, Any] = field(default_factory=dict)
-    views: dict[Any, Any] = field(default_factory=dict)
-    bound: dict[Any, Any] = field(default_factory=dict)
-    written: dict[Any, Any] = field(default_factory=dict)
+    def changed(self) -> bool:
+        return True
+
+    def result(self, expr: Any) -> Any:
+        return self._value_of(expr)
 
     def visit(self, var: Any, value: Any) -> None:
         """Take over one binding."""
-        name = compat.op_name(value)
+        name = ir.op_name(value)
         source = self.aliases.get(value.args[0], value.args[0]) if name is not None and value.args else None
-        if name == "reshape" and compat.is_var(source) and compat.is_tensor(var) and not self._is_parameter(source):
-            base = self.views.get(source, source)
-            if compat.shape_of(base) == compat.shape_of(var):
+        if name == "reshape" and ir.is_var(source) and ir.is_tensor(var) and not self._is_parameter(source):
+            base = self.reshaped.get(source, source)
+            if ir.shape_of(base) == ir.shape_of(var):
                 self.aliases[var] = base
             else:
-                self.views[var] = base
+                self.reshaped[var] = base
             return
-        if name in ELEMENTWISE and _uniform(value) and compat.is_var(source):
-            view = self.views.get(source)
+        if name in ELEMENTWISE and _uniform(value) and ir.is_var(source):
+            view = self.reshaped.get(source)
             if view is not None and not _has_axis(value, view):
-                self._emit(var, self._substituted(value))
+                self.bind(var, self._substituted(value))
                 return
             result = self._elementwise(var, value, view if view is not None else source)
             if view is not None:
-                self.views[var] = result
+                self.reshaped[var] = result
             elif result is not var:
                 self.aliases[var] = result
             return
         if self.sums and name == "add" and self._added(var, value):
             return
-        self._emit(var, self._substituted(value))
+        self.bind(var, self._substituted(value))
 
     def _added(self, var: Any, value: Any) -> bool:
         """An addition to a reshaped product, before the reshape; whether it is one."""
         for side in (0, 1):
-            view, other = (self.aliases.get(a, a) if compat.is_var(a) else a
+            view, other = (self.aliases.get(a, a) if ir.is_var(a) else a
                            for a in (value.args[side], value.args[1 - side]))
-            base = self.views.get(view) if compat.is_var(view) else None
+            base = self.reshaped.get(view) if ir.is_var(view) else None
             if base is None or not self._is_product(base):
                 continue
-            shape, whole = compat.shape_of(base), compat.shape_of(var)
-            if shape[-1] != whole[-1] or compat.shape_of(other) not in (whole, whole[-1:]):
+            shape, whole = ir.shape_of(base), ir.shape_of(var)
+            if shape[-1] != whole[-1] or ir.shape_of(other) not in (whole, whole[-1:]):
                 continue
-            if compat.shape_of(other) == whole:
-                own = self.views.get(other) if compat.is_var(other) else None
-                same = own is not None and compat.shape_of(own) == shape
-                other = own if same else self._reshape(self._value_of(other), shape, f"{var.name}.added")
+            if ir.shape_of(other) == whole:
+                own = self.reshaped.get(other) if ir.is_var(other) else None
+                same = own is not None and ir.shape_of(own) == shape
+                other = own if same else self.name(ir.reshape(self._value_of(other), shape), f"{var.name}.added")
             arguments = (base, other) if side == 0 else (other, base)
-            self.views[var] = self._bound_call(var.name, compat.make_like(value, list(arguments)))
+            self.reshaped[var] = self.name(ir.make_like(value, list(arguments)), var.name)
             return True
         return False
 
     def _value_of(self, expr: Any) -> Any:
-        return self.materialized(expr) if compat.is_var(expr) else expr
+        return self.materialized(expr) if ir.is_var(expr) else expr
 
     def _is_product(self, var: Any) -> bool:
         """Whether a variable is a product of matrices, or one with something added."""
-        value: Any = self.bound.get(var)
-        if compat.op_name(value) == "add":
-            value = next((self.bound[a] for a in value.args if compat.is_var(a) and a in self.bound), None)
-        return compat.op_name(value) == "matmul"
+        value: Any = self.made.get(var)
+        if ir.op_name(value) == "add":
+            value = next((self.made[a] for a in value.args if ir.is_var(a) and a in self.made), None)
+        return ir.op_name(value) == "matmul"
 
     def _is_parameter(self, var: Any) -> bool:
         """Whether a variable is a dequantized constant: patterns know biases with their reshape."""
-        inner = self.bound.get(var)
-        return inner is not None and compat.op_name(inner) == "dequantize" and compat.is_constant(inner.args[0])
+        inner = self.made.get(var)
+        return inner is not None and ir.op_name(inner) == "dequantize" and ir.is_constant(inner.args[0])
 
     def materialized(self, var: Any) -> Any:
         """A variable of the new body that has the value of ``var``; writes a pending reshape."""
         var = self.aliases.get(var, var)
-        if var not in self.views:
+        if var not in self.reshaped:
             return var
         if var not in self.written:
-            base = self.views[var]
-            inner = self.bound.get(base)
-            if inner is not None and compat.op_name(inner) == "dequantize":  # reshape the bytes, not the floats
-                moved = self._reshape(inner.args[0], compat.shape_of(var), f"{var.name}.bytes")
-                self._emit(var, compat.typed_call(inner, [moved, *inner.args[1:]], var))
+            base = self.reshaped[var]
+            inner = self.made.get(base)
+            if inner is not None and ir.op_name(inner) == "dequantize":  # reshape the bytes, not the floats
+                moved = self.name(ir.reshape(inner.args[0], ir.shape_of(var)), f"{var.name}.bytes")
+                self.bind(var, ir.make_call(inner, [moved, *inner.args[1:]], var))
                 self.written[var] = var
             else:
-                self.written[var] = self._reshape(base, compat.shape_of(var), var.name)
+                self.written[var] = self.name(ir.reshape(base, ir.shape_of(var)), var.name)
         return self.written[var]
 
     def _elementwise(self, var: Any, value: Any, source: Any) -> Any:
         """Apply an element-wise operator to ``source``; gives the variable of the result, of ``source``'s shape."""
-        name = compat.op_name(value)
-        inner = self.bound.get(source)
+        name = ir.op_name(value)
+        inner = self.made.get(source)
         if name == "quantize" and inner is not None:
-            if compat.op_name(inner) == "dequantize" and _inverse(value, inner):
+            if ir.op_name(inner) == "dequantize" and _inverse(value, inner):
                 return inner.args[0]
-            below = self.bound.get(inner.args[0]) if compat.op_name(inner) in OF_INTEGERS else None
-            if below is not None and compat.op_name(below) == "dequantize" and _inverse(value, below):
-                return self._bound_call(source.name, compat.make_like(inner, [below.args[0]]))
-        if compat.shape_of(source) == compat.shape_of(var):
-            self._emit(var, compat.make_call(value, [source, *value.args[1:]]))
+            below = self.made.get(inner.args[0]) if ir.op_name(inner) in OF_INTEGERS else None
+            if below is not None and ir.op_name(below) == "dequantize" and _inverse(value, below):
+                return self.name(ir.make_like(inner, [below.args[0]]), source.name)
+        if ir.shape_of(source) == ir.shape_of(var):
+            self.bind(var, ir.make_call(value, [source, *value.args[1:]]))
             return var
-        return self._bound_call(var.name, compat.make_like(value, [source, *value.args[1:]]))
-
-    def _reshape(self, source: Any, shape: tuple[int, ...], name: str) -> Any:
-        return self._bound_call(name, compat.reshape(source, shape))
-
-    def _bound_call(self, name: str, call: Any) -> Any:
-        """A new variable for a call."""
-        typed = compat.normalized(call)
-        result = compat.new_var(name, typed)
-        self._emit(result, typed)
-        return result
+        return self.name(ir.make_like(value, [source, *value.args[1:]]), var.name)
 
     def _substituted(self, value: Any) -> Any:
-        used = {v: self.materialized(v) for v in compat.variables(value)}
-        return compat.substitute(value, {v: new for v, new in used.items() if new is not v})
-
-    def _emit(self, var: Any, value: Any) -> None:
-        self.body.append(compat.bind(var, value))
-        self.bound[var] = value
+        used = {v: self.materialized(v) for v in ir.variables(value)}
+        return ir.substitute(value, {v: new for v, new in used.items() if new is not v})
 
 
 def _uniform(call: Any) -> bool:
     """Whether an element-wise operator treats all elements alike: one scale, or none."""
-    if compat.op_name(call) in ("quantize", "dequantize"):
-        return all(compat.is_constant(a) and compat.const_value(a).size == 1 for a in call.args[1:])
+    if ir.op_name(call) in ("quantize", "dequantize"):
+        return all(ir.is_constant(a) and ir.const_value(a).size == 1 for a in call.args[1:])
     return True
 
 
 def _has_axis(call: Any, tensor: Any) -> bool:
     """Whether a tensor has the axis that ``quantize`` and ``dequantize`` name, even of one scale."""
-    if compat.op_name(call) not in ("quantize", "dequantize"):
+    if ir.op_name(call) not in ("quantize", "dequantize"):
         return True
-    return int(compat.attr(call, "axis")) < len(compat.shape_of(tensor))
+    return int(ir.attr(call, "axis")) < len(ir.shape_of(tensor))
 
 
 def _inverse(quantize: Any, dequantize: Any) -> bool:
     """Whether quantizing gives back what was dequantized: q → fl(q · s) / s is within half a step of q."""
-    if not _uniform(dequantize) or compat.dtype_of(quantize) != compat.dtype_of(dequantize.args[0]):
+    if not _uniform(dequantize) or ir.dtype_of(quantize) != ir.dtype_of(dequantize.args[0]):
         return False
-    ours, theirs = ([float(compat.const_value(a).reshape(())) for a in c.args[1:]] for c in (quantize, dequantize))
+    ours, theirs = ([float(ir.const_value(a).reshape(())) for a in c.args[1:]] for c in (quantize, dequantize))
     return ours == theirs

@@ -26,16 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, rewrite
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
-from archloom.tvm_backend.frontends.onnx.products import (
-    batches_alike,
-    constants_second,
-    plain_gemms,
-    products_of_matrices,
-)
-from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
-from archloom.tvm_backend.frontends.onnx.rewrites import biased_products, known_shapes, sums_to_additions
+from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
 
 if TYPE_CHECKING:
     import onnx
@@ -108,9 +101,10 @@ def quantize(
     prepared = prepare(model)
     ranges = _calibrate(prepared, calibration, scheme)
     _share_scales(prepared, ranges, scheme.symmetric)
+    floats = float_additions(prepared)
     quantizer = QDQQuantizer(
         prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
-        float_additions(prepared), list(scheme.operators),
+        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(scheme.operators),
         # a ReLU may only be dropped where the range begins with 0, and ranges are shared
         {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
          "QDQDisableWeightAdjustForInt32Bias": False,
@@ -146,17 +140,13 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
     if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
         raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
     try:
-        if _opset(proto) < 13:
+        if opset_of(proto) < 13:
             proto = version_converter.convert_version(proto, 13)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
-            copy = onnx.ModelProto()
-            copy.CopyFrom(proto)
-            copy = without_functions(copy, HIDING_PRODUCTS)
-            plain = plain_convolutions(sums_to_additions(frame_by_frame(frames_first(copy))))
-            onnx.save(batches_alike(constants_second(products_of_matrices(plain))), source)
+            onnx.save(applied(BEFORE_FOLDING, without_functions(proto, HIDING_PRODUCTS)), source)
             quant_pre_process(source, path, skip_symbolic_shape=True)
-            prepared = biased_products(plain_gemms(onnx.load(path)))
+            prepared = applied(AFTER_FOLDING, onnx.load(path))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
                 node.name = node.name.removesuffix("/MatMulAddFusion")
             _name_nodes(prepared)
@@ -180,10 +170,6 @@ def _read(path: Path) -> "onnx.ModelProto":
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
 
     return read_onnx(path)
-
-
-def _opset(proto: "onnx.ModelProto") -> int:
-    return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
 class _Reader:
@@ -261,27 +247,22 @@ def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
 
 
 def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """A copy that computes additions in floats otherwise: a - (-b). Only what is quantized is then calibrated.
+    """The network with additions that stay in floats written otherwise: a - (-b). Only what is quantized is then
+    calibrated.
 
     Histograms cannot hold the masks of attention, whose values are the least that there are.
     """
-    import onnx
-    from onnx import helper
+    in_floats = float_additions(model)
 
-    excluded = set(float_additions(model))
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    nodes = []
-    for node in result.graph.node:
-        if node.op_type == "Add" and node.name in excluded:
-            a, b = node.input
-            negative = f"{node.output[0]}.negative"
-            nodes.append(helper.make_node("Neg", [b], [negative]))
-            node = helper.make_node("Sub", [a, negative], node.output, node.name)
-        nodes.append(node)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    return result
+    def as_difference(node: "onnx.NodeProto", editor: Editor) -> bool:
+        if node.output[0] not in in_floats:
+            return False
+        a, b = node.input
+        name = node.output[0]
+        editor.node("Sub", [a, editor.node("Neg", [b], f"{name}.negative", "")], name, node.name)
+        return True
+
+    return rewrite(model, {"Add": as_difference})
 
 
 def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
@@ -328,9 +309,9 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
         return name
 
     shadowed: set[str] = set()
-    in_floats = set(float_additions(model))
+    in_floats = float_additions(model)
     for node in model.graph.node:
-        if node.op_type == "Add" and with_additions and node.name not in in_floats:
+        if node.op_type == "Add" and with_additions and node.output[0] not in in_floats:
             parent[find(node.input[0])] = find(node.input[1])
         elif node.op_type in KEEP_SCALE:
             parent[find(node.input[0])] = find(node.output[0])
@@ -349,8 +330,8 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
     return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
 
 
-def float_additions(model: "onnx.ModelProto") -> list[str]:
-    """Names of the additions that stay in floats: all but residual ones between quantized operators.
+def float_additions(model: "onnx.ModelProto") -> set[str]:
+    """Results of the additions that stay in floats: all but residual ones between quantized operators.
 
     An accelerator adds tensors of one shape. Constants, masks of attention (whose magnitude leaves nothing of the
     scores in eight bits) and sums that are only normalized stay as they are.
@@ -372,13 +353,13 @@ def float_additions(model: "onnx.ModelProto") -> list[str]:
                 or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers.get(name, []))
         return reached[name]
 
-    found = []
+    found = set()
     for node in model.graph.node:
         if node.op_type == "Add":
             a, b = node.input
             fits = not {a, b} & constants and shapes.get(a) == shapes.get(b)
             if not fits or not feeds_integers(node.output[0]):
-                found.append(node.name)
+                found.add(node.output[0])
     return found
 
 

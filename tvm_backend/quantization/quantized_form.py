@@ -9,13 +9,13 @@ meaning, equal where that makes them equal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
-from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC, Scheme, scale_groups
+from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes
+from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
+from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC, float_additions, scale_groups
 
 if TYPE_CHECKING:
     import onnx
@@ -25,74 +25,97 @@ KEEP_INPUT_SCALE = frozenset({"MaxPool", "Reshape", "Transpose", "Squeeze", "Uns
 ACTIVATIONS = frozenset({"Relu", "Clip"})
 WITH_BIAS = frozenset({"Conv", "Gemm"})
 SMALLEST_SCALE = 1 / 256
-FLOAT, INT8, INT32 = 1, 3, 6
+UNKNOWN, FLOAT = 0, 1
 """of ``onnx.TensorProto``"""
 
 
-def quantized_form(model: "onnx.ModelProto", scheme: Scheme = INT8_SYMMETRIC) -> "onnx.ModelProto":
-    """``model`` with int8 quantization around its operators; weights of the result have no data, or zeros.
-
-    The model itself is changed: batch normalization becomes part of the convolution before it.
-    """
-    _fold_normalization(model)
-    return _Writer(model, scheme).model()
+def quantized_form(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """``model`` with int8 quantization around its operators; weights of the result have no data where those of
+    ``model`` have none, else they are zeros."""
+    model = _without_normalization(applied(BEFORE_FOLDING, model))
+    return _Form(applied(AFTER_FOLDING, _with_shapes(model))).model()
 
 
-def _fold_normalization(model: "onnx.ModelProto") -> None:
+def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Take ``BatchNormalization`` into the convolution that only it reads: the convolution then has a bias."""
-    graph = model.graph
-    makers = {node.output[0]: node for node in graph.node}
+    import onnx
+
+    if not has_operators(model, frozenset({"BatchNormalization"})):
+        return model
     readers: dict[str, int] = {}
-    for name in [i for node in graph.node for i in node.input] + [o.name for o in graph.output]:
+    for name in [i for node in model.graph.node for i in node.input] + [o.name for o in model.graph.output]:
         readers[name] = readers.get(name, 0) + 1
-    for node in [n for n in graph.node if n.op_type == "BatchNormalization"]:
-        conv = makers.get(node.input[0])
-        if conv is None or conv.op_type != "Conv" or readers[node.input[0]] != 1:
+    convolutions = {node.output[0] for node in model.graph.node if node.op_type == "Conv"}
+    normalized = {node.input[0]: node for node in model.graph.node if node.op_type == "BatchNormalization"
+                  and node.input[0] in convolutions and readers[node.input[0]] == 1}
+    editor = Editor(model)
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization" and node.input[0] in normalized:
             continue
-        if len(conv.input) < 3:
-            conv.input.append(node.input[2])  # the shift has the shape of a bias
-        conv.output[0] = node.output[0]
-        graph.node.remove(node)
+        if node.op_type == "Conv" and node.output[0] in normalized:
+            convolution, normalization = onnx.NodeProto(), normalized[node.output[0]]
+            convolution.CopyFrom(node)
+            if len(node.input) < 3:
+                convolution.input.append(normalization.input[2])  # the shift has the shape of a bias
+            convolution.output[0] = normalization.output[0]
+            editor.write(convolution)
+        else:
+            editor.keep(node)
+    return editor.done()
 
 
-@dataclass
-class _Writer:
-    source: "onnx.ModelProto"
-    scheme: Scheme
-    nodes: list[Any] = field(default_factory=list)
-    weights: list[Any] = field(default_factory=list)
-    parameters: list[Any] = field(default_factory=list)
-    read_as: dict[str, str] = field(default_factory=dict)
+def _with_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with shapes of the operands of products and additions, which decide how these are quantized."""
+    import onnx
+
+    shapes = known_shapes(model)
+    operators = ("MatMul", "Add")
+    if all(name in shapes for node in model.graph.node if node.op_type in operators for name in node.input):
+        return model
+    return onnx.shape_inference.infer_shapes(model)
+
+
+class _Form:
+    def __init__(self, source: "onnx.ModelProto") -> None:
+        self.source = source
+        self.editor = Editor(source)
+        self.constants = self.editor.constants
+        self.outputs = {o.name for o in source.graph.output}
+        self.in_floats = float_additions(source)
+        graph = source.graph
+        self.others = {info.name for info in [*graph.input, *graph.value_info, *graph.output]
+                       if info.type.tensor_type.elem_type not in (UNKNOWN, FLOAT)}
+        self.nodes: list[onnx.NodeProto] = []
+        self.read_as: dict[str, str] = {}
 
     def model(self) -> "onnx.ModelProto":
-        import onnx
-
-        graph = self.source.graph
-        self.constants = {t.name: t for t in graph.initializer}
-        self.outputs = {o.name for o in graph.output}
         quantized = self._quantized()
         self._scales(quantized)
-        for info in graph.input:
+        for info in self.source.graph.input:
             if info.name in quantized and info.name not in self.constants:
                 self._pair(info.name, info.name, f"{info.name}_DequantizeLinear_Output")
-        for node in graph.node:
+        for node in self.source.graph.node:
             self._node(node, quantized)
-        result = onnx.ModelProto(ir_version=self.source.ir_version, opset_import=self.source.opset_import)
-        target = result.graph
-        target.name = graph.name
-        target.input.extend(i for i in graph.input if i.name not in self.constants)
-        target.output.extend(graph.output)
-        used = {name for node in self.nodes for name in node.input}
-        target.initializer.extend(t for t in graph.initializer if t.name in used)
-        target.initializer.extend(self.weights)
-        target.node.extend([*self.parameters, *self.nodes])
+        for node in self.nodes:  # behind the weights, as onnxruntime has them
+            self.editor.write(node)
+        result = self.editor.done()
+        graph = result.graph
+        used = {name for node in graph.node for name in node.input}
+        inputs = [i for i in graph.input if i.name not in self.constants]
+        tensors = [t for t in graph.initializer if t.name in used]
+        for field, kept in ((graph.input, inputs), (graph.initializer, tensors), (graph.value_info, [])):
+            del field[:]
+            field.extend(kept)
         return result
+
+    def _is_quantized(self, node: "onnx.NodeProto") -> bool:
+        return node.op_type in INT8_SYMMETRIC.operators and node.output[0] not in self.in_floats
 
     def _quantized(self) -> dict[str, str]:
         """The activations that are quantized, each with the tensor whose scale it has."""
         found: dict[str, str] = {}
         for node in self.source.graph.node:
-            if node.op_type not in self.scheme.operators:
+            if not self._is_quantized(node):
                 continue
             if node.op_type in KEEP_INPUT_SCALE:
                 if node.input[0] in found:
@@ -102,7 +125,7 @@ class _Writer:
                 continue
             operands = node.input[:1] if node.op_type in ACTIVATIONS else node.input[:2]
             for name in (*operands, node.output[0]):
-                if name not in self.constants:
+                if name not in self.constants and name not in self.others:
                     found.setdefault(name, name)
         return found
 
@@ -119,63 +142,51 @@ class _Writer:
         from onnx import helper
 
         inputs = [self.read_as.get(name, name) for name in node.input]
-        if node.op_type in self.scheme.operators and node.op_type not in ACTIVATIONS | KEEP_INPUT_SCALE:
+        if self._is_quantized(node) and node.op_type not in ACTIVATIONS | KEEP_INPUT_SCALE:
             for position, name in enumerate(node.input):
                 tensor = self.constants.get(name)
                 if tensor is not None and tensor.data_type == FLOAT:
-                    inputs[position] = self._constant(tensor, position, node, quantized)
+                    inputs[position] = self._constant(tensor, position, node)
         copy = helper.make_node(node.op_type, inputs, list(node.output), node.name)
         copy.attribute.extend(node.attribute)
         self.nodes.append(copy)
-        name = node.output[0] if node.output else ""
-        if name in quantized:
-            if name in self.outputs:
-                copy.output[0] = f"{name}_QuantizeLinear_Input"
-                self._pair(name, copy.output[0], name)
-            else:
+        for position, name in enumerate(node.output):
+            if name in quantized and name in self.outputs:
+                copy.output[position] = f"{name}_QuantizeLinear_Input"
+                self._pair(name, copy.output[position], name)
+            elif name in quantized:
                 self._pair(name, name, f"{name}_DequantizeLinear_Output")
 
     def _pair(self, name: str, source: str, result: str) -> None:
         """``source`` through quantize and dequantize: whoever reads ``name`` reads ``result``."""
-        parameters = [self._number(f"{name}_scale", FLOAT, self.value[name]), self._number(f"{name}_zero_point", INT8)]
-        self._call("QuantizeLinear", name, [source, *parameters], f"{name}_QuantizeLinear_Output", self.nodes)
-        self._call("DequantizeLinear", name, [f"{name}_QuantizeLinear_Output", *parameters], result, self.nodes)
+        parameters = [self._number(f"{name}_scale", np.float32(self.value[name])),
+                      self._number(f"{name}_zero_point", np.int8(0))]
+        self.nodes += [
+            self._call("QuantizeLinear", name, [source, *parameters], f"{name}_QuantizeLinear_Output"),
+            self._call("DequantizeLinear", name, [f"{name}_QuantizeLinear_Output", *parameters], result)]
         self.read_as[name] = result
 
-    def _constant(
-        self, tensor: "onnx.TensorProto", position: int, node: "onnx.NodeProto", quantized: dict[str, str]
-    ) -> str:
+    def _constant(self, tensor: "onnx.TensorProto", position: int, node: "onnx.NodeProto") -> str:
         """A dequantized weight, or a bias in units of the sums."""
-        bias = position == 2 and node.op_type in WITH_BIAS
-        result = f"{tensor.name}_DequantizeLinear_Output"
-        if self.read_as.get(tensor.name) == result:
+        name = tensor.name
+        result = f"{name}_DequantizeLinear_Output"
+        if self.read_as.get(name) == result:
             return result
-        kind, scale = INT8, np.float32(SMALLEST_SCALE)
-        if bias:
-            kind, scale = INT32, np.float32(self.value.get(node.input[0], 1.0)) * scale
-        shape = tuple(tensor.dims)
-        data = b"" if is_weight(kind, shape) else bytes(int(np.prod(shape)) * (4 if bias else 1))
-        import onnx
-
-        self.weights.append(onnx.TensorProto(
-            name=f"{tensor.name}_quantized", data_type=kind, dims=shape, raw_data=data or None))
-        parameters = [
-            self._number(f"{tensor.name}_scale", FLOAT, float(scale)), self._number(f"{tensor.name}_zero_point", kind)]
-        self._call("DequantizeLinear", tensor.name, [f"{tensor.name}_quantized", *parameters], result, self.parameters)
-        self.read_as[tensor.name] = result
+        zero, scale = np.int8(0), np.float32(SMALLEST_SCALE)
+        if position == 2 and node.op_type in WITH_BIAS:
+            zero, scale = np.int32(0), np.float32(self.value.get(node.input[0], 1.0)) * scale  # type: ignore[assignment]
+        numbers = self.editor.constant(f"{name}_quantized", np.broadcast_to(zero, tuple(tensor.dims)))
+        parameters = [self._number(f"{name}_scale", scale), self._number(f"{name}_zero_point", zero)]
+        self.editor.write(self._call("DequantizeLinear", name, [numbers, *parameters], result))
+        self.read_as[name] = result
         return result
 
-    def _call(self, op: str, name: str, inputs: list[str], output: str, nodes: list[Any]) -> None:
+    def _call(self, op: str, name: str, inputs: list[str], output: str) -> "onnx.NodeProto":
         from onnx import helper
 
-        nodes.append(helper.make_node(op, inputs, [output], f"{name}_{op}"))
+        return helper.make_node(op, inputs, [output], f"{name}_{op}")
 
-    def _number(self, name: str, kind: int, value: float = 0) -> str:
-        import onnx
-
-        dtype = {FLOAT: np.float32, INT8: np.int8, INT32: np.int32}[kind]
+    def _number(self, name: str, value: np.generic) -> str:
         if name not in self.read_as:
-            data = np.asarray(value, dtype).tobytes()
-            self.weights.append(onnx.TensorProto(name=name, data_type=kind, raw_data=data))
-            self.read_as[name] = name
+            self.read_as[name] = self.editor.constant(name, value)
         return name

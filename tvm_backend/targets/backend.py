@@ -22,7 +22,7 @@ from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
     from archloom.tvm_backend.host.output_stage import OutputStage
-    from archloom.tvm_backend.ir.compat import IRModule
+    from archloom.tvm_backend.ir.expressions import IRModule, Lookup
     from archloom.tvm_backend.ir.match import Numbers, QuantizedOp
     from archloom.tvm_backend.ir.patterns import DFPattern
 
@@ -164,6 +164,18 @@ class UMABackend(ABC):
     def numbers(self) -> "Numbers":
         """What the target computes with: operators of quantized networks (int8), or of networks as they are."""
         return "int8"
+
+    @property
+    def vectors(self) -> bool:
+        """Whether it has vector instructions on tensors in tiles: it takes element-wise operators, those of rows, and
+        products to which a tensor is added, and keeps images beside matrices."""
+        return False
+
+    def read(self, root: Any, lookup: "Lookup") -> "QuantizedOp":
+        """The operator on the target's numbers whose result is ``root``: :func:`archloom.tvm_backend.ir.match.read`."""
+        from archloom.tvm_backend.ir.match import read
+
+        return read(root, lookup, numbers=self.numbers, vectors=self.vectors)
 
     # registration ---------------------------------------------------------------------------------------------------
 

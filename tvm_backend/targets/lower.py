@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
-from archloom.tvm_backend.ir import expressions as compat
-from archloom.tvm_backend.ir.match import UNNAMED, NotQuantized, Numbers, QuantizedOp, read
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up, is_quantized
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
@@ -30,11 +29,11 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     refused = _refused(partitioned)
     names = _StepNames()
     regions = []
-    for binding in compat.bindings(module["main"]):
-        called = compat.external_call(binding.value)
+    for binding in ir.bindings(module["main"]):
+        called = ir.external_call(binding.value)
         function = functions.get(called[0]) if called is not None else None
-        at = None if function is None else place.get(str(compat.codegen_of(function)))
-        if called is None or at is None:
+        at = None if function is None else place.get(str(ir.codegen_of(function)))
+        if called is None or function is None or at is None:
             continue
         before = _Before(refused, [c.backend for c in chosen[:at]], partitioned.positions.get(called[0], ()))
         regions.append(_RegionLowering(module, function, chosen[at], before, names).region(called[0]))
@@ -57,16 +56,16 @@ class _Before:
         """Where in the network the region's binding of this number was (0 if a pass has changed the region)."""
         return self.positions[number] if number < len(self.positions) else 0
 
-    def answers(self, name: str, function: compat.Function) -> tuple[Refused, ...]:
+    def answers(self, name: str, function: ir.Function) -> tuple[Refused, ...]:
         """Their answers to the operator of a composite function whose result is called ``name``."""
-        inside = {b.var: b.value for b in compat.bindings(function)}
+        inside = {b.var: b.value for b in ir.bindings(function)}
         known: dict[str, Refused] = {}
         for variable in (name, *(v.name for v in inside)):
             for answer in self.refused.get(variable, ()):
                 known.setdefault(answer.target, answer)
-        calls = [v for v in inside.values() if compat.op_name(v) is not None]
-        anchor = next((v for v in calls if compat.op_name(v) in ANCHORS), calls[0] if calls else None)
-        return tuple(known.get(b.target_name) or _reason(str(compat.op_name(anchor)), anchor, inside, b)
+        calls = [v for v in inside.values() if ir.op_name(v) is not None]
+        anchor = next((v for v in calls if ir.op_name(v) in ANCHORS), calls[0] if calls else None)
+        return tuple(known.get(b.target_name) or _reason(str(ir.op_name(anchor)), anchor, inside, b)
                      for b in self.backends)
 
 
@@ -96,6 +95,7 @@ class _Reading:
     None for a constant."""
 
     composite: str
+    function: ir.Function
     op: QuantizedOp
     lowered: Lowered
     given: tuple[Any, ...]
@@ -116,8 +116,8 @@ class _RegionLowering:
     that stand for it the other way: results of products of batches that are only read so, and what such products read.
     """
 
-    module: compat.IRModule
-    function: compat.Function
+    module: ir.IRModule
+    function: ir.Function
     target: Chosen
     before: _Before
     step_names: _StepNames
@@ -127,22 +127,22 @@ class _RegionLowering:
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.bindings = list(compat.bindings(self.function))
-        self.results = list(compat.outputs_of(self.function))
-        self.uses = Counter(v for e in (*(b.value for b in self.bindings), *self.results) for v in compat.variables(e))
+        self.bindings = list(ir.bindings(self.function))
+        self.results = list(ir.outputs_of(self.function))
+        self.uses = ir.use_counts(self.function)
         self.readings = self._readings()
         self.transposed = self._transposed()
 
     def region(self, symbol: str) -> Region:
         for param in self.function.params:
             self.lies_in[param] = name = self._fresh(param.name)
-            self.values[name] = Value(name, compat.shape_of(param), compat.dtype_of(param), ROW_MAJOR)
+            self.values[name] = Value(name, ir.shape_of(param), ir.dtype_of(param), ROW_MAJOR)
         for number, binding in enumerate(self.bindings):
-            if compat.op_name(binding.value) in ("reshape", "permute_dims"):  # the same bytes under another shape
+            if ir.op_name(binding.value) in ("reshape", "permute_dims"):  # the same bytes under another shape
                 self.lies_in[binding.var] = self.lies_in[binding.value.args[0]]
             elif binding.var in self.readings:  # else one with what reads it
                 self._step(number, binding)
-            elif compat.is_var(binding.value):  # the variable of the function's result
+            elif ir.is_var(binding.value):  # the variable of the function's result
                 self.lies_in[binding.var] = self.lies_in[binding.value]
         inputs = tuple(self.lies_in[p] for p in self.function.params)
         for name in inputs:
@@ -157,14 +157,14 @@ class _RegionLowering:
         as one, that stands for the second."""
         found: dict[Any, _Reading] = {}
         for binding in self.bindings:
-            composite = compat.is_composite(self.module, binding.value)
+            composite = ir.is_composite(self.module, binding.value)
             if composite is None:
                 continue
             label, inner = composite
-            op = operator_of(inner, self.target.backend.numbers)
+            op = operator_of(inner, self.target.backend)
             lowered = self.target.backend.strategy(self.target.composites[label].name, self.target.options)(op)
             given = dict(zip(inner.params, binding.value.args))
-            reading = _Reading(label, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
+            reading = _Reading(label, inner, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
             above = reading.given[0]
             if above in found and self.uses[above] == 1:
                 reading = self._joined(found, reading)
@@ -193,7 +193,7 @@ class _RegionLowering:
     def _transposed(self) -> frozenset[Any]:
         found = set()
         for binding in self.bindings:
-            if compat.op_name(binding.value) == "permute_dims":
+            if ir.op_name(binding.value) == "permute_dims":
                 source = binding.value.args[0]
                 made = source in self.readings and self.readings[source].lowered.layout == BATCH
                 found.add(source if made and self.uses[source] == 1 else binding.var)
@@ -206,17 +206,17 @@ class _RegionLowering:
         reading = self.readings[binding.var]
         inputs = self._inputs(reading)
         lowered, views = self._in_layout_of_inputs(reading.lowered, inputs, self._views(reading))
-        op, unnamed = reading.op, UNNAMED.fullmatch(binding.var.name) is not None
+        op, unnamed = reading.op, is_made_up(binding.var.name)
         # an operator alone has no other name than that of its result
         name = self.step_names.new(binding.var.name if op.name == op.anchor and not unnamed else op.name)
-        value = Value(self._fresh(name if unnamed else binding.var.name), compat.shape_of(binding.var),
-                      compat.dtype_of(binding.var), lowered.layout)
+        value = Value(self._fresh(name if unnamed else binding.var.name), ir.shape_of(binding.var),
+                      ir.dtype_of(binding.var), lowered.layout)
         shape = value.shape
         if binding.var in self.transposed:
             value = replace(value, shape=_heads_last(shape, value.layout, value.name), layout=HEADS)
         if value.layout.in_tiles:
             value = replace(value, nonzero_edges=self._nonzero_edges(value, lowered.tiles, inputs))
-        answers = self.before.answers(binding.var.name, compat.is_composite(self.module, binding.value)[1])
+        answers = self.before.answers(binding.var.name, reading.function)
         self.lies_in[binding.var] = value.name
         self.values[value.name] = value
         self.steps.append(Step(
@@ -299,14 +299,14 @@ def _heads_last(shape: tuple[int, ...], layout: Layout, name: str) -> tuple[int,
     return batch, length, heads, depth
 
 
-def operator_of(function: compat.Function, numbers: Numbers = "int8") -> QuantizedOp:
+def operator_of(function: ir.Function, backend: UMABackend) -> QuantizedOp:
     """The operator that a composite function computes."""
-    bound = {b.var: b.value for b in compat.bindings(function)}
-    root = compat.outputs_of(function)[0]
-    while compat.is_var(root) and compat.is_var(bound.get(root)):
+    bound = {b.var: b.value for b in ir.bindings(function)}
+    root = ir.outputs_of(function)[0]
+    while ir.is_var(root) and ir.is_var(bound.get(root)):
         root = bound[root]
-    expr = bound[root] if compat.is_var(root) else root
-    return read(expr, bound.get, numbers=numbers)
+    expr = bound[root] if ir.is_var(root) else root
+    return backend.read(expr, bound.get)
 
 
 def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen]) -> HostPart:
@@ -314,18 +314,18 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
-    kept = compat.keep_functions(partitioned.module, lambda f: compat.codegen_of(f) in (None, "xla"))
+    kept = ir.keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     main = model.module["main"]
-    bound = {b.var: b.value for b in compat.bindings(main)}
+    bound = {b.var: b.value for b in ir.bindings(main)}
     by_name = {var.name: value for var, value in bound.items()}
     refused = _refused(partitioned)
-    results = {v.name: spec.name for v, spec in zip(compat.outputs_of(main), model.outputs, strict=True)
-               if compat.is_var(v)}
+    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
+               if ir.is_var(v)}
     ops = []
     for op in partitioned.host:
         known = {r.target: r for r in refused.get(op.variable, ())}
         answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.variable), bound, c.backend) for c in chosen)
-        name = results.get(op.variable, op.variable) if UNNAMED.fullmatch(op.variable) else op.variable
+        name = results.get(op.variable, op.variable) if is_made_up(op.variable) else op.variable
         ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _joint_reason(answers), answers, op.position))
     return HostPart(None, tuple(ops), kept)
 
@@ -345,9 +345,9 @@ def _reason(op: str, call: Any, bound: Mapping[Any, Any], backend: UMABackend) -
     if op not in ANCHORS or call is None:
         return Refused(name, f"{name} has no pattern for {op}")
     try:
-        read(call, bound.get, numbers=backend.numbers)
+        backend.read(call, bound.get)
     except NotQuantized as error:
         return Refused(name, str(error), NEEDED[backend.numbers])
-    if backend.numbers != "int8":
+    if not is_quantized(backend.numbers):
         return Refused(name, f"it has no form that {name} takes")
     return Refused(name, f"its result is not requantized in a form that {name} takes", NEEDED["int8"])

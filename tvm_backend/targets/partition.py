@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.compiled import OptionValue
-from archloom.tvm_backend.ir import expressions as compat
-from archloom.tvm_backend.ir.match import NotQuantized, Numbers, read
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.match import NotQuantized, Numbers, QuantizedOp
+from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.sweeps import SWEPT
 from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
-from archloom.tvm_backend.targets.backend import Pattern, UMAPhase, Verdict
+from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
 
@@ -57,7 +57,7 @@ class Partitioned:
     names that several operators have are left out.
     """
 
-    module: compat.IRModule
+    module: ir.IRModule
     refusals: tuple[Refusal, ...]
     host: tuple[HostFunction, ...]
     positions: Positions
@@ -65,12 +65,12 @@ class Partitioned:
 
 
 def partition(
-    module: compat.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
+    module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
 ) -> Partitioned:
     """Split a module into regions of the targets and the host; see :meth:`UMABackend.partition`."""
     if params:
         module = bind_parameters(module, params)
-    module = compat.ensure_dataflow(module)
+    module = ir.ensure_dataflow(module)
     refusals: list[Refusal] = []
     taken: list[tuple[str, str]] = []
     for target in chosen:
@@ -80,11 +80,11 @@ def partition(
             refusals.append(Refusal(variable, "", reason, name, needs))
 
         module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
-        module = duplicate_dequantize(sink_reshapes(module, sums=backend.numbers == "float16"))
-        module = compat.fuse_by_pattern(module, [
+        module = duplicate_dequantize(sink_reshapes(module, sums=backend.vectors))
+        module = fuse_by_pattern(module, [
             (name, p.make(), _check(p, target, refusals, taken)) for name, p in target.composites.items()])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
-    module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.numbers == "float16"))
+    module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.vectors))
     for target in chosen:
         module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
     count = Counter(name for name, _ in taken)
@@ -98,49 +98,48 @@ def _check(
     """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
-        verdict = _verdict(pattern, target.options, context, target.backend.numbers)
-        if verdict.ok:
-            _note(context, taken, target.backend.numbers)
+        inside = dict(context.matched_bindings.items())
+        found = _read(target.backend, context, inside)
+        if isinstance(found, QuantizedOp):
+            verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
+        else:
+            verdict = found
+        if verdict.ok and isinstance(found, QuantizedOp):
+            _note(found, context, inside, taken)
             return True
         if pattern.quiet:
             return False
-        explained = EXPLAINED | SWEPT if target.backend.numbers == "float16" else EXPLAINED
-        variables = [var.name for var, value in context.matched_bindings.items()
-                     if compat.op_name(value) in explained]
+        explained = EXPLAINED | SWEPT if target.backend.vectors else EXPLAINED
+        variables = [var.name for var, value in inside.items() if ir.op_name(value) in explained]
         refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
         return False
 
     return check
 
 
-def _note(context: Any, taken: list[tuple[str, str]], numbers: Numbers) -> None:
+def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: list[tuple[str, str]]) -> None:
     """The operator's name and the variable of its result, in place of those of smaller matches inside of it."""
-    inside = dict(context.matched_bindings.items())
     result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
     if result is None:
         return
     covered = {var.name for var in inside}
     taken[:] = [pair for pair in taken if pair[1] not in covered]
-    op = read(context.matched_expr, inside.get, numbers=numbers)
     # an operator alone has no other name than that of its result
     taken.extend((name, result) for name in sorted({op.name, result} if op.name == op.anchor else {op.name}))
 
 
-def _verdict(
-    pattern: Pattern, options: Mapping[str, OptionValue], context: Any, numbers: Numbers
-) -> Verdict:
-    inside = dict(context.matched_bindings.items())
-    if not all(compat.is_tensor(var) for var in inside):
+def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> QuantizedOp | Verdict:
+    """The operator that a match is, or why it is none that the target could take."""
+    if not all(ir.is_tensor(var) for var in inside):
         return Verdict(False, "a tensor in it has no static shape", "tensors of static shapes")
     shared = _leaking(context, inside)
     if shared is not None:
         return Verdict(False, f"its intermediate result {shared!r} is used elsewhere too",
                        "intermediate results that nothing else reads")
     try:
-        op = read(context.matched_expr, inside.get, numbers=numbers)
+        return backend.read(context.matched_expr, inside.get)
     except NotQuantized as error:
-        return Verdict(False, str(error), NEEDED[numbers])
-    return Verdict(True, "") if pattern.predicate is None else pattern.predicate(op, options)
+        return Verdict(False, str(error), NEEDED[backend.numbers])
 
 
 def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from archloom.tvm_backend.host.rules import HEAVY, macs, translatable
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 
 HOST_CODEGEN = "xla"
 Place = tuple[str, str]
@@ -54,8 +54,8 @@ Positions = dict[str, tuple[int, ...]]
 
 
 def form_regions(
-    module: compat.IRModule, tiled: frozenset[str] = frozenset()
-) -> tuple[compat.IRModule, tuple[HostFunction, ...], Positions]:
+    module: ir.IRModule, tiled: frozenset[str] = frozenset()
+) -> tuple[ir.IRModule, tuple[HostFunction, ...], Positions]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
     Targets that are ``tiled`` keep images and matrices beside each other in one region.
@@ -71,7 +71,7 @@ def form_regions(
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _placed(module: compat.IRModule, main: compat.Function, tiled: frozenset[str]) -> list[_Node]:
+def _placed(module: ir.IRModule, main: ir.Function, tiled: frozenset[str]) -> list[_Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
@@ -84,9 +84,9 @@ def _placed(module: compat.IRModule, main: compat.Function, tiled: frozenset[str
         on_host |= apart
 
 
-def _read_elsewhere(nodes: list[_Node], module: compat.IRModule, main: compat.Function) -> set[int]:
+def _read_elsewhere(nodes: list[_Node], module: ir.IRModule, main: ir.Function) -> set[int]:
     """Transposed tensors of a target that are results of the network or read by another group."""
-    results = {v for r in compat.outputs_of(main) for v in compat.variables(r)}
+    results = {v for r in ir.outputs_of(main) for v in ir.variables(r)}
     turned = {i for i, node in enumerate(nodes)
               if node.place[0] not in (LLVM[0], XLA[0]) and turns_heads(node.binding.value)}
     return {i for i in turned if nodes[i].binding.var in results} | {
@@ -95,18 +95,18 @@ def _read_elsewhere(nodes: list[_Node], module: compat.IRModule, main: compat.Fu
 
 
 def _nodes(
-    module: compat.IRModule, main: compat.Function, tiled: frozenset[str], on_host: AbstractSet[int]
+    module: ir.IRModule, main: ir.Function, tiled: frozenset[str], on_host: AbstractSet[int]
 ) -> list[_Node]:
     """All bindings; transposes ``on_host`` (by number) stay there."""
     index: dict[Any, int] = {}
     nodes: list[_Node] = []
-    for binding in compat.bindings(main):
-        composite = compat.is_composite(module, binding.value)
+    for binding in ir.bindings(main):
+        composite = ir.is_composite(module, binding.value)
         place = HOST
         if composite is not None:
             name = composite[0].split(".", 1)[0]
             place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
-        variables = compat.variables(binding.value)
+        variables = ir.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)
         nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
@@ -115,7 +115,7 @@ def _nodes(
     return nodes
 
 
-def _absorb_views(nodes: list[_Node], place: Place, module: compat.IRModule, on_host: Container[int]) -> None:
+def _absorb_views(nodes: list[_Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
     """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
     is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
     users: dict[int, list[_Node]] = defaultdict(list)
@@ -132,7 +132,7 @@ def _absorb_views(nodes: list[_Node], place: Place, module: compat.IRModule, on_
 
     taken: set[int] = set()
     for position, node in reversed(list(enumerate(nodes))):
-        reshaped = compat.op_name(node.binding.value) == "reshape"
+        reshaped = ir.op_name(node.binding.value) == "reshape"
         if (reshaped or turned(position, node)) and users[position] and all(u.place == place for u in users[position]):
             node.place = place
             taken.add(position)
@@ -149,28 +149,28 @@ HEADS_TURNED = (0, 2, 1, 3)
 
 def turns_heads(value: Any) -> bool:
     """Whether a binding puts heads before the length, or behind it."""
-    return (compat.op_name(value) == "permute_dims" and value.attrs.axes is not None
-            and compat.attr_ints(value, "axes") == HEADS_TURNED)
+    return (ir.op_name(value) == "permute_dims" and value.attrs.axes is not None
+            and ir.attr_ints(value, "axes") == HEADS_TURNED)
 
 
-def _multiplies_batches(node: _Node, module: compat.IRModule) -> bool:
+def _multiplies_batches(node: _Node, module: ir.IRModule) -> bool:
     """Whether a composite is a product of two batches of matrices, [batch, heads, rows, columns]."""
-    composite = compat.is_composite(module, node.binding.value)
-    for binding in () if composite is None else compat.bindings(composite[1]):
-        if compat.op_name(binding.value) == "matmul":
-            first, second = (compat.shape_of(a) for a in binding.value.args)
+    composite = ir.is_composite(module, node.binding.value)
+    for binding in () if composite is None else ir.bindings(composite[1]):
+        if ir.op_name(binding.value) == "matmul":
+            first, second = (ir.shape_of(a) for a in binding.value.args)
             return len(first) == len(second) == 4 and first[:2] == second[:2] and first[0] * first[1] > 1
     return False
 
 
-def _images(function: compat.Function) -> bool:
+def _images(function: ir.Function) -> bool:
     """Whether a composite works on images: those are stored channels-last within a region."""
-    names = [compat.op_name(b.value) for b in compat.bindings(function)]
+    names = [ir.op_name(b.value) for b in ir.bindings(function)]
     if "nn.conv2d" in names:
         return True
     if {"matmul", "nn.attention", "nn.attention_bias"} & set(names):
         return False
-    return len(compat.shape_of(compat.outputs_of(function)[0])) == 4
+    return len(ir.shape_of(ir.outputs_of(function)[0])) == 4
 
 
 def _level(nodes: list[_Node]) -> None:
@@ -208,11 +208,11 @@ def _place_host(nodes: list[_Node]) -> None:
             groups[node.level].append(node)
     whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
     for group in groups.values():
-        heavy = any(compat.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
+        heavy = any(ir.op_name(n.binding.value) in HEAVY and translatable(n.binding.value) for n in group)
         for node in group:
             node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
     for node in nodes:  # an access to a tuple belongs to what makes the tuple
-        if node.place in (LLVM, XLA) and compat.is_tuple_get(node.binding.value) and node.inputs:
+        if node.place in (LLVM, XLA) and ir.is_tuple_get(node.binding.value) and node.inputs:
             node.place = nodes[node.inputs[0]].place
     _keep_tuples_together(nodes)
 
@@ -220,52 +220,52 @@ def _place_host(nodes: list[_Node]) -> None:
 def _goes_to_xla(binding: Any) -> bool:
     """Whether XLA can compute a host operator, or there is nothing to compute."""
     value = binding.value
-    if compat.op_name(value) is None:
-        return compat.is_tuple_get(value) is not None or compat.is_var(value) or compat.is_constant(value)
+    if ir.op_name(value) is None:
+        return ir.is_tuple_get(value) is not None or ir.is_var(value) or ir.is_constant(value)
     return translatable(value)
 
 
 def _keep_tuples_together(nodes: list[_Node]) -> None:
     """A tuple of tensors that leaves a group of XLA cannot be a result of it: TVM's code makes it."""
     for position, node in enumerate(nodes):
-        if node.place == XLA and not compat.is_single(node.binding.var):
+        if node.place == XLA and not ir.is_single(node.binding.var):
             users = [n for n in nodes if position in n.inputs]
             if any(u.place != XLA for u in users) or not users:
                 node.place = LLVM
                 for user in users:
-                    if compat.is_tuple_get(user.binding.value):
+                    if ir.is_tuple_get(user.binding.value):
                         user.place = LLVM
 
 
 def _counts(node: _Node) -> bool:
-    return compat.op_name(node.binding.value) is not None
+    return ir.op_name(node.binding.value) is not None
 
 
 def _describe(node: _Node, position: int) -> HostFunction:
     call = node.binding.value
-    shape = compat.shape_of(node.binding.var) if compat.is_tensor(node.binding.var) else ()
+    shape = ir.shape_of(node.binding.var) if ir.is_tensor(node.binding.var) else ()
     return HostFunction(
-        node.binding.var.name, str(compat.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm",
+        node.binding.var.name, str(ir.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm",
         position,
     )
 
 
 def _rebuild(
-    module: compat.IRModule, main: compat.Function, groups: dict[tuple[int, Place], list[_Node]]
-) -> tuple[compat.IRModule, dict[str, list[_Node]]]:
+    module: ir.IRModule, main: ir.Function, groups: dict[tuple[int, Place], list[_Node]]
+) -> tuple[ir.IRModule, dict[str, list[_Node]]]:
     """``main`` with a call for each group that is not TVM's, and the functions called; which group each is."""
-    results = compat.outputs_of(main)
+    results = ir.outputs_of(main)
     users = _users(groups, results)
     replaced: dict[Any, Any] = {}
     body: list[Any] = []
-    functions: dict[str, compat.Function] = {}
+    functions: dict[str, ir.Function] = {}
     symbols: dict[str, list[_Node]] = {}
     count: dict[str, int] = defaultdict(int)
     for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
         nodes = groups[key]
         if key[1] == LLVM:
             for node in nodes:
-                body.append(compat.bind(node.binding.var, compat.substitute(node.binding.value, replaced)))
+                body.append(ir.bind(node.binding.var, ir.substitute(node.binding.value, replaced)))
             continue
         codegen = key[1][0]
         kind = codegen if codegen == HOST_CODEGEN else "target"  # regions are numbered in order, whosever they are
@@ -277,19 +277,19 @@ def _rebuild(
         functions[symbol] = _outline(nodes, inputs, outputs, codegen, symbol)
         symbols[symbol] = nodes
         arguments = [replaced.get(v, v) for v in inputs]
-        call = compat.call_external(symbol, arguments, outputs)
-        result = compat.new_var(symbol, call)
-        body.append(compat.bind(result, call))
+        call = ir.call_external(symbol, arguments, outputs)
+        result = ir.new_var(symbol, call)
+        body.append(ir.bind(result, call))
         for i, output in enumerate(outputs):
             if len(outputs) == 1:
                 replaced[output] = result
             else:
-                field = compat.new_var(output.name, output)
-                body.append(compat.bind(field, compat.tuple_get(result, i)))
+                field = ir.new_var(output.name, output)
+                body.append(ir.bind(field, ir.tuple_get(result, i)))
                 replaced[output] = field
-    final = [replaced.get(r, r) if compat.is_var(r) else r for r in results]
-    host_main = compat.rebuild(main, body, final)
-    return compat.with_functions(host_main, functions, module), symbols
+    final = [replaced.get(r, r) if ir.is_var(r) else r for r in results]
+    host_main = ir.rebuild(main, body, final)
+    return ir.with_functions(host_main, functions, module), symbols
 
 
 def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
@@ -297,10 +297,10 @@ def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any])
     users: dict[Any, set[int]] = defaultdict(set)
     for nodes in groups.values():
         for node in nodes:
-            for var in compat.variables(node.binding.value):
+            for var in ir.variables(node.binding.value):
                 users[var].add(id(nodes))
     for result in results:
-        for var in compat.variables(result):
+        for var in ir.variables(result):
             users[var].add(0)
     return users
 
@@ -310,7 +310,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
     defined = {node.binding.var for node in nodes}
     inputs: list[Any] = []
     for node in nodes:
-        for var in compat.variables(node.binding.value):
+        for var in ir.variables(node.binding.value):
             if var not in defined and var not in inputs:
                 inputs.append(var)
     outputs = [node.binding.var for node in nodes if users[node.binding.var] - {id(nodes)}]
@@ -319,8 +319,8 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
 
 def _outline(
     nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
-) -> compat.Function:
-    params = [compat.parameter_like(v) for v in inputs]
+) -> ir.Function:
+    params = [ir.parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
-    body = [compat.bind(n.binding.var, compat.substitute(n.binding.value, inner)) for n in nodes]
-    return compat.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})
+    body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]
+    return ir.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})

@@ -8,36 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, RANGES, ai_engine, isa_parameters
+from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine, isa_parameters
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.ai_engine.emit import emit
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
 
-GRAPH = GraphOptions(ai_engine, RANGES)
-
-OPTIONS = (
-    GRAPH.size("rows", "rows of cores"),
-    GRAPH.size("columns", "columns of cores"),
-    GRAPH.size("stream_bits", "width of every stream (0: no limit)", "bits"),
-    GRAPH.size("samples", "complex samples in a core"),
-    GRAPH.size("coefficients", "complex coefficients in a core"),
-    GRAPH.size("fifo", "places of four complex values at the end of a core's stream"),
-    GRAPH.size("tile", "rows and columns of a core's matrix tiles"),
-    GRAPH.size("memory_latency", "from a request of the memory to the first value", "cycles"),
-    GRAPH.size("memory_mib", "memory behind the streams", "MiB"),
-    GRAPH.clock("clock of the cores", 1, 1e5),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return ai_engine(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(ai_engine)
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     tile, cores = options["tile"], options["rows"] * options["columns"]
@@ -76,9 +57,9 @@ def _rounds(extent: int, tile: np.ndarray, ways: np.ndarray) -> np.ndarray:
 AI_ENGINE = GemmKit(
     name="ai_engine",
     description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="ai_engine",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

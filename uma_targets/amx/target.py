@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.amx import MACS_PER_CYCLE, RANGES, ROWS, amx, isa_parameters
+from archloom.acadl_models.amx import MACS_PER_CYCLE, ROWS, amx, isa_parameters
 from archloom.mapper.lines import Cache
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
@@ -15,37 +15,11 @@ from archloom.uma_targets.amx.emit import GROUP, LANES, MOST, depth_of, emit, wo
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(amx, RANGES)
-
-OPTIONS = (
-    GRAPH.size("product_cycles", "from one product of tiles to the next", "cycles"),
-    GRAPH.size("product_latency", "from a product's operands to its sums", "cycles"),
-    GRAPH.size("load_ports", "loads of 64 bytes a cycle"),
-    GRAPH.size("vector_ports", "ports of 512 bits"),
-    GRAPH.size("l1_kib", "first cache", "KiB"),
-    GRAPH.size("l1_ways", "lines of a set of the first cache"),
-    GRAPH.size("l1_cycles", "look-up in the first cache", "cycles"),
-    GRAPH.size("l2_kib", "second cache", "KiB"),
-    GRAPH.size("l2_ways", "lines of a set of the second cache"),
-    GRAPH.size("l2_cycles", "look-up in the second cache", "cycles"),
-    GRAPH.size("memory_cycles", "from request to data of the memory behind the caches", "cycles"),
-    GRAPH.size("misses", "lines on their way to the caches at a time"),
-    GRAPH.size("fetch_width", "instructions fetched at a time"),
-    GRAPH.size("issue_entries", "instructions that wait for issue"),
-    GRAPH.size("queue", "instructions that wait before the ports"),
-    GRAPH.size("memory_gib", "memory", "GiB"),
-    GRAPH.clock("clock of the core"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return amx(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(amx)
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Blocks of one or two tiles each way; all of k at once."""
@@ -72,9 +46,9 @@ def _loops(shape: "Shape", c: "Columns", hardware: "Hardware") -> Loop:
 AMX = GemmKit(
     name="amx",
     description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="amx",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

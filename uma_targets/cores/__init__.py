@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from archloom.uma_targets.cores.target import CoresKit, CoresTarget, mesh_options
+from archloom.uma_targets.cores.target import CoresKit, CoresTarget
 
-__all__ = ["CoresKit", "CoresTarget", "mesh_options"]
+__all__ = ["CoresKit", "CoresTarget"]

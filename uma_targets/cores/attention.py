@@ -12,8 +12,9 @@ from archloom.mapper import workload as wl
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir import expressions
+from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.passes.attention import BARRED, AttentionShape, attention_shape
+from archloom.tvm_backend.passes.attention import BARRED
 from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
 from archloom.uma_targets.kit.attention import sizes
@@ -42,15 +43,13 @@ def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
 def is_whole(call: Any, machine: "Machine") -> bool:
     """Whether an attention operator is taken as it is: it fits, and nothing is added to its scores but a causal mask.
     """
-    if misfit(attention_shape(call), machine) is not None:
+    shape = attention_shape(call)
+    if misfit(shape, machine) is not None:
         return False
-    scale = expressions.attr(call, "scale")
-    depth = expressions.shape_of(call.args[0])[-1]
-    factor = depth**-0.5 if scale is None else float(getattr(scale, "value", scale))
     mask = call.args[3] if len(call.args) > 3 else None
     masked = mask is None or (
         expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
-    return masked and math.isclose(factor, depth**-0.5, rel_tol=1e-6)
+    return masked and math.isclose(attention_scale(call), shape.depth**-0.5, rel_tol=1e-6)
 
 
 def mask_of(bias: np.ndarray) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
-from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.options import Option
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.targets.backend import Strategy, UMAPhase
@@ -27,35 +27,6 @@ if TYPE_CHECKING:
 Options = Mapping[str, Any]
 ISA = "wormhole"
 """The instructions of all meshes."""
-
-HELP: Mapping[str, tuple[str, str]] = {
-    "sums": ("tiles of 32-bit partial sums in a core", "tiles"),
-    "stats": ("statistics of 32 rows in a core", ""),
-    "l1_bytes": ("L1 of a core", "bytes"),
-    "l1_bytes_per_cycle": ("port through which networks write into an L1; 0: as much as comes", "bytes/cycle"),
-    "array": ("tiles along each side of the matrix unit", ""),
-    "product_cycles": ("of the matrix unit for a product of its size", "cycles"),
-    "block_cycles": ("of a product of blocks, beside those", "cycles"),
-    "vector_width": ("numbers that the vector unit works on at a time", ""),
-    "vector_cycles": ("of the vector unit for these", "cycles"),
-    "noc_bytes_per_cycle": ("of a link of the networks", "bytes/cycle"),
-    "small_ring_bytes_per_cycle": ("of the rings between neighbours", "bytes/cycle"),
-    "large_ring_bytes_per_cycle": ("of the ring that joins all L1s and memory", "bytes/cycle"),
-    "memories": ("at the ends of the large ring", ""),
-    "dram_bytes_per_cycle": ("of all channels of memory together", "bytes/cycle"),
-    "dram_latency_cycles": ("from request to first data", "cycles"),
-    "dram_bytes": ("memory", "bytes"),
-    "dram_channels": ("over which tiles are dealt out", ""),
-    "launch_cycles": ("from the host's command until the cores work", "cycles"),
-}
-"""Options that meshes have, with their units."""
-
-
-def mesh_options(graph: GraphOptions, own: Mapping[str, str]) -> tuple[Option, ...]:
-    """The options of a mesh: those of its ``own`` with their help, then what its graph has of :data:`HELP`."""
-    found = [graph.size(name, about) for name, about in own.items()]
-    found += [graph.size(name, *HELP[name]) for name in HELP if name in graph.ranges and name not in own]
-    return (*found, graph.clock("clock of cores and networks"))
 
 
 @dataclass(frozen=True)
@@ -98,6 +69,11 @@ class CoresTarget(DescribedTarget):
 
     kit: ClassVar[CoresKit]
 
+    @property
+    def vectors(self) -> bool:
+        """A core has a vector unit, which works on tiles."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()
         swapped = ("swapped_both", "swapped_second", "swapped_first")
@@ -131,12 +107,12 @@ class CoresTarget(DescribedTarget):
         by constants, as products of matrices."""
         from archloom.tvm_backend.passes.attention import as_attention
         from archloom.tvm_backend.passes.batch_norms import without_batch_norms
-        from archloom.tvm_backend.passes.composites import gathered
+        from archloom.tvm_backend.passes.composites import fuse_composites
         from archloom.tvm_backend.passes.products import as_products
-        from archloom.tvm_backend.passes.scales import without_factors
+        from archloom.tvm_backend.passes.scales import fold_scales
 
-        machine, module = self._machine(options), gathered(without_batch_norms(module))
-        module = without_factors(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
+        machine, module = self._machine(options), fuse_composites(without_batch_norms(module))
+        module = fold_scales(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)
 
     def _machine(self, options: Options) -> "Machine":

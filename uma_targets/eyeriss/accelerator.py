@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.eyeriss import RANGES, eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions, Option
@@ -31,30 +31,9 @@ if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
 
-GRAPH = GraphOptions(eyeriss, RANGES)
+GRAPH = GraphOptions(eyeriss)
 PSUM_BITS = 32
 """Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
-
-
-OPTIONS = (
-    GRAPH.size("rows", "rows of the PE array"),
-    GRAPH.size("cols", "columns of the PE array"),
-    GRAPH.size("ifmap_spad", "ifmap scratchpad of a PE", "words"),
-    GRAPH.size("filter_spad", "filter scratchpad of a PE", "words"),
-    GRAPH.size("psum_spad", "psum scratchpad of a PE", "words"),
-    GRAPH.size("glb_kib", "global buffer for ifmaps and partial sums", "KiB"),
-    GRAPH.size("filter_glb_kib", "global buffer for filters", "KiB"),
-    GRAPH.size("row_words", "words that one primitive streams in or out"),
-    GRAPH.size("ifmap_bus_bits", "bus of the ifmap network, a multiple of 16", "bits"),
-    GRAPH.size("filter_bus_bits", "bus of the filter network, a multiple of 16", "bits"),
-    GRAPH.size("psum_bus_bits", "bus of the psum networks, a multiple of 16", "bits"),
-    GRAPH.size("dram_bytes_per_cycle", "bandwidth of DRAM", "bytes"),
-    GRAPH.size("dram_latency_cycles", "from request to first data", "cycles"),
-    GRAPH.size("lookahead", "primitives that the control may have handed out at a time"),
-    Option("mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
-           "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ"),
-    GRAPH.clock("clock of the core"),
-)
 
 
 @dataclass(frozen=True)
@@ -145,12 +124,8 @@ def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
     mac = options["mac_picojoules"]
     return eyeriss(
         psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
-        **GRAPH.arguments(options, besides=("mac_picojoules",)),
+        **GRAPH.arguments(options),
     )
-
-
-def _isa_parameters(graph: "ArchitectureGraph") -> Mapping[str, int]:
-    return isa_parameters(graph)
 
 
 def _emitter(parameters: Mapping[str, int]) -> EyerissEmitter:
@@ -167,6 +142,9 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int:
 
 
 EYERISS = Accelerator(
-    "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)", OPTIONS, ISA,
-    _graph, _isa_parameters, _emitter, _space, _peak, patience=5,
+    "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)",
+    GRAPH.options({"lookahead": [Option(
+        "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
+        "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ")]}),
+    ISA, _graph, isa_parameters, _emitter, _space, _peak, patience=5,
 )

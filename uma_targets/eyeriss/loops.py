@@ -203,9 +203,9 @@ def loops(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, *, after
         steps = np.maximum(count * start.parts, 1)
         here = _reduce(sizes, passes[i], [times / steps for times in counts[i]], between, left)
         # rows of the last image go to the PEs while those before are at work, and leave the place to the next channels
-        held = 1 - 1 / np.maximum(between * start.parts * sizes.images, 1)
+        occupied = 1 - 1 / np.maximum(between * start.parts * sizes.images, 1)
         reduction.append(Loop(count, (Loop(start.parts, (here,)),), first=(sizes.load(loaded, q * r),),
-                              slots=sizes.buffers, held=held))
+                              slots=sizes.buffers, occupied=occupied))
     bias = sizes.load_sums(int(tensors.bias))
     others = [(times * sizes.images, one) for ts, ones in zip(counts, passes) for times, one in zip(ts, ones)]
     first, waits = _begin(sizes, start, channels[0][1] * channels[0][2], own, more, hardware)

@@ -7,44 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, RANGES, gamma, isa_parameters
+from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, gamma, isa_parameters
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.gamma.emit import emit
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(gamma, RANGES)
+GRAPH = GraphOptions(gamma)
 ORDERS = (("m", "n", "k"), ("n", "m", "k"))
 MOST_BLOCKS = 4
 """Blocks of a tile along m and n that are tried."""
-
-
-OPTIONS = (
-    GRAPH.size("complexes", "load/store unit, compute unit and scratchpad, each so many times"),
-    Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n")),
-    GRAPH.size("registers", "vector registers of a complex, 8 x 16 bits each"),
-    GRAPH.size("accumulators", "tiles of 8 x 8 sums of 32 bits in a complex"),
-    GRAPH.size("scratchpad_kib", "scratchpad of a complex", "KiB"),
-    GRAPH.size("matmul_stages", "pipeline of the product unit", "cycles"),
-    GRAPH.size("bus_bytes", "width of a load/store unit's bus to the DRAM", "bytes"),
-    GRAPH.size("dram_cycles", "from request to first data", "cycles"),
-    GRAPH.size("in_flight", "transfers of a load/store unit under way"),
-    GRAPH.size("queue", "instructions that wait before each unit"),
-    GRAPH.size("issue_entries", "instructions that wait for issue"),
-    GRAPH.size("fetch_width", "instructions fetched at a time"),
-    GRAPH.size("dram_gib", "DRAM", "GiB"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return gamma(**GRAPH.arguments(options, besides=("spread",)))
 
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
@@ -100,7 +77,7 @@ def _loops(
     bias = Issue("bias", many * sums, 4 * wide, units=many)
 
     step = Loop(blocks["k"], (products,), first=(load, read), slots=2)
-    panels = Loop(tiles["k"], (step,), first=(fetch,), slots=2, held=0)
+    panels = Loop(tiles["k"], (step,), first=(fetch,), slots=2, occupied=0)
     tile = Loop(rounds * other, (panels,), first=(bias,) if shape.bias else (), last=(store,), slots=2)
     return Loop(1, (tile,), alone=(products, store))
 
@@ -108,9 +85,10 @@ def _loops(
 GAMMA = GemmKit(
     name="gamma",
     description="fused 8 x 8 tensor operations on 16-bit integers in complexes that share scratchpads (ACADL paper)",
-    options=OPTIONS,
+    options=GRAPH.options({"complexes": [
+        Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n"))]}),
     isa="gamma",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

@@ -1,4 +1,27 @@
-"""What Gemmini's emission issues, as nests of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`)."""
+"""What Gemmini's emission issues, as nests of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`).
+
+A nest says what an iteration issues; three things it cannot say are reckoned here.
+
+*The window.* A product is a pair of instructions, so half of the fetch stage and of the queue of the execute controller
+is how many products may wait: ``W = (issue_entries + queue) / 2`` (:func:`products_waiting`).
+
+*The end of the stores* (:func:`left_over`). Stores overlap the products after them, but for the last tile's. When the
+last product ends, of ``blocks`` stores so many are still to come::
+
+    1 + max(blocks - 1 - min(products, W) * pace / store, 0)
+
+``pace``: cycles of a product, ``store``: cycles from one store to the next. E.g. 8 blocks, stores of 20 cycles each,
+products of 16 cycles, 12 of which wait: 12 * 16 / 20 = 9.6 stores were done beside them, one is left.
+
+*The end of the products* (:func:`products_left`). After the last load of the last chunk has arrived, those products
+are still to come that need it, or stand behind one that does::
+
+    loads of B   |b0|b1|b2|b3|            the last one has arrived
+    products     . |p0  |p1  |p2  |p3  |  p1, p2 and p3 are left: more than the one that needs it
+                      `-- lag: they were slower than the loads
+
+    left = max(waiting - passing - 1, least) - lag / pace
+"""
 
 from __future__ import annotations
 
@@ -12,6 +35,9 @@ from archloom.mapper.pipeline import Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+
+MANY = 99
+"""Slots of an operand that is not streamed: they bound nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +106,25 @@ def beats(extent: int, dim: int, item: int, port: int) -> float:
     return total / int(ceil_div(extent, dim))
 
 
+def fed_rows(m: int, tile: np.ndarray, dim: int) -> np.ndarray:
+    """Rows of all tiles; new weights take as long as the array is high, however few the rows of the last tile."""
+    rest = m % tile
+    return m - rest + np.where(rest > 0, np.maximum(rest, dim), 0)
+
+
+def products_waiting(hardware: Hardware) -> float:
+    """How many products, pairs of instructions, the fetch stage and the queue of their controller hold."""
+    return (hardware.issue_entries + hardware.unit("preload").queue) / 2
+
+
 def left_over(out: Issue, blocks: Number, products: Number, pace: Number, hardware: Hardware) -> Issue:
     """The stores of ``blocks`` that are still to come when the last of as many ``products`` as may overlap them ends.
 
     One product is done every ``pace`` cycles; those that wait with the stores fill the fetch stage and their queue.
     """
-    waiting = (hardware.issue_entries + hardware.unit("preload").queue) / 2
     one = hardware.latency_columns("mvout", out.values) + out.beats + hardware.memory("hbm").read_latency_cycles
     each = (one + out.pieces) / hardware.unit("mvout").in_flight
-    done = np.minimum(products, waiting) * pace / each
+    done = np.minimum(products, products_waiting(hardware)) * pace / each
     return replace(out, times=1 + np.maximum(blocks - 1 - done, 0))
 
 
@@ -104,14 +140,11 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
     mb, nb, kb = all_m / mt, all_n / nt, all_k / kt
     rows, deep = shape.m / all_m, shape.k / all_k
     beats_a, beats_b = beats(shape.k, dim, 1, port), beats(shape.n, dim, 1, port)
-    # the rows of a mean tile; new weights take as long as the array is high, however few the rows of the last one
-    rest = shape.m % c["tm"]
-    high = (shape.m - rest + np.where(rest > 0, np.maximum(rest, dim), 0)) / mt
-    products = pairs(flow, kb * nb, mb, dim, high, dim)
+    products = pairs(flow, kb * nb, mb, dim, fed_rows(shape.m, c["tm"], dim) / mt, dim)
     a, b = load(mb * kb, rows, port, beats_a), load(nb * kb, deep, port, beats_b)
     stream_a, stream_b = c["level_a"] == STREAM, c["level_b"] == STREAM
     first_a, first_b = c["level_a"] == INTERLEAVE, c["level_b"] == INTERLEAVE
-    places = np.minimum(np.where(stream_a, c["slots_a"], 99), np.where(stream_b, c["slots_b"], 99))
+    places = np.minimum(np.where(stream_a, c["slots_a"], MANY), np.where(stream_b, c["slots_b"], MANY))
     m_outer = c["m_outer"] == 1
     outer, inner = np.where(m_outer, mt, nt), np.where(m_outer, nt, mt)
 
@@ -121,19 +154,18 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
     blocks, last = mb * nb, c["interleave"] == 1
     bias = load_bias(blocks * shape.bias, rows, port, beats(shape.n, dim, 4, port))
     out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
-    per_block = kb if flow == "os" else 1
-    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * per_block
+    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * (kb if flow == "os" else 1)
     end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
     stores = blocks - end.times / (shape.batch * mt * nt)  # of a tile, but for those
     # sums wait for what is left of the reduction, and for their stores to come into the window behind the products
-    window = (hardware.issue_entries + hardware.unit("preload").queue) / (2 * blocks * all_k)
-    held = np.maximum(1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), np.where(last, 0, 1 - window))
+    window = products_waiting(hardware) / (blocks * all_k)
+    occupied = np.maximum(1 - (1 - 1 / blocks) / (kt if flow == "os" else all_k), np.where(last, 0, 1 - window))
 
     def tiles(times: Number, *loads: Issue) -> Loop:
         chunks = Loop(kt, products, first=loads, slots=places, whole=share)
         within, after = (replace(out, times=stores * np.where(last, *shares)) for shares in (
             (1 - 1 / blocks, 0), (1 / blocks, 1)))
-        return Loop(times, (within, chunks), first=(bias,), last=(after,), slots=c["slots_c"], held=held)
+        return Loop(times, (within, chunks), first=(bias,), last=(after,), slots=c["slots_c"], occupied=occupied)
 
     # the first tile of an interleaved operand streams it, too
     some = np.where(first_a | first_b, 1, 0)
@@ -151,20 +183,48 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
                          slots=np.where(m_outer, c["slots_a"], c["slots_b"]))
     one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
                slots=np.where(m_outer, c["slots_b"], c["slots_a"]))
-    # products that are left when the last load of the last chunk has arrived, less what they lag behind anyway
-    pace = dim if flow == "os" else rows
-    both, chunk = mb * nb * kb * pace, shape.batch * mt * nt * kt
-    some_a, some_b = stream_a | (first_a & (inner == 1)), stream_b | (first_b & (inner == 1))
-    load_a, load_b = (rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1))
-    lag = chunk * np.maximum(both - np.where(some_a, mb * kb * load_a, 0) - np.where(some_b, nb * kb * load_b, 0), 0)
-    waiting = mb * nb * (kb if flow == "os" else 1) - (kb - 1 if flow == "os" else 0)
-    passing = np.where(some_b, (nb - 1) * load_b, (mb - 1) * load_a) / pace
-    ahead = np.minimum((hardware.issue_entries + hardware.unit("preload").queue) / (2 * mb * nb * kb), 1)
-    least = (np.where(some_b, mb - 1, mb * (nb - 1)) * kb if flow == "os" else np.where(some_b, mb, nb) - 1)
-    # where not even one chunk's instructions fit the window, the loads wait for the rest of them anyway
-    least, waiting = least * ahead, waiting * ahead
-    left = np.where((some_a | some_b) & (chunk > 1), np.maximum(waiting - passing - 1, least) - lag / pace, 0)
+    streams = stream_a | (first_a & (inner == 1)), stream_b | (first_b & (inner == 1))
+    chunk = Chunk((mb, nb, kb), dim if flow == "os" else rows,
+                  (rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1)), shape.batch * mt * nt * kt)
+    left = products_left(chunk, streams, flow, hardware)
     return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(left, 0), 1, dim, dim, dim), end))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk of the reduction: ``blocks`` along m, n and k, ``pace`` cycles of a product of them, cycles of the
+    ``loads`` of a block of A and of B; ``count``: how many chunks there are in all."""
+
+    blocks: tuple[Number, Number, Number]
+    pace: Number
+    loads: tuple[Number, Number]
+    count: Number
+
+
+def products_left(chunk: Chunk, streams: tuple[np.ndarray, np.ndarray], flow: str, hardware: Hardware) -> np.ndarray:
+    """Products that are left when the last load of the last chunk has arrived, beside the one that needs it.
+
+    ``streams``: whether A, whether B is loaded chunk by chunk. The terms, in products but for the first:
+
+    * ``lag``: cycles by which the products are behind the loads after all chunks, as they take longer.
+    * ``waiting``: those of a chunk from the first on that needs one of its last loads: one for each block of C; where
+      sums stay kb for each, but for the kb - 1 of the first block before its last.
+    * ``passing``: those that are done while the other loads of the last operand pass.
+    * ``least``: those that stand behind the one that needs the last load, whenever it comes.
+
+    Where not even one chunk's instructions fit the window, the loads wait for the rest of them anyway: of the products
+    only the share counts that fits.
+    """
+    (mb, nb, kb), pace, (load_a, load_b), (some_a, some_b) = chunk.blocks, chunk.pace, chunk.loads, streams
+    both, os = mb * nb * kb * pace, flow == "os"
+    lag = chunk.count * np.maximum(
+        both - np.where(some_a, mb * kb * load_a, 0) - np.where(some_b, nb * kb * load_b, 0), 0)
+    waiting = mb * nb * (kb if os else 1) - (kb - 1 if os else 0)
+    passing = np.where(some_b, (nb - 1) * load_b, (mb - 1) * load_a) / pace
+    least = np.where(some_b, mb - 1, mb * (nb - 1)) * kb if os else np.where(some_b, mb, nb) - 1
+    fits = np.minimum(products_waiting(hardware) / (mb * nb * kb), 1)
+    left = np.maximum(waiting * fits - passing - 1, least * fits) - lag / pace
+    return np.where((some_a | some_b) & (chunk.count > 1), left, 0)
 
 
 def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> Loop:
@@ -202,8 +262,9 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
         return turns, replace(edges, times=edges.times * times)
 
     # rows of a chunk are free again when their last step, or where sums stay all of them, has passed over them
-    held = 1 / many if os else 1 - (1 - 1 / many) / steps
-    chunks = tuple(Loop(count, (chunk,), first=parts(times), slots=slots, held=held) for count, times in shape.phases)
+    occupied = 1 / many if os else 1 - (1 - 1 / many) / steps
+    chunks = tuple(Loop(count, (chunk,), first=parts(times), slots=slots, occupied=occupied)
+                   for count, times in shape.phases)
     bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
     out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim)
     overlap = many * blocks * steps if os else many * blocks - 1

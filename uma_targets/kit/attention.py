@@ -13,8 +13,9 @@ from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
+from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.passes.attention import LOWEST, AttentionShape
+from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.uma_targets.kit.nest import Nodes, repeat

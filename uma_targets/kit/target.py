@@ -13,6 +13,7 @@ from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.mapper.tiling import square_tiles
 from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.ir.match import is_quantized
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
@@ -146,7 +147,7 @@ class KitTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        prefix = "float_" if self.kit.numbers == "float32" else ""
+        prefix = "float_" if not is_quantized(self.kit.numbers) else ""
         for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
@@ -155,7 +156,7 @@ class KitTarget(DescribedTarget):
             self._register_pattern("attention", lazy_pattern("attention"), attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
-        if self.kit.numbers == "float32":
+        if not is_quantized(self.kit.numbers):
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
@@ -165,7 +166,8 @@ class KitTarget(DescribedTarget):
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from archloom.tvm_backend.passes.attention import as_attention, attention_shape
+        from archloom.tvm_backend.ir.attention import attention_shape
+        from archloom.tvm_backend.passes.attention import as_attention
         from archloom.tvm_backend.passes.products import as_products
 
         kernel = self.kit.attention
@@ -178,7 +180,7 @@ class KitTarget(DescribedTarget):
 
 def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
     """All rules for the operators that a kit's target takes."""
-    float32 = kit.numbers == "float32"
+    float32 = not is_quantized(kit.numbers)
     if anchor == "matmul":
         base = rules.FLOAT_MATMUL if float32 else rules.INT8_MATMUL
     else:

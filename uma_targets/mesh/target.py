@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.mesh import RANGES, mesh
-from archloom.mapper.options import GraphOptions, Option
-from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.acadl_models.mesh import mesh
+from archloom.mapper.options import GraphOptions
+from archloom.uma_targets.cores import CoresKit, CoresTarget
 
-GRAPH = GraphOptions(mesh, RANGES)
+GRAPH = GraphOptions(mesh)
 
 MESH = CoresKit(
     name="mesh",
     description="a generic mesh of cores on two networks, float16 with float32 sums",
-    options=(
-        *mesh_options(GRAPH, {"x": "columns of cores", "y": "rows of cores"}),
-        Option("torus", bool, GRAPH.default("torus"), "whether rows and columns are rings"),
-    ),
-    graph=lambda options: mesh(**GRAPH.arguments(options)),
+    options=GRAPH.options(),
+    graph=GRAPH.graph,
 )
 
 

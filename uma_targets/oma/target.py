@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from archloom.acadl_models.oma import POLICIES, RANGES, oma
+from archloom.acadl_models.oma import oma
 from archloom.mapper.lines import Cache, misses
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.reuse import ceil_div
@@ -14,42 +14,12 @@ from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, di
 from archloom.uma_targets.oma.emit import emit, workspace_bytes
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(oma, RANGES)
+GRAPH = GraphOptions(oma)
 ORDERS = tuple(itertools.permutations("mnk"))
-MAPPING = ("tile_m", "tile_n", "tile_k", "order")
-"""Options that are no structure."""
-
-
-def _tile(d: str) -> Option:
-    return Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24)
-
-OPTIONS = (
-    GRAPH.size("registers", "registers of 32 bits"),
-    _tile("m"), _tile("n"), _tile("k"),
-    Option("order", str, "auto", "loops over tiles, outermost first", choices=(
-        "auto", *("".join(o) for o in ORDERS))),
-    Option("cache", bool, GRAPH.default("cache"), "a data cache in front of the data memory"),
-    GRAPH.size("cache_sets", "sets of the data cache"),
-    GRAPH.size("cache_ways", "lines in a set"),
-    GRAPH.size("cache_line_bytes", "line of the data cache", "bytes"),
-    Option("replacement", str, GRAPH.default("replacement"), "which line of a set is given up",
-           choices=tuple(POLICIES)),
-    GRAPH.size("hit_cycles", "a hit in the data cache", "cycles"),
-    GRAPH.size("miss_cycles", "what a miss costs more than a hit", "cycles"),
-    GRAPH.size("memory_cycles", "the data memory without a cache", "cycles"),
-    GRAPH.size("mac_cycles", "a multiply-accumulate", "cycles"),
-    GRAPH.size("memory_mib", "data memory", "MiB"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return oma(**GRAPH.arguments(options, besides=MAPPING))
 
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
@@ -75,9 +45,13 @@ def _loops(shape: "Shape", c: "Columns", hardware: "Hardware", orders: tuple[tup
 OMA = GemmKit(
     name="oma",
     description="one multiply-accumulate at a time behind a data cache: scalar, int8 (ACADL paper)",
-    options=OPTIONS,
+    options=GRAPH.options({"registers": [
+        *(Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24) for d in "mnk"),
+        Option("order", str, "auto", "loops over tiles, outermost first",
+               choices=("auto", *("".join(o) for o in ORDERS))),
+    ]}),
     isa="oma",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,

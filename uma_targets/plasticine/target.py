@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from archloom.acadl_models.plasticine import RANGES, isa_parameters, plasticine
+from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions
 from archloom.uma_targets.eyeriss.spans import kinds
@@ -23,26 +23,7 @@ if TYPE_CHECKING:
     from archloom.mapper.pipeline import Number
     from archloom.mapper.space import Columns
 
-GRAPH = GraphOptions(plasticine, RANGES)
-
-OPTIONS = (
-    GRAPH.size("rows", "rows of units"),
-    GRAPH.size("cols", "columns of units, an even number: half are PCUs, half PMUs"),
-    GRAPH.size("lanes", "lanes of a PCU, words of a vector"),
-    GRAPH.size("stages", "stages of a PCU"),
-    GRAPH.size("pmu_kib", "scratchpad of a PMU", "KiB"),
-    GRAPH.size("generators", "address generators, each with a load and a store queue"),
-    GRAPH.size("dram_bytes_per_cycle", "bandwidth of all channels of DRAM", "bytes"),
-    GRAPH.size("dram_latency_cycles", "from request to first data", "cycles"),
-    GRAPH.size("hop_cycles", "from a PMU to a PCU beside it", "cycles"),
-    GRAPH.size("lookahead", "patterns that may be handed out at a time"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return plasticine(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(plasticine)
 
 def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile is the block of one pair of units."""
@@ -56,7 +37,7 @@ def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> 
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Blocks that fit into a PMU, ranked by compute against DRAM."""
-    machine = Machine.of(isa_parameters(_graph(options)))
+    machine = Machine.of(isa_parameters(GRAPH.graph(options)))
     found = sizes(shape.m, shape.n, shape.k, machine)
 
     def block(c: "Columns") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,9 +132,9 @@ def _peak(graph: "ArchitectureGraph") -> int:
 PLASTICINE = GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="plasticine",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

@@ -19,7 +19,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr
-from archloom.tvm_backend.passes.attention import AttentionShape
+from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.kit.attention import ITEM, AttentionKernel, Head, Matrix, rows_of, shape_of
 from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
 

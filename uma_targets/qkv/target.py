@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.qkv import RANGES, qkv
+from archloom.acadl_models.qkv import qkv
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
@@ -16,31 +16,11 @@ from archloom.uma_targets.qkv.attention import ATTENTION, moved
 from archloom.uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(qkv, RANGES)
-
-OPTIONS = (
-    GRAPH.size("dim", "rows and columns of the array and of a tile"),
-    GRAPH.size("operand_rows", "rows of dim numbers that products read"),
-    GRAPH.size("sum_rows", "rows of dim sums"),
-    GRAPH.size("bus_bytes", "width of the bus to the DRAM", "bytes"),
-    GRAPH.size("dram_cycles", "from request to first data", "cycles"),
-    GRAPH.size("exp_cycles", "pipeline of the softmax unit", "cycles"),
-    GRAPH.size("in_flight", "instructions of a unit under way"),
-    GRAPH.size("queue", "instructions that wait before each unit"),
-    GRAPH.size("issue_entries", "instructions that wait for issue"),
-    GRAPH.size("dram_gib", "DRAM", "GiB"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return qkv(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(qkv)
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Blocks of rows, with all of their part of A in the operands, or with two tiles of it in turn."""
@@ -82,9 +62,9 @@ def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> 
 QKV = GemmKit(
     name="qkv",
     description="a small float32 attention accelerator for tutorials: load, gemm, softmax, store",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="qkv",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,

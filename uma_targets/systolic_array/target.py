@@ -9,39 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.acadl_models.systolic_array import Design, graph_of
-from archloom.acadl_models.systolic_array.design import CHOICES, RANGES
-from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from archloom.uma_targets.systolic_array.emit import emit
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(Design, RANGES, {"rows": 16, "columns": 16})
-
-OPTIONS = (
-    GRAPH.size("rows", "rows of the array"),
-    GRAPH.size("columns", "columns of the array"),
-    Option("dataflow", str, "ws", "what stays in the PEs: sums (os), weights (ws) or inputs (is)",
-           choices=CHOICES["dataflow"]),
-    Option("convention", str, "equeue", "what a fold is charged: the whole array (scalesim) or what it uses (equeue)",
-           choices=CHOICES["convention"]),
-    GRAPH.size("left_kib", "memory on the left", "KiB"),
-    GRAPH.size("top_kib", "memory on the top", "KiB"),
-    GRAPH.size("out_kib", "memory of the sums", "KiB"),
-    GRAPH.size("dma_bytes", "to and from memory in a cycle", "bytes"),
-    GRAPH.size("dram_latency", "from request to first data", "cycles"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return graph_of(Design.of(**GRAPH.arguments(options)))
-
+GRAPH = GraphOptions(Design, {"rows": 16, "columns": 16, "dataflow": "ws", "convention": "equeue"})
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Whole folds; two tiles of each operand and of the sums fit into their memories."""
@@ -103,9 +81,9 @@ def _folds(
 SYSTOLIC_ARRAY = GemmKit(
     name="systolic_array",
     description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="systolic_array",
-    graph=_graph,
+    graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
     isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,

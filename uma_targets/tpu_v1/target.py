@@ -8,39 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.tpu_v1 import RANGES, isa_parameters, tpu_v1
+from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 from archloom.uma_targets.tpu_v1.emit import emit, panels_of
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
     from archloom.uma_targets.kit import Shape
 
-GRAPH = GraphOptions(tpu_v1, RANGES)
-
-OPTIONS = (
-    GRAPH.size("dim", "rows and columns of the matrix unit"),
-    GRAPH.size("unified_buffer_kib", "Unified Buffer", "KiB"),
-    GRAPH.size("accumulator_kib", "accumulators", "KiB"),
-    GRAPH.size("weight_bytes", "from weight memory in a cycle", "bytes"),
-    GRAPH.size("host_bytes", "from and to the host in a cycle, each", "bytes"),
-    GRAPH.size("memory_cycles", "from request to first data", "cycles"),
-    GRAPH.size("host_cycles", "what the link to the host adds", "cycles"),
-    GRAPH.size("activation_cycles", "pipeline of the activation unit", "cycles"),
-    GRAPH.size("queue", "instructions that wait before each unit"),
-    GRAPH.size("issue_entries", "instructions that wait for issue"),
-    GRAPH.size("memory_gib", "weight and host memory", "GiB"),
-    GRAPH.clock("clock of the accelerator"),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return tpu_v1(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(tpu_v1)
 
 def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     """Blocks of rows: the more, the less often the weights come; two blocks of sums, or one."""
@@ -73,9 +52,9 @@ def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int, fifo: int) -> 
 TPU_V1 = GemmKit(
     name="tpu_v1",
     description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="tpu_v1",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.triple_ring import RANGES, triple_ring
+from archloom.acadl_models.triple_ring import triple_ring
 from archloom.mapper.options import GraphOptions
-from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.uma_targets.cores import CoresKit, CoresTarget
 
-GRAPH = GraphOptions(triple_ring, RANGES)
+GRAPH = GraphOptions(triple_ring)
 
 TRIPLE_RING = CoresKit(
     name="triple_ring",
     description="the triple ring of the TL paper: columns of cores that share L1s on a ring, float16 with float32 sums",
-    options=mesh_options(GRAPH, {"rows": "cores that share an L1", "columns": "L1s on the large ring"}),
-    graph=lambda options: triple_ring(**GRAPH.arguments(options)),
+    options=GRAPH.options(),
+    graph=GRAPH.graph,
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.ultratrail import RANGES, isa_parameters, ultratrail
+from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
 from archloom.mapper.accelerator import Accelerator, Emitter
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
@@ -18,7 +18,6 @@ from archloom.uma_targets.ultratrail import temporal
 from archloom.uma_targets.ultratrail.emit import demand, emit, room
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.mapping import Mapping as TileMapping
     from archloom.mapper.space import Columns, Space
@@ -27,24 +26,7 @@ if TYPE_CHECKING:
     from archloom.oracle.stream import Stream
     from archloom.tvm_backend.targets.backend import Strategy
 
-GRAPH = GraphOptions(ultratrail, RANGES)
-
-OPTIONS = (
-    GRAPH.size("dim", "the array has dim × dim multipliers"),
-    GRAPH.size("features", "rows of each of the three feature memories"),
-    GRAPH.size("weights", "rows (dim × dim weights) of the weight memory"),
-    GRAPH.size("biases", "rows of the bias memory"),
-    GRAPH.size("sums", "rows of the memory of partial sums"),
-    GRAPH.size("bus_bits", "width of the way to the outside memory", "bits"),
-    GRAPH.size("bus_latency", "from a request of the outside memory to the first beat", "cycles"),
-    GRAPH.size("memory_mib", "outside memory", "MiB"),
-    GRAPH.clock("clock of the accelerator", 0.001, 1e5),
-)
-
-
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
-    return ultratrail(**GRAPH.arguments(options))
-
+GRAPH = GraphOptions(ultratrail)
 
 def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
     dim, have = options["dim"], room(options)
@@ -118,9 +100,9 @@ class _TemporalKit(GemmKit):
 ULTRATRAIL = _TemporalKit(
     name="ultratrail",
     description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
-    options=OPTIONS,
+    options=GRAPH.options(),
     isa="ultratrail",
-    graph=_graph,
+    graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.wormhole import RANGES, wormhole
+from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.options import GraphOptions
-from archloom.uma_targets.cores import CoresKit, CoresTarget, mesh_options
+from archloom.uma_targets.cores import CoresKit, CoresTarget
 
-GRAPH = GraphOptions(wormhole, RANGES)
+GRAPH = GraphOptions(wormhole)
 
 WORMHOLE = CoresKit(
     name="wormhole",
     description="Tenstorrent Wormhole: a mesh of Tensix cores on two networks, float16 with float32 sums",
-    options=mesh_options(GRAPH, {"rows": "rows of cores", "columns": "columns of cores"}),
-    graph=lambda options: wormhole(**GRAPH.arguments(options)),
+    options=GRAPH.options(),
+    graph=GRAPH.graph,
 )
 
 

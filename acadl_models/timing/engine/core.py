@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine.jit import constant_pointer, entry, pointer
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import FOREVER
+from archloom.acadl_models.timing.engine.jit import constant_pointer, entry, pointer, prepare
+from archloom.acadl_models.timing.engine.layout import H
 from archloom.acadl_models.timing.engine.phases import meeting
 from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, settle
+from archloom.acadl_models.timing.engine.phases.agenda import next_time
 from archloom.acadl_models.timing.engine.phases.completing import complete
 from archloom.acadl_models.timing.engine.phases.forwarding import forward
 from archloom.acadl_models.timing.engine.phases.program import advance
 from archloom.acadl_models.timing.engine.phases.starting import fetch, start
-from archloom.acadl_models.timing.engine.phases.timers import next_time
+from archloom.acadl_models.timing.engine.skipping.moving import list_fields
 from archloom.acadl_models.timing.engine.skipping.steady import look_back
+from archloom.acadl_models.timing.engine.state import M, Status
 
 
 @entry
@@ -21,42 +24,43 @@ def run(tables, machine, memory):
     ``memory`` is room for what is remembered; if it has none, nothing is skipped.
     """
     t, m, h = constant_pointer(tables), pointer(machine), pointer(memory)
-    m[M_REMEMBERS] = int(len(memory) > 0)
-    if m[M_STATUS] == PAUSED:
-        m[M_STATUS] = RUNNING
-        m[M_EVENT] *= m[M_REMEMBERS]
+    m[M.REMEMBERS] = int(len(memory) > 0)
+    if m[M.STATUS] == Status.PAUSED:
+        m[M.STATUS] = Status.RUNNING
+        m[M.EVENT] *= m[M.REMEMBERS]
     else:
-        m[M_PC] = -1
+        list_fields(t, m)
+        m[M.PC] = -1
         advance(t, m)
         note_hunger(t, m, 0)
         note_front(t, m, 0)
     while True:
-        if m[M_TIME] >= m[M_PAUSE] or m[M_LOGGED] > m[M_LOG_ROOM]:
-            m[M_STATUS] = PAUSED
+        if m[M.TIME] >= m[M.PAUSE] or m[M.LOGGED] > m[M.LOG_ROOM]:
+            m[M.STATUS] = Status.PAUSED
             return
         complete(t, m)
-        if m[M_STATUS] != RUNNING:
+        if m[M.STATUS] != Status.RUNNING:
             return
-        if m[M_FINISHED] == t[H_TOTAL]:
+        if m[M.FINISHED] == t[H.TOTAL]:
             settle(t, m)
-            m[M_STATUS] = DONE
+            m[M.STATUS] = Status.DONE
             return
-        if m[M_MARKED] != 0:
+        if m[M.MARKED] != 0:
             forward(t, m)
         start(t, m)
         fetch(t, m)
-        if m[M_STATUS] != RUNNING:
+        if m[M.STATUS] != Status.RUNNING:
             return
-        if m[M_EVENT] == 1:
+        if m[M.EVENT] == 1:
             look_back(t, m, h)
-        after = next_time(m, m[M_AGAIN] == 1 or m[M_MARKED] != 0)
+        after = next_time(m, m[M.AGAIN] == 1 or m[M.MARKED] != 0)
         if after == FOREVER:
-            m[M_STATUS] = DEADLOCK
+            m[M.STATUS] = Status.DEADLOCK
             return
-        m[M_TIME] = after
+        m[M.TIME] = after
 
 
 def compile_all() -> None:
     """Compile :func:`run` and what lowering needs, or load it from the cache on disk."""
     meeting.compile_all()
-    run.compile("void(int64[::1], int64[::1], int64[::1])")
+    prepare(run, "void(int64[::1], int64[::1], int64[::1])")

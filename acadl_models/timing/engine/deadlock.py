@@ -7,18 +7,20 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.state import Instance, M, Phase, Stage, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, StaticInstruction, StaticLoop, StaticNode, more_faults
 
-_STEPS = {READING: "reading", PROCESSING: "processing", WRITING: "writing"}
+_STEPS = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
 
 
 def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
     """The cycle, how many instructions are left, and what each instruction in flight waits for."""
     total = lowered.program.count
-    left = total - int(m[M_FINISHED])
-    idle = int(m[M_TIME]) + int(m[M_CHANGED] == m[M_TIME])
+    left = total - int(m[M.FINISHED])
+    idle = int(m[M.TIME]) + int(m[M.CHANGED] == m[M.TIME])
     faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
     alive = list(_alive(m))
     blockers = {unit: slot for slot in alive for unit in _waiters(m, slot)}
@@ -29,22 +31,22 @@ def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
 
 def _alive(m: NDArray[np.int64]) -> Iterator[int]:
     """The slots of the instances in flight, in program order."""
-    slot = int(m[M_OLDEST])
+    slot = int(m[M.OLDEST])
     while slot != NONE:
         yield slot
-        slot = int(m[slot + I_YOUNGER])
+        slot = int(m[slot + Instance.YOUNGER])
 
 
 def _waiters(m: NDArray[np.int64], slot: int) -> Iterator[int]:
     """The units whose instances wait for this one."""
-    unit = int(m[slot + I_WAITERS])
+    unit = int(m[slot + Instance.WAITERS])
     while unit != NONE:
         yield unit
-        unit = int(m[unit + U_NEXT])
+        unit = int(m[unit + Unit.NEXT])
 
 
 def _name(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
-    number = int(m[slot + I_SEQ])
+    number = int(m[slot + Instance.SEQ])
     static, values = _locate(lowered.program.body, number)
     where = ", ".join(f"{k}={v}" for k, v in values.items())
     return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
@@ -70,15 +72,15 @@ def _locate(body: tuple[StaticNode, ...], number: int) -> tuple[StaticInstructio
 
 
 def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict[int, int]) -> str:
-    phase, unit = int(m[slot + I_PHASE]), int(m[slot + I_UNIT])
-    if phase == WAITING:
-        number = (unit - int(m[M_UNITS])) // U_SIZE
+    phase, unit = int(m[slot + Instance.PHASE]), int(m[slot + Instance.UNIT])
+    if phase == Phase.WAITING:
+        number = (unit - int(m[M.UNITS])) // Unit.SIZE
         return f"{_name(lowered, m, blockers[unit])} to finish, in {lowered.graph.units[number]}"
     if unit != NONE:
-        number = (unit - int(m[M_UNITS])) // U_SIZE
+        number = (unit - int(m[M.UNITS])) // Unit.SIZE
         return f"{_STEPS[phase]} to end, in {lowered.graph.units[number]}"
     stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in _held(m, k)), lowered.program.fetch)
-    number = (int(m[slot + I_STATIC]) - int(lowered.tables[H_STATIC_TABLE])) // TI_SIZE
+    number = (int(m[slot + Instance.STATIC]) - int(lowered.tables[H.STATIC_TABLE])) // Instruction.SIZE
     routed = lowered.program.instructions[number].routed
     after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
     return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"
@@ -86,8 +88,8 @@ def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict
 
 def _held(m: NDArray[np.int64], number: int) -> Iterator[int]:
     """The slots of the instances that a stage holds."""
-    stage = int(m[M_STAGES]) + number * S_SIZE
-    slot = int(m[stage + S_HEAD]) if m[stage + S_COUNT] else NONE
+    stage = int(m[M.STAGES]) + number * Stage.SIZE
+    slot = int(m[stage + Stage.HEAD]) if m[stage + Stage.COUNT] else NONE
     while slot != NONE:
         yield slot
-        slot = int(m[slot + I_LINK])
+        slot = int(m[slot + Instance.LINK])

@@ -1,128 +1,67 @@
-"""Compilation of the engine's inner loops, cached on disk as one piece."""
+"""What jitted functions are made with: Numba (:mod:`.compiling`) or, on demand, plain Python (:mod:`.plain`).
+
+With ``ARCHLOOM_ENGINE=plain`` in the environment, read when the engine is imported, nothing is compiled, and every
+access to the engine's arrays is checked: slower by far, for tests and for looking into a run with a debugger.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import operator
-import re
-import sys
-import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-_scipy = sys.modules.get("scipy")
-if _scipy is None:  # Numba loads SciPy's linear algebra to see whether it is there: half of its own time of import
-    sys.modules["scipy"] = None  # type: ignore[assignment]
-try:
-    import numba
-    import numba.np.arraymath as _arrays  # loaded in any case when something is compiled; here, without SciPy
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic, lower_builtin, models, register_model
-finally:
-    if _scipy is None:
-        del sys.modules["scipy"]
-if hasattr(_arrays, "_HAVE_BLAS"):  # whoever compiles linear algebra with Numba still finds it
-    _arrays._HAVE_BLAS = importlib.util.find_spec("scipy") is not None
+from archloom.acadl_models.timing.engine.fields import PLAIN_MODE
 
-NUMBA = (0, 68)
-"""The series of Numba for which :mod:`.linking` is written: it uses internals that others may not have."""
+if not PLAIN_MODE:
+    from archloom.acadl_models.timing.engine.compiling import (
+        constant_pointer,
+        copy_words,
+        entry,
+        jit,
+        jit_inline,
+        pointer,
+        prepare,
+        python_of,
+        trailing_zeros,
+        word,
+    )
+else:
+    from archloom.acadl_models.timing.engine.plain import (
+        constant_pointer,
+        copy_words,
+        entry,
+        jit,
+        jit_inline,
+        pointer,
+        prepare,
+        python_of,
+        trailing_zeros,
+        word,
+    )
 
 
-def compilers(version: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of parts and of entry points for a version of Numba; with another than ``NUMBA`` a warning and none.
+def for_each(fields: Sequence[int], step: Any) -> Any:
+    """A jitted ``(m, h, record, at, value)`` that calls ``step(m, h, field, at, value)`` for each field of a record.
 
-    Then each function is compiled for itself, again in each process: several times slower, with the same results.
+    ``at`` grows by 1 from field to field; its end is returned. The fields are compiled in, one call after the other.
     """
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) == NUMBA:
-        from archloom.acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+    if not fields:
+        return _nothing
+    first, rest = fields[0], for_each(fields[1:], step)
 
-        return {"pipeline_class": PartCompiler}, {"pipeline_class": WholeCompiler}
-    wanted = ".".join(map(str, NUMBA))
-    warnings.warn(
-        f"the timing engine is compiled slowly and without a cache: it expects numba {wanted}, not {version}",
-        RuntimeWarning, stacklevel=2,
-    )  # fmt: skip
-    return {}, {}
+    @jit_inline
+    def each(m, h, record, at, value):
+        step(m, h, record + first, at, value)
+        return rest(m, h, record, at + 1, value)
 
-
-_part, _whole = compilers(numba.__version__)
-
-_common = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-_bare = {**_common, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, **_part}
-
-jit = numba.njit(**_bare)
-"""For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
-
-jit_inline = numba.njit(**_bare, forceinline=True)
-"""The same for those on the way of every instruction: compiled into each function that calls them."""
+    return each
 
 
-def entry(function: Callable[..., Any]) -> Any:
-    """Compile a function when it is first called, cached on disk.
-
-    Numba's cache looks at the file of the function alone; here the newest file of this folder and those in it counts,
-    because all of its functions are compiled into the entry point.
-    """
-    dispatcher = numba.njit(**_common, **_whole)(function)
-    if not _whole:
-        return dispatcher
-    try:
-        dispatcher.enable_caching()
-    except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
-        return dispatcher
-    files = [p.stat() for p in Path(__file__).parent.rglob("*.py")]
-    stamp = (max(f.st_mtime for f in files), sum(f.st_size for f in files))
-    dispatcher._cache._cache_file._source_stamp = stamp
-    return dispatcher
+@jit_inline
+def _nothing(m, h, record, at, value):
+    return at
 
 
-class ConstantPointer(types.CPointer):  # type: ignore[misc]
-    """The address of words that never change: a word once read need not be read again after others are written."""
-
-    def __init__(self, dtype: Any) -> None:
-        super().__init__(dtype)
-        self.name: str = f"constant {dtype}*"
-
-
-register_model(ConstantPointer)(models.PointerModel)
-
-
-@lower_builtin(operator.getitem, ConstantPointer, types.Integer)
-def _load(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-    word = builder.load(builder.gep(arguments[0], [arguments[1]]))
-    word.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return word
-
-
-@intrinsic
-def pointer(_context: Any, array: Any) -> Any:
-    """The address of an array's first element.
-
-    Inside of the engine arrays are bare pointers: a call passes a word instead of seven, and an index is not tested for
-    counting from the end.
-    """
-    return types.CPointer(array.dtype)(array), _address
-
-
-@intrinsic
-def constant_pointer(_context: Any, array: Any) -> Any:
-    """The same of an array that is only read."""
-    return ConstantPointer(array.dtype)(array), _address
-
-
-@intrinsic
-def copy_words(_context: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
-    """``target[to + k] = source[begin + k]`` for each ``k < count``; the two places have nothing in common."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        target, to, source, begin, count = arguments
-        cgutils.raw_memcpy(builder, builder.gep(target, [to]), builder.gep(source, [begin]), count, 8)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), codegen
-
-
-def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+__all__ = [
+    "constant_pointer", "copy_words", "entry", "for_each", "jit", "jit_inline", "pointer", "prepare", "python_of",
+    "trailing_zeros", "word",
+]  # fmt: skip

@@ -10,10 +10,26 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.timing import log as steps
 from archloom.acadl_models.timing.engine import core
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
+from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
-from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
-from archloom.acadl_models.timing.engine.run import most_in_flight, new_machine, new_memory, raise_faults
+from archloom.acadl_models.timing.engine.machine import new_machine, new_memory
+from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
+from archloom.acadl_models.timing.engine.state import (
+    BEATS_ROOM,
+    Flight,
+    Instance,
+    Log,
+    Logged,
+    M,
+    Phase,
+    Request,
+    Stage,
+    Status,
+    Store,
+    Tail,
+    Unit,
+)
 from archloom.acadl_models.timing.log import Event, RunLog
 from archloom.oracle.errors import InputError
 
@@ -24,8 +40,18 @@ if TYPE_CHECKING:
 Array = NDArray[np.int64]
 
 _STEPS = (
-    steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
-    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER, steps.CARRIED,
+    steps.FETCH,
+    steps.FETCHED,
+    steps.ENTERED,
+    steps.RECEIVED,
+    steps.STARTED,
+    steps.PROCESSING,
+    steps.WRITING,
+    steps.FINISHED,
+    steps.QUEUED,
+    steps.GRANTED,
+    steps.TRANSFER,
+    steps.CARRIED,
 )
 """By the kind of a record."""
 
@@ -33,10 +59,10 @@ MOST_STEPS = 4_000_000
 """Steps that a log may hold. Every step is an object: what is longer fills the memory before anyone can look at it."""
 
 _PHASES = {
-    WAITING: (steps.RECEIVED,),
-    READING: (steps.STARTED,),
-    PROCESSING: (steps.STARTED, steps.PROCESSING),
-    WRITING: (steps.STARTED, steps.PROCESSING, steps.WRITING),
+    Phase.WAITING: (steps.RECEIVED,),
+    Phase.READING: (steps.STARTED,),
+    Phase.PROCESSING: (steps.STARTED, steps.PROCESSING),
+    Phase.WRITING: (steps.STARTED, steps.PROCESSING, steps.WRITING),
 }
 """The steps that an instance in a unit has made, by its phase."""
 
@@ -72,94 +98,100 @@ class _Watcher:
 
     def log(self) -> RunLog:
         m = self._at_begin()
-        if m[M_STATUS] != PAUSED:
+        if m[M.STATUS] != Status.PAUSED:
             raise self._too_late(m)
-        fetched = int(m[M_FETCHED])
+        fetched = int(m[M.FETCHED])
         events = list(self._state(m))
         # what has begun in the last cycle may only be known in the next one, such as a cache's transfer
-        m[M_LOGGING], m[M_PAUSE] = 1, self.end + 1
-        m[M_LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
+        m[M.LOGGING], m[M.PAUSE] = 1, self.end + 1
+        m[M.LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
         nothing = np.empty(0, np.int64)
-        while m[M_STATUS] == PAUSED and m[M_TIME] <= self.end:
+        while m[M.STATUS] == Status.PAUSED and m[M.TIME] <= self.end:
             core.run(self.t, m, nothing)
             raise_faults(self.lowered, m)
             events += self._drain(m)
             if len(events) > MOST_STEPS:
                 raise InputError(
                     f"the window from cycle {self.begin} to {self.end} has more than {MOST_STEPS:,} steps, "
-                    f"the first {int(m[M_TIME]) - self.begin:,} cycles alone: look at fewer cycles"
+                    f"the first {int(m[M.TIME]) - self.begin:,} cycles alone: look at fewer cycles"
                 )
-        cycles = int(m[M_LATEST]) if m[M_STATUS] == DONE else None
+        cycles = int(m[M.LATEST]) if m[M.STATUS] == Status.DONE else None
         if cycles is not None and cycles <= self.begin:
             raise self._too_late(m)
         end = self.end if cycles is None else min(self.end, cycles)
         return RunLog(self.lowered.program, self.begin, end, tuple(events), fetched, cycles)
 
     def _too_late(self, m: Array) -> InputError:
-        last = int(m[M_LATEST]) - 1
+        last = int(m[M.LATEST]) - 1
         return InputError(f"the window begins at cycle {self.begin}, but the last cycle of the run is {last}")
 
     def _at_begin(self) -> Array:
         """The machine before the first cycle of the window, or at the end of a run that ends before."""
-        self.t[H_POOL] = most_in_flight(self.lowered)
+        self.t[H.POOL] = most_in_flight(self.lowered)
         m = new_machine(self.t, log=2 * self._most_in_a_cycle())
-        m[M_PAUSE] = self.begin
+        m[M.PAUSE] = self.begin
         core.run(self.t, m, new_memory(self.t, m, skip=True))
         raise_faults(self.lowered, m)
         return m
 
     def _most_in_a_cycle(self) -> int:
         """A bound of the records of one cycle."""
-        return int(self.t[H_POOL]) * (8 + 3 * int(self.t[H_MAX_REQUESTS])) + 1
+        return int(self.t[H.POOL]) * (8 + 3 * int(self.t[H.MAX_REQUESTS])) + 1
 
     # --- the state at the begin --------------------------------------------------------------------------------
     def _state(self, m: Array) -> Iterator[Event]:
         """Events at the begin of the window that stand for the state of everything in flight."""
         if self.begin == 0:
             return
-        for k in range(int(m[M_FETCHING])):
-            flight = int(m[M_FLIGHTS] + (m[M_FETCH_FIRST] + k) % self.t[H_FETCH_FLIGHTS] * F_SIZE)
-            end, count = int(m[flight + F_END]), int(m[flight + F_COUNT])
+        for k in range(int(m[M.FETCHING])):
+            flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * Flight.SIZE)
+            end, count = int(m[flight + Flight.END]), int(m[flight + Flight.COUNT])
             yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, size=count)
         held = dict(self._held(m))
-        slot = int(m[M_OLDEST])
+        slot = int(m[M.OLDEST])
         while slot != NONE:
             yield from self._instance(m, slot, held.get(slot))
-            slot = int(m[slot + I_YOUNGER])
+            slot = int(m[slot + Instance.YOUNGER])
 
     def _held(self, m: Array) -> Iterator[tuple[int, str]]:
         """The instances that stages buffer, and the stages."""
         for k, name in enumerate(self.stages):
-            stage = int(m[M_STAGES]) + k * S_SIZE
-            slot = int(m[stage + S_HEAD])
-            for _ in range(int(m[stage + S_COUNT])):
+            stage = int(m[M.STAGES]) + k * Stage.SIZE
+            slot = int(m[stage + Stage.HEAD])
+            for _ in range(int(m[stage + Stage.COUNT])):
                 yield slot, name
-                slot = int(m[slot + I_LINK])
+                slot = int(m[slot + Instance.LINK])
 
     def _instance(self, m: Array, slot: int, stage: str | None) -> Iterator[Event]:
-        number, phase = int(m[slot + I_SEQ]), int(m[slot + I_PHASE])
+        number, phase = int(m[slot + Instance.SEQ]), int(m[slot + Instance.PHASE])
         if stage is not None:
-            yield Event(self.begin, steps.ENTERED, stage, number, finish=int(m[slot + I_LEAVE]))
-        elif phase == BUFFERED:
+            yield Event(self.begin, steps.ENTERED, stage, number, finish=int(m[slot + Instance.LEAVE]))
+        elif phase == Phase.BUFFERED:
             yield Event(self.begin, steps.FETCHED, self.fetch, number)
         else:
-            unit = self.units[(int(m[slot + I_UNIT]) - int(m[M_UNITS])) // U_SIZE]
+            unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE]
             for step in _PHASES[phase]:
                 yield Event(self.begin, step, unit, number)
             yield from self._requests(m, slot, phase)
 
     def _requests(self, m: Array, slot: int, phase: int) -> Iterator[Event]:
         """The requests of an instance that wait for a slot or have one."""
-        reads, count = int(m[slot + I_READS]), int(m[slot + I_REQUESTS])
-        under_way = range(reads) if phase == READING else range(reads, count) if phase == WRITING else range(0)
+        reads, count = int(m[slot + Instance.READS]), int(m[slot + Instance.REQUESTS])
+        under_way = (
+            range(reads) if phase == Phase.READING else range(reads, count) if phase == Phase.WRITING else range(0)
+        )
         for k in under_way:
-            request = slot + int(self.t[H_SLOT_REQUESTS]) + k * R_SIZE
-            finish = int(m[request + R_FINISH])
+            request = slot + int(self.t[H.SLOT_REQUESTS]) + k * Request.SIZE
+            finish = int(m[request + Request.FINISH])
             if finish < self.begin:
                 continue  # it has ended
-            store = self.stores[(int(m[request + R_STORE]) - int(m[M_STORES])) // D_SIZE]
-            what = (int(m[request + R_BYTES]), int(m[request + R_BEATS]), bool(m[request + R_IS_READ]))
-            number = int(m[slot + I_SEQ])
+            store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // Store.SIZE]
+            what = (
+                int(m[request + Request.BYTES]),
+                int(m[request + Request.BEATS]),
+                bool(m[request + Request.IS_READ]),
+            )
+            number = int(m[slot + Instance.SEQ])
             if finish == FOREVER:
                 yield Event(self.begin, steps.QUEUED, store, number, k, -1, *what)
             else:
@@ -170,54 +202,54 @@ class _Watcher:
 
     def _looks_on(self, m: Array, slot: int, k: int, request: int) -> bool:
         """Whether a request with a slot is still at the lines of a cache, so that its end is not known."""
-        if self.t[m[m[request + R_STORE] + D_RECORD] + TM_KIND] != CACHED:
+        if self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
             return False
-        return bool(m[slot + self.t[H_SLOT_TAILS] + k * self.t[H_TAIL_SIZE] + W_DEPTH] > 0)
+        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + Tail.DEPTH] > 0)
 
     def _carried(self, m: Array, request: int, number: int) -> Iterator[Event]:
         """The passage of a request over a link, if it comes over one."""
-        table = int(self.t[m[m[request + R_STORE] + D_RECORD] + TM_LINKS])
+        table = int(self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.LINKS])
         if table == NONE:
             return
-        unit = (int(m[m[request + R_OWNER] + I_UNIT]) - int(m[M_UNITS])) // U_SIZE
-        link = int(self.t[table + 2 * unit + m[request + R_IS_READ]])
+        unit = (int(m[m[request + Request.OWNER] + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE
+        link = int(self.t[table + 2 * unit + m[request + Request.IS_READ]])
         if link == NONE:
             return
-        bandwidth = int(self.t[self.t[H_LINK_TABLE] + link * TN_SIZE + TN_BANDWIDTH])
-        start, waited, size = (int(m[request + field]) for field in (R_SENT, R_SEND_WAIT, R_BYTES))
-        is_read = bool(m[request + R_IS_READ])
+        bandwidth = int(self.t[self.t[H.LINK_TABLE] + link * LinkSpec.SIZE + LinkSpec.BANDWIDTH])
+        start, waited, size = (int(m[request + field]) for field in (Request.SENT, Request.SEND_WAIT, Request.BYTES))
+        is_read = bool(m[request + Request.IS_READ])
         name = self.links[link]
         yield Event(self.begin, steps.CARRIED, name, number, waited, start, size, bandwidth, is_read)
 
     # --- the log -----------------------------------------------------------------------------------------------
     def _drain(self, m: Array) -> list[Event]:
         """Take the records out of the log."""
-        count = int(m[M_LOGGED])
-        m[M_LOGGED] = 0
-        begin = int(m[M_LOG])
-        return [self._event(*r) for r in m[begin : begin + count * G_SIZE].reshape(-1, G_SIZE).tolist()]
+        count = int(m[M.LOGGED])
+        m[M.LOGGED] = 0
+        begin = int(m[M.LOG])
+        return [self._event(*r) for r in m[begin : begin + count * Log.SIZE].reshape(-1, Log.SIZE).tolist()]
 
     def _event(self, kind: int, time: int, number: int, seq: int, a: int, b: int, c: int) -> Event:
         step = _STEPS[kind]
-        if kind == G_CARRIED:
+        if kind == Logged.CARRIED:
             rest, size = c % BEATS_ROOM, c // BEATS_ROOM
             return Event(time, step, self.links[number], seq, a, b, size, rest // 2, bool(rest % 2))
-        if kind >= G_QUEUED:
+        if kind >= Logged.QUEUED:
             beats = c % BEATS_ROOM
-            finish = b if kind == G_TRANSFER else -1
+            finish = b if kind == Logged.TRANSFER else -1
             return Event(time, step, self.stores[number], seq, a, finish, c // BEATS_ROOM, beats // 2, bool(beats % 2))
-        if kind == G_FETCH:
+        if kind == Logged.FETCH:
             return Event(time, step, self.fetch, -1, finish=a, size=b)
-        if kind == G_FETCHED:
+        if kind == Logged.FETCHED:
             return Event(time, step, self.fetch, seq)
-        if kind == G_ENTERED:
+        if kind == Logged.ENTERED:
             return Event(time, step, self.stages[number], seq, finish=a)
         return Event(time, step, self.units[number], seq)
 
 
 def m_room(m: Array) -> int:
     """Records for which the log of a machine has room."""
-    return (len(m) - int(m[M_LOG])) // G_SIZE
+    return (len(m) - int(m[M.LOG])) // Log.SIZE
 
 
 __all__ = ["log_window"]

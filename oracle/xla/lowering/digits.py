@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.expr import Expr, Map, Ranges, Sum, children, forms, free, kept
+from archloom.oracle.xla.notation.expr import Expr, Map, Ranges, Sum, free, once
 
 Digits = tuple[str, int]
 """A variable and the divisor."""
@@ -29,11 +29,11 @@ def digits(e: Expr, ranges: Ranges) -> Digits | None:
     return None
 
 
-@kept
+@once
 def _forms(e: Expr) -> frozenset[Affine]:
     """All forms in an expression; operations share operands, and so do sets."""
-    made = frozenset(forms(e))
-    for child in children(e):
+    made = frozenset(e.forms)
+    for child in e.children:
         made |= _forms(child)
     return made
 

@@ -23,9 +23,8 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Switch,
     carries,
-    children,
     free,
-    kept,
+    once,
     same_kind,
 )
 
@@ -46,9 +45,9 @@ def fold(lowering: "Lowering", e: Fold, ranges: Ranges) -> Spread:
 
     mine = free(e)
     names = tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
-    inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+    inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
-    lowering.operations.append(f"chain of {steps} over {math.prod(shape)}")
+    lowering.record.operations.append(f"chain of {steps} over {math.prod(shape)}")
     step = _step(lowering, e, e.body, names, inner)
     start = jnp.broadcast_to(lowering.spread(e.start, ranges).expand(names), shape)
 
@@ -66,16 +65,16 @@ def one_chain(e: Switch) -> Expr | None:
     """The cases as one chain of operations on distinctions, where they are chains of the same operations."""
     if not all(_chained(body) for _, _, body in e.cases):
         return None
-    found = _alike(e.form, e.cases)
+    found = _merged(e.form, e.cases)
     return None if isinstance(found, Switch) else found
 
 
-@kept
+@once
 def _chained(e: Expr) -> bool:
     return isinstance(e, Fold) or (isinstance(e, Map) and any(_chained(o) for o in e.operands))
 
 
-def _alike(form: Affine, cases: Cases) -> Expr | None:
+def _merged(form: Affine, cases: Cases) -> Expr | None:
     """The same operations on what is different; None where the carried value is used in different ways."""
     bodies = [body for _, _, body in cases]
     first = bodies[0]
@@ -84,12 +83,12 @@ def _alike(form: Affine, cases: Cases) -> Expr | None:
     if isinstance(first, Fold):
         if any(not isinstance(b, Fold) or b.variables != first.variables for b in bodies):
             return Switch(form, cases, first.dtype)
-        start, body = (_alike(form, tuple((low, high, getattr(b, part)) for low, high, b in cases))
+        start, body = (_merged(form, tuple((low, high, getattr(b, part)) for low, high, b in cases))
                        for part in ("start", "body"))
         return None if start is None or body is None else replace(first, start=start, body=body)
     if (isinstance(first, Map) and any(carries(b) or _chained(b) for b in bodies)
-            and all(same_kind(b, replace(first, operands=children(b))) for b in bodies)):
-        parts = [_alike(form, tuple((low, high, children(b)[i]) for low, high, b in cases))
+            and all(same_kind(b, replace(first, operands=b.children)) for b in bodies)):
+        parts = [_merged(form, tuple((low, high, b.children[i]) for low, high, b in cases))
                  for i in range(len(first.operands))]
         return None if None in parts else replace(first, operands=tuple(p for p in parts if p is not None))
     return None if any(carries(b) for b in bodies) else Switch(form, cases, first.dtype)

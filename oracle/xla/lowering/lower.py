@@ -13,14 +13,14 @@ from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
 from archloom.oracle.xla.lowering import bytes_product
-from archloom.oracle.xla.lowering.alike import Joined, one_contraction
+from archloom.oracle.xla.lowering.batching import Batched, one_contraction
 from archloom.oracle.xla.lowering.constants import known
 from archloom.oracle.xla.lowering.digits import Digits, digits
 from archloom.oracle.xla.lowering.folds import fold, one_chain
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
-from archloom.oracle.xla.notation.build import fresh, substitute
+from archloom.oracle.xla.notation.build import substitute
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
@@ -39,16 +39,15 @@ from archloom.oracle.xla.notation.expr import (
     Sum,
     Switch,
     Whole,
-    children,
-    forms,
+    axis_of,
     free,
-    is_axis,
     is_heavy,
     is_integer,
-    remake,
     walk,
     width,
 )
+from archloom.oracle.xla.notation.fallbacks import How, Record
+from archloom.oracle.xla.notation.variables import GuardedAxis, fresh
 
 UNROLL = 64
 """Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
@@ -65,7 +64,7 @@ def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
     if id(e) in seen or not is_heavy(e) or names.isdisjoint(free(e)):
         return False
     seen.add(id(e))
-    return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in children(e))
+    return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in e.children)
 
 
 @dataclass
@@ -76,8 +75,8 @@ class Lowering:
     """
 
     arguments: Mapping[str, Any]
-    operations: list[str] = field(default_factory=list)
-    """What heavy operations were made, for the report."""
+    record: Record = field(default_factory=Record)
+    """What was made, for the report."""
 
     reassociate: bool = False
     """Whether floating-point sums may be added up in any order."""
@@ -103,49 +102,46 @@ class Lowering:
         return self._made[key]
 
     def _lower(self, e: Expr, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         if isinstance(e, (Sum, Fold)):
             parts = digits(e, ranges)
             if parts is not None:
                 return self._by_digits(e, parts, ranges)
+        return _LOWERINGS[type(e)](self, e, ranges)
 
-        if isinstance(e, Const):
-            return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
-        if isinstance(e, Index):
-            names = _names(e, ranges)
-            return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
-        if isinstance(e, Leaf):
-            return self._leaf(e, ranges)
-        if isinstance(e, Element):
-            if e.whole not in self._wholes:
-                self._wholes[e.whole] = computed(self, e.whole)
-            return view(self._wholes[e.whole][e.number], e.index, ranges)
-        if isinstance(e, Map):
-            return self._map(e, ranges)
-        if isinstance(e, Switch):
-            return self._switch(e, ranges)
-        if isinstance(e, Guarded):
-            return self._guarded(e, ranges)
-        if isinstance(e, Sum):
-            return self._sum(e, ranges)
-        if isinstance(e, Fold):
-            return fold(self, e, ranges)
-        if isinstance(e, Extreme):
-            return self._extreme(e, ranges)
-        if isinstance(e, Let):
-            return self._let(e, ranges)
-        if isinstance(e, ByteOf):
-            whole = self.spread(e.body, ranges)
-            array = bitcast(whole.array, "i8").reshape(*whole.array.shape, width(e.body.dtype))
-            return view(array, (*_positions(whole.names, ranges), e.byte), ranges)
-        assert isinstance(e, FromBytes)
+    def _const(self, e: Const, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
+
+    def _index(self, e: Index, ranges: Ranges) -> Spread:
         names = _names(e, ranges)
-        axes = (*names, e.variable)
-        inner = {**ranges, e.variable: (0, width(e.dtype) - 1)}
-        array = self.spread(e.body, inner).expand(axes)
+        return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
+
+    def _element(self, e: Element, ranges: Ranges) -> Spread:
+        if e.whole not in self._wholes:
+            self._wholes[e.whole] = computed(self, e.whole)
+        return self._view(self._wholes[e.whole][e.number], e.index, ranges, e.whole.function.title)
+
+    def _byte_of(self, e: ByteOf, ranges: Ranges) -> Spread:
+        whole = self.spread(e.body, ranges)
+        array = bitcast(whole.array, "i8").reshape(*whole.array.shape, width(e.body.dtype))
+        return self._view(array, (*_positions(whole.names, ranges), e.byte), ranges, f"bytes of {e.body.dtype}")
+
+    def _from_bytes(self, e: FromBytes, ranges: Ranges) -> Spread:
+        import jax.numpy as jnp
+
+        names = _names(e, ranges)
+        array = self.spread(e.body, {**ranges, **e.bound_ranges(ranges)}).expand((*names, e.variable))
         array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
         return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
+
+    def _view(self, array: Any, forms: tuple[Affine, ...], ranges: Ranges, where: str) -> Spread:
+        """The elements ``array[forms]`` of what ``where`` names."""
+
+        def note(why: str, elements: int) -> None:
+            self.record.add(How.GATHER, where, why, elements)
+
+        return view(array, forms, ranges, note)
 
     def _map(self, e: Map, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
@@ -172,9 +168,9 @@ class Lowering:
         form = Affine.variable(t) * divisor + Affine.variable(y)
         return self._one_axis(substitute(e, {name: form}, inner), t, y, name, inner)
 
-    def _joined(self, joined: Joined, name: str, ranges: Ranges) -> Spread:
+    def _batched(self, batched: Batched, name: str, ranges: Ranges) -> Spread:
         """A distinction that is one contraction: the number of the case and the place in it are axes."""
-        e, number, times, inside, size = joined
+        e, number, times, inside, size = batched
         inner: dict[str, tuple[int, int]] = {}
         for n, r in ranges.items():
             inner.update({number: (0, times - 1), inside: (0, size - 1)} if n == name else {n: r})
@@ -203,25 +199,25 @@ class Lowering:
             digits.append(rest)
         own = tuple(reversed(digits))
         if all(d.is_linear for d in own):
-            return view(array, own, ranges)
+            return self._view(array, own, ranges, e.name)
         if flat.is_linear and all(c > 0 for _, c in flat.terms) and overlapping(flat, ranges) is None:
-            return view(array.reshape(-1), (flat,), ranges)
-        return view(array, own, ranges)
+            return self._view(array.reshape(-1), (flat,), ranges, e.name)
+        return self._view(array, own, ranges, e.name)
 
     def _switch(self, e: Switch, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
-        alike = one_chain(e) if is_axis(e.form) else None
-        if alike is not None:
-            return self.spread(alike, ranges)
+        name = axis_of(e.form)
+        chain = one_chain(e) if name is not None else None
+        if chain is not None:
+            return self.spread(chain, ranges)
         names = _names(e, ranges)
         shape = {n: extent(ranges[n]) for n in names}
-        if is_axis(e.form):
-            name = str(e.form.terms[0][0])
+        if name is not None:
             low, high = ranges[name]
-            joined = one_contraction(e, ranges)
-            if joined is not None:
-                return self._joined(joined, name, ranges)
+            batched = one_contraction(e, name, ranges)
+            if batched is not None:
+                return self._batched(batched, name, ranges)
             parts = []
             shift = e.form.constant
             for first, last, body in reach(e.cases, low + shift, high + shift):
@@ -242,8 +238,9 @@ class Lowering:
         core: Expr | None = e.body
         inner, full, named = dict(ranges), dict(ranges), {}
         for number, (form, low, high) in enumerate(e.constraints):
-            axis = str(form.terms[0][0]) if is_axis(form) else f"#{number}"
-            if axis.startswith("#"):
+            axis = axis_of(form)
+            if axis is None:
+                axis = GuardedAxis.of(number)
                 named[axis] = form
                 full[axis] = form.range(ranges)
                 core = core and _renamed(core, form, axis)
@@ -258,12 +255,14 @@ class Lowering:
         pads = [(inner[n][0] - full[n][0], full[n][1] - inner[n][1]) for n in names]
         array = jnp.pad(array, pads, constant_values=constant(e.fill, e.dtype))
         index = tuple(named.get(n, Affine.variable(n)) - full[n][0] for n in names)
-        return view(array, index, ranges)
+        return self._view(array, index, ranges, "a padded tensor")
 
     def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
 
         names = _names(e, ranges)
+        self.record.add(How.MASK, "a padded tensor", "its elements do not follow the forms that bound it",
+                        math.prod(extent(ranges[n]) for n in names))
         result = self.spread(e.body, ranges).expand(names)
         for form, low, high in e.constraints:
             values = grid(form, ranges, names)
@@ -280,7 +279,7 @@ class Lowering:
         body = self.spread(e.body, inner)
         index = tuple(
             offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
-        return view(body.array, index, ranges)
+        return self._view(body.array, index, ranges, "an intermediate tensor")
 
     def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
         import jax.numpy as jnp
@@ -294,14 +293,14 @@ class Lowering:
                 part = flush(value(self.spread(substitute(e.body, values, ranges), ranges).expand(names), e.dtype))
                 result = part if result is None else combine(result, part)
             return Spread(element(result, e.dtype), names)
-        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        inner = {**ranges, **e.bound_ranges(ranges)}
         axes = (*names, *(n for n, _ in e.variables))
         array = flush(value(self.spread(e.body, inner).expand(axes), e.dtype))
         reduce = jnp.max if e.kind == "max" else jnp.min
         return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
 
     def _sum(self, e: Sum, ranges: Ranges) -> Spread:
-        inner = {**ranges, **{n: (0, x - 1) for n, x in e.variables}}
+        inner = {**ranges, **e.bound_ranges(ranges)}
         bound = {n for n, _ in e.variables}
         if isinstance(e.body, Map) and e.body.opcode == "multiply":
             a, b = e.body.operands
@@ -318,7 +317,7 @@ class Lowering:
             return Spread(self._ordered_sum(e, body, names), names)
         axes = tuple(i for i, n in enumerate(body.names) if n not in names)
         times = math.prod(x for n, x in e.variables if n not in body.names)
-        self.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
+        self.record.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
         held = value(body.array, e.dtype)
         total = jnp.sum(held, axis=axes, dtype=held.dtype) * jnp.asarray(times).astype(held.dtype)
         return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
@@ -377,7 +376,7 @@ class Lowering:
             d = len(batch)
             dims = (((d + 1,), (d,)), (tuple(range(d)), tuple(range(d))))
         times = f"{math.prod(sizes[0])} x " if batch else ""
-        self.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
+        self.record.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
 
         def multiply(a: Any, b: Any) -> Any:
             return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=held)
@@ -386,6 +385,7 @@ class Lowering:
             held = jax_dtype(dtype)
             bytes_alone = left.dtype == right.dtype == "int8" and held == "int32"
             if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
+                self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor makes them sooner", m * n * k)
                 return bytes_product.product(left, right)
             unsigned = "uint8" in (left.dtype, right.dtype) and held.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
@@ -394,6 +394,24 @@ class Lowering:
         left, right = value(left, dtype), value(right, dtype)
         held = left.dtype
         return element(multiply(left, right), dtype)
+
+
+_LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
+    Const: Lowering._const,
+    Index: Lowering._index,
+    Leaf: Lowering._leaf,
+    Element: Lowering._element,
+    Map: Lowering._map,
+    Switch: Lowering._switch,
+    Guarded: Lowering._guarded,
+    Sum: Lowering._sum,
+    Fold: fold,
+    Extreme: Lowering._extreme,
+    Let: Lowering._let,
+    ByteOf: Lowering._byte_of,
+    FromBytes: Lowering._from_bytes,
+}
+"""What computes each kind of node; a carry is the state of the chain around it."""
 
 
 def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
@@ -448,7 +466,7 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
     if isinstance(e, (Sum, Fold, Extreme, Let, FromBytes)):
         return e if free(e).isdisjoint(form.variables()) else None
     own = []
-    for f in forms(e):
+    for f in e.forms:
         if not f.variables().isdisjoint(form.variables()):
             atom, unit = form.terms[0]
             times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
@@ -456,8 +474,8 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
             if left or not f.variables().isdisjoint(form.variables()):
                 return None
         own.append(f)
-    parts = [_renamed(c, form, axis) for c in children(e)]
-    return None if None in parts else remake(e, own, [p for p in parts if p is not None])
+    parts = [_renamed(c, form, axis) for c in e.children]
+    return None if None in parts else e.rebuilt(own, [p for p in parts if p is not None])
 
 
 def _narrow(e: Expr) -> bool:
@@ -469,7 +487,7 @@ def _narrow(e: Expr) -> bool:
 def _stride(e: Expr, name: str) -> int:
     """The stride of a variable where it first occurs."""
     for node in walk(e):
-        for form in forms(node):
+        for form in node.forms:
             if name in form.variables():
                 return form.coefficient(name)
     return 0

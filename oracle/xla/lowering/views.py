@@ -7,14 +7,16 @@ variable is unrolled and the slices are stacked.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.affine import Affine, Mod
-from archloom.oracle.xla.notation.build import fresh
 from archloom.oracle.xla.notation.expr import Range, Ranges
+from archloom.oracle.xla.notation.variables import fresh
 
 
 @dataclass(frozen=True)
@@ -60,47 +62,55 @@ def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
     return total
 
 
+Note = Callable[[str, int], None]
+"""What is told why elements are looked up one by one, and how many there are."""
+
+
 def view(
-    array: Any, forms: tuple[Affine, ...], ranges: Ranges, unrolled: frozenset[str] = frozenset()
+    array: Any, forms: tuple[Affine, ...], ranges: Ranges, note: Note, unrolled: frozenset[str] = frozenset()
 ) -> Spread:
     """The elements ``array[forms]``; an index out of range yields some element.
 
     ``unrolled`` variables have been made axes of the array already: others that are go before them.
     """
     forms = tuple(form.simplify(ranges) for form in forms)
-    if not _inside(array, forms, ranges):
-        return gather(array, forms, ranges)
+    if not all(_is_inside(form, size, ranges) for form, size in zip(forms, array.shape, strict=True)):
+        return gather(array, forms, ranges, note, "an index may lie outside of the array")
     nonlinear = [form for form in forms if not form.is_linear]
     if nonlinear:
-        return _split_variable(array, forms, nonlinear[0], ranges)
+        return _split_variable(array, forms, nonlinear[0], ranges, note)
     seen: set[str] = set()
     for form in forms:
         names = form.variables()
-        if not names.isdisjoint(seen) or any(c < 0 for _, c in form.terms):
-            return gather(array, forms, ranges)
+        if not names.isdisjoint(seen):
+            return gather(array, forms, ranges, note, "two axes move with one variable")
+        if any(c < 0 for _, c in form.terms):
+            return gather(array, forms, ranges, note, "an index runs backwards")
         seen |= names
     for axis in reversed(range(len(forms))):
         short = overlapping(forms[axis], ranges)
         if short is not None:
-            return (_shifted(array, forms, forms[axis], short, ranges)
-                    or _unroll(array, forms, axis, short, ranges, unrolled))
+            return (_shifted(array, forms, forms[axis], short, ranges, note)
+                    or _unroll(array, forms, axis, short, ranges, note, unrolled))
     names_in_order: list[str] = []
     axis = 0
     for form in forms:
-        start = form.constant + sum(c * ranges[str(n)][0] for n, c in form.terms)
-        terms = sorted(((c, str(n)) for n, c in form.terms), reverse=True)
+        terms = sorted(_strides(form), reverse=True)
+        start = form.constant + sum(c * ranges[n][0] for c, n in terms)
         array, made = _axes(array, axis, start, terms, ranges)
         names_in_order += made
         axis += len(made)
     return Spread(array, tuple(names_in_order))
 
 
-def _inside(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> bool:
-    for form, size in zip(forms, array.shape, strict=True):
-        low, high = form.range(ranges)
-        if low < 0 or high >= size:
-            return False
-    return True
+def _is_inside(form: Affine, size: int, ranges: Ranges) -> bool:
+    low, high = form.range(ranges)
+    return low >= 0 and high < size
+
+
+def _strides(form: Affine) -> list[tuple[int, str]]:
+    """The variables of a linear form, each behind its coefficient."""
+    return [(c, n) for n, c in form.terms if isinstance(n, str)]
 
 
 def overlapping(form: Affine, ranges: Ranges) -> str | None:
@@ -108,7 +118,7 @@ def overlapping(form: Affine, ranges: Ranges) -> str | None:
 
     Where it takes several, the shortest of all is the first.
     """
-    terms = sorted(((c, extent(ranges[str(n)]), str(n)) for n, c in form.terms))
+    terms = sorted((c, extent(ranges[n]), n) for c, n in _strides(form))
     if not _overlap(terms):
         return None
     alone = [t for t in terms if not _overlap([other for other in terms if other is not t])]
@@ -160,7 +170,9 @@ FEW = 8
 """Up to how many views of overlapping parts are made one by one: XLA takes some 20 ms to compile each."""
 
 
-def _shifted(array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ranges: Ranges) -> Spread | None:
+def _shifted(
+    array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ranges: Ranges, note: Note
+) -> Spread | None:
     """A view in which ``name`` moves along as another variable does: ``x[u + v]``, a Hankel matrix.
 
     With all of ``x[w]`` once for each u, the rows of that, made longer by one, are the matrix: row u begins u later.
@@ -168,14 +180,14 @@ def _shifted(array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ran
     import jax.numpy as jnp
 
     stride, many = form.coefficient(name), extent(ranges[name])
-    other = next((str(n) for n, c in form.terms if c == stride and n != name), None)
+    other = next((n for c, n in _strides(form) if c == stride and n != name), None)
     if other is None or many <= FEW:
         return None
     both = fresh()
     (a, b), (c, d) = ranges[name], ranges[other]
     inner = {**ranges, both: (a + c, b + d)}
     along = Affine.variable(both) - Affine.variable(name)
-    found = view(array, tuple(f.substitute({other: along}).simplify(inner) for f in forms), inner)
+    found = view(array, tuple(f.substitute({other: along}).simplify(inner) for f in forms), inner, note)
     at, shape = found.names.index(both), found.array.shape
     lead, size, rest = shape[:at], shape[at], shape[at + 1:]
     rows = jnp.broadcast_to(jnp.expand_dims(found.array, at), (*lead, many, size, *rest))
@@ -186,7 +198,7 @@ def _shifted(array: Any, forms: tuple[Affine, ...], form: Affine, name: str, ran
 
 
 def _unroll(
-    array: Any, forms: tuple[Affine, ...], axis: int, name: str, ranges: Ranges, unrolled: frozenset[str]
+    array: Any, forms: tuple[Affine, ...], axis: int, name: str, ranges: Ranges, note: Note, unrolled: frozenset[str]
 ) -> Spread:
     """One view of an axis for each value of a variable, stacked before the last axis, so that rows stay contiguous.
 
@@ -202,7 +214,8 @@ def _unroll(
     parts = []
     for x in range(low, high + 1):
         form = forms[axis].substitute({name: x})
-        parts.append(view(array, tuple(own.get(i, form) for i in range(len(forms))), {**inner, name: (x, x)}))
+        index = tuple(own.get(i, form) for i in range(len(forms)))
+        parts.append(view(array, index, {**inner, name: (x, x)}, note))
     before = {n: forms[i] for i, n in others.items()}
     made = parts[0].names
     at = max(len(made) - 1, 0)
@@ -211,26 +224,26 @@ def _unroll(
     stacked = jnp.stack([p.order(made).array for p in parts], at)
     rest = tuple(before[n] if n in before else Affine.variable(n) - ranges[n][0] for n in made)
     rest = (*rest[:at], Affine.variable(name) - low, *rest[at:])
-    return view(stacked, rest, ranges, unrolled | {name})
+    return view(stacked, rest, ranges, note, unrolled | {name})
 
 
-def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges: Ranges) -> Spread:
+def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges: Ranges, note: Note) -> Spread:
     """Make ``divisor*t + y`` of a variable that occurs in a division by ``divisor`` alone, as two axes."""
     import jax.numpy as jnp
 
     found = _single(form)
     if found is None:
-        return gather(array, forms, ranges)
+        return gather(array, forms, ranges, note, "an index is not linear")
     name, divisor, shift = found
     low, high = ranges[name]
     first = (low + shift) // divisor
     if (low + shift) % divisor:
-        return gather(array, forms, ranges)
+        return gather(array, forms, ranges, note, "an index begins within a step of its division")
     t, y = fresh(), fresh()
     count = -(-(high + 1 - low) // divisor)
     inner = {**ranges, t: (first, first + count - 1), y: (0, divisor - 1)}
     replaced = {name: Affine.variable(t) * divisor + Affine.variable(y) - shift}
-    made = view(array, tuple(f.substitute(replaced).simplify(inner) for f in forms), inner)
+    made = view(array, tuple(f.substitute(replaced).simplify(inner) for f in forms), inner, note)
     # a variable of extent 1 has no axis
     names = tuple(n for n in made.names if n not in (t, y))
     shape = tuple(made.array.shape[made.names.index(n)] for n in names)
@@ -254,9 +267,10 @@ def _single(form: Affine) -> tuple[str, int, int] | None:
     return None
 
 
-def gather(array: Any, forms: tuple[Affine, ...], ranges: Ranges) -> Spread:
+def gather(array: Any, forms: tuple[Affine, ...], ranges: Ranges, note: Note, why: str) -> Spread:
     """Element by element, the indices computed on the device and clipped to the array."""
     names = tuple(sorted(frozenset().union(*(f.variables() for f in forms)), key=list(ranges).index))
+    note(why, math.prod(extent(ranges[n]) for n in names))
     if not names:
         return Spread(array.at[tuple(form.constant for form in forms)].get(mode="clip"), ())
     index = tuple(grid(form, ranges, names) for form in forms)

@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.resolved import Op
 from archloom.oracle.xla.lowering.direct import apply
-from archloom.oracle.xla.notation.expr import Kernel, Operand, Whole
-from archloom.oracle.xla.raising.match import Unraisable
+from archloom.oracle.xla.notation.expr import Operand, Whole
+from archloom.oracle.xla.notation.fallbacks import How, Record
 
 if TYPE_CHECKING:
     from archloom.oracle.xla.lowering.lower import Lowering
 
-LARGEST = 1 << 27
-"""How many elements a tensor may have in all iterations together."""
-
 NEST = "loops"
-"""The operator of instructions that stand for loops (:mod:`oracle.xla.nests`): its attribute ``nest`` is the kernel."""
-
-ALONE = frozenset({"custom_call"})
-"""Operators that are computed iteration by iteration: JAX does not know how to batch functions from outside."""
-
+"""The operator of instructions that stand for loops (:mod:`archloom.oracle.xla.loops.outlining`); its attribute
+``nest`` is the function."""
 
 @dataclass(frozen=True)
 class Operator:
@@ -47,25 +41,16 @@ class Operator:
         return ()
 
     @property
-    def batched(self) -> bool:
-        return self.op.opcode not in ALONE
+    def in_turn(self) -> str:
+        return "JAX does not know how to batch functions from outside" if self.op.opcode == "custom_call" else ""
 
     @property
     def title(self) -> str:
         return f"{self.op.opcode} {'x'.join(map(str, self.op.type.shape)) or 'scalar'}"
 
-    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any], record: Record) -> tuple[Any, ...]:
         names = self.op.operands
         return (apply(self.op, dict(zip(names, operands, strict=True)), dict(zip(names, self.types, strict=True))),)
-
-
-def check_size(
-    parameters: tuple[tuple[str, int], ...], shapes: Sequence[tuple[int, ...]], kernel: Kernel
-) -> None:
-    """Unraisable where the tensors of all iterations would be too large to be held at once."""
-    points = math.prod(n for _, n in parameters)
-    if points * max(map(math.prod, shapes)) > LARGEST:
-        raise Unraisable(f"{kernel.title} in {points} iterations at once would be more than {LARGEST} elements")
 
 
 def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
@@ -74,8 +59,8 @@ def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
     from jax import lax
 
     extents = tuple(n for _, n in whole.parameters)
-    points, kernel = math.prod(extents), whole.kernel
-    lowering.operations.append((f"{points} x " if points > 1 else "") + kernel.title)
+    points, function = math.prod(extents), whole.function
+    lowering.record.operations.append((f"{points} x " if points > 1 else "") + function.title)
     fixed: dict[int, Any] = {}
     moving: list[Any] = []
     places: list[int] = []
@@ -90,7 +75,7 @@ def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
     def one(point: tuple[Any, ...]) -> tuple[Any, ...]:
         *arrays, values = point
         given = {**fixed, **dict(zip(places, arrays, strict=True))}
-        return kernel([given[n] for n in range(len(whole.operands))], values)
+        return function([given[n] for n in range(len(whole.operands))], values, lowering.record)
 
     if not extents:
         return one(({},))
@@ -99,7 +84,9 @@ def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
         import jax.numpy as jnp
 
         return tuple(jnp.broadcast_to(r, (*extents, *r.shape)) for r in one(({},)))
-    results = jax.vmap(one)(point) if kernel.batched else lax.map(one, point)
+    if function.in_turn:
+        lowering.record.add(How.IN_TURN, function.title, function.in_turn, points)
+    results = lax.map(one, point) if function.in_turn else jax.vmap(one)(point)
     return tuple(r.reshape(*extents, *r.shape[1:]) for r in results)
 
 
@@ -119,9 +106,9 @@ def _operand(lowering: "Lowering", whole: Whole, operand: Operand) -> tuple[Any,
 
 
 def _values(whole: Whole) -> dict[str, Any]:
-    """The values of the parameters that the kernel takes, at all points."""
+    """The values of the parameters that the function takes, at all points."""
     import numpy as np
 
     extents = [n for _, n in whole.parameters]
     grids = np.indices(extents, np.int32).reshape(len(extents), -1)
-    return {v: grid for (v, _), grid in zip(whole.parameters, grids, strict=True) if v in whole.kernel.variables}
+    return {v: grid for (v, _), grid in zip(whole.parameters, grids, strict=True) if v in whole.function.variables}

@@ -7,36 +7,30 @@ values, are those of :mod:`archloom.oracle.xla.notation.sums`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count
+from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation import sums
-from archloom.oracle.xla.notation.constraints import Cases, conjunction, narrow, reach, within
+from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, narrow, reach
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
     Carry,
     Const,
     Constraint,
-    Element,
     Expr,
-    Extreme,
     Fold,
     FromBytes,
     Guarded,
-    Index,
-    Leaf,
     Let,
     Map,
     Ranges,
     Sum,
     Switch,
-    bound_ranges,
-    forms,
+    axis_of,
     free,
-    is_axis,
     is_heavy,
     is_integer,
     is_number,
@@ -44,14 +38,8 @@ from archloom.oracle.xla.notation.expr import (
     switched,
     width,
 )
-from archloom.oracle.xla.notation.work import Work, remembered, spend
-
-_numbers = count()
-
-
-def fresh() -> str:
-    """A variable name that no expression contains yet."""
-    return f"~{next(_numbers)}"
+from archloom.oracle.xla.notation.variables import Bound
+from archloom.oracle.xla.notation.work import Work, remembered, shared_work, spend
 
 
 def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
@@ -60,7 +48,8 @@ def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
         return e
     done = remembered()
     if done is None:
-        return _substituted(e, mapping, ranges)
+        with shared_work():
+            return substitute(e, mapping, ranges)
     key = _key(e, mapping, ranges)
     found = done.get(key)
     if found is None:
@@ -82,47 +71,28 @@ def _key(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Work:
 
 def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     spend()
-    if isinstance(e, (Leaf, Index)):
-        return replace(e, index=_form(e.index, mapping, ranges))
-    if isinstance(e, Element):
-        return replace(e, index=tuple(_form(form, mapping, ranges) for form in e.index))
-    if isinstance(e, Map):
-        if remembered() is None:
-            return _substitute_map(e, mapping, ranges, {})
-        operands = tuple(substitute(o, mapping, ranges) for o in e.operands)
-        return map_of(e.opcode, operands, e.attributes, e.dtype)
     if isinstance(e, Switch):
         return _substitute_switch(e, mapping, ranges)
-    if isinstance(e, ByteOf):
-        return byte_of(substitute(e.body, mapping, ranges), _form(e.byte, mapping, ranges))
-    if isinstance(e, Guarded):
-        constraints = tuple((_form(form, mapping, ranges), low, high) for form, low, high in e.constraints)
-        return guard_of(substitute(e.body, mapping, within(constraints, ranges)), constraints, e.fill, ranges)
-    if isinstance(e, Let):
-        variables = tuple((v, _form(form, mapping, ranges)) for v, form in e.variables)
-        inner = {**ranges, **{v: form.range(ranges) for v, form in variables}}
-        return let_of(variables, substitute(e.body, mapping, inner), ranges)
-    inner = {**ranges, **bound_ranges(e)}
-    if isinstance(e, Sum):
-        return sums.sum_of(e.variables, substitute(e.body, mapping, inner), ranges)
-    if isinstance(e, Fold):
-        start = substitute(e.start, mapping, ranges)
-        return sums.fold_of(e.variables, start, substitute(e.body, mapping, inner), ranges)
-    if isinstance(e, Extreme):
-        return replace(e, body=substitute(e.body, mapping, inner))
-    assert isinstance(e, FromBytes)
-    return from_bytes(e.variable, substitute(e.body, mapping, inner), e.dtype, ranges)
+    own = [_form(form, mapping, ranges) for form in e.forms]
+    made = e.rebuilt(own, e.children) if own else e
+    if not e.children:
+        return made
+    inner = inside(made, ranges)
+    made = made.rebuilt(own, [substitute(c, mapping, inner) for c in e.children])
+    normal = _NORMAL.get(type(made))
+    return normal(made, ranges) if normal is not None else made
 
 
-def _substitute_map(e: Map, mapping: Mapping[str, Affine], ranges: Ranges, made: dict[int, Expr]) -> Expr:
-    """Operations share operands: each is substituted once, or deep ones would take for ever."""
-    operands = []
-    for o in e.operands:
-        if id(o) not in made:
-            made[id(o)] = (_substitute_map(o, mapping, ranges, made) if isinstance(o, Map)
-                           else substitute(o, mapping, ranges))
-        operands.append(made[id(o)])
-    return map_of(e.opcode, tuple(operands), e.attributes, e.dtype)
+_NORMAL: dict[type[Expr], Callable[[Any, Ranges], Expr]] = {
+    Map: lambda e, ranges: map_of(e.opcode, e.operands, e.attributes, e.dtype),
+    Sum: lambda e, ranges: sums.sum_of(e.variables, e.body, ranges),
+    Fold: lambda e, ranges: sums.fold_of(e.variables, e.start, e.body, ranges),
+    Guarded: lambda e, ranges: guard_of(e.body, e.constraints, e.fill, ranges),
+    Let: lambda e, ranges: let_of(e.variables, e.body, ranges),
+    ByteOf: lambda e, ranges: byte_of(e.body, e.byte),
+    FromBytes: lambda e, ranges: from_bytes(e.variable, e.body, e.dtype, ranges),
+}
+"""The normal form of a node whose sub-expressions are normal; other nodes always are."""
 
 
 def _form(form: Affine, mapping: Mapping[str, Affine], ranges: Ranges) -> Affine:
@@ -202,17 +172,16 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
         cases = tuple((low, high, from_bytes(variable, e, dtype, ranges)) for low, high, e in body.cases)
         return switch_of(body.form, cases, ranges)
     if isinstance(body, Guarded) and body.fill == 0 and has_zero(Const(0, dtype)) and not any(
-            variable in f.variables() for f in forms(body)):
+            variable in f.variables() for f in body.forms):
         return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
-    if isinstance(body, Let) and not any(variable in form.variables() for form in forms(body)):
-        inner = {**ranges, **{name: form.range(ranges) for name, form in body.variables}}
-        return let_of(body.variables, from_bytes(variable, body.body, dtype, inner), ranges)
+    if isinstance(body, Let) and not any(variable in form.variables() for form in body.forms):
+        return let_of(body.variables, from_bytes(variable, body.body, dtype, inside(body, ranges)), ranges)
     return FromBytes(variable, body, dtype)
 
 
 def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
     """Cases out of range are dropped; neighbours that are one function are merged; constant ends become a guard."""
-    from archloom.oracle.xla.notation.pieces import one_function
+    from archloom.oracle.xla.notation.merging import one_function
 
     if form.constant:
         shifted = tuple((first - form.constant, last - form.constant, body) for first, last, body in cases)
@@ -280,7 +249,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
     used = tuple(v for v in variables if v[0] in free(body))
     cases = switched(body)
-    simple = {v: f for v, f in used if f.is_constant or v not in cases or is_axis(f)}
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or axis_of(f)}
     if is_heavy(body) and _repeats(used, body, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
@@ -289,7 +258,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
-    new = tuple((f"%{level(body)}_{i}", f) for i, (_, f) in enumerate(used))
+    new = tuple((Bound.of(level(body), i), f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 

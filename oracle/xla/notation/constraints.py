@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.expr import Constraint, Expr, Ranges, is_axis
+from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Ranges, axis_of
 
-Cases = tuple[tuple[int, int, Expr], ...]
+Case = tuple[int, int, Expr]
 """First and last value of a form, and what holds from the one to the other."""
+
+Cases = tuple[Case, ...]
 
 
 def reach(cases: Cases, low: int, high: int) -> Cases:
@@ -23,7 +25,7 @@ def reach(cases: Cases, low: int, high: int) -> Cases:
 def within(constraints: tuple[Constraint, ...], ranges: Ranges) -> Ranges:
     """``ranges`` where the constraints hold, as far as they are on single variables."""
     for form, low, high in constraints:
-        if is_axis(form):
+        if axis_of(form):
             first, last = form.range(ranges)
             low, high = first if low is None else max(low, first), last if high is None else min(high, last)
             if low <= high:
@@ -31,11 +33,19 @@ def within(constraints: tuple[Constraint, ...], ranges: Ranges) -> Ranges:
     return ranges
 
 
+def inside(e: Expr, ranges: Ranges) -> Ranges:
+    """The ranges under which the sub-expressions of a node are taken."""
+    if isinstance(e, Guarded):
+        return within(e.constraints, ranges)
+    named = e.bound_ranges(ranges)
+    return {**ranges, **named} if named else ranges
+
+
 def narrow(form: Affine, low: int, high: int, ranges: Ranges) -> Ranges:
     """``ranges`` where ``low <= form <= high``: narrower where ``form`` is one variable and a constant."""
-    if len(form.terms) != 1 or not isinstance(form.terms[0][0], str) or form.terms[0][1] != 1:
+    name = axis_of(form)
+    if name is None:
         return ranges
-    name = form.terms[0][0]
     first, last = ranges[name]
     return {**ranges, name: (max(first, low - form.constant), min(last, high - form.constant))}
 

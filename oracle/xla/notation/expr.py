@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from archloom.oracle.affine import Affine, Div
 from archloom.oracle.taidl.types import element_type
+from archloom.oracle.xla.notation.fallbacks import Record
+from archloom.oracle.xla.notation.variables import Bound
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
@@ -76,13 +78,79 @@ def _node(cls: type[T]) -> type[T]:
 
 
 class Expr:
-    """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``)."""
+    """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``).
+
+    A kind of node states here what walks and rewrites need of it; :mod:`archloom.oracle.xla.notation.build` has its
+    constructor in normal form, and :mod:`archloom.oracle.xla.lowering.lower` what computes it.
+    """
 
     dtype: str
 
+    @property
+    def children(self) -> tuple["Expr", ...]:
+        """The direct sub-expressions; the operands of an :class:`Element` share no variables with it and are none."""
+        return ()
 
-def kept(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
-    """A property of nodes, computed once for each and kept in it."""
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        """The integer expressions of this node itself."""
+        return ()
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """The variables that this node binds in its body (no others of its sub-expressions have these names)."""
+        return ()
+
+    def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
+        """The ranges of the bound variables, where the others have ``ranges``."""
+        return {}
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence["Expr"]) -> "Expr":
+        """The same node with other forms and sub-expressions, in the order of :attr:`forms` and :attr:`children`."""
+        return self
+
+
+class Indexed(Expr):
+    """Base of nodes that are the value at a form."""
+
+    index: Affine
+
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return (self.index,)
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, index=forms[0])  # type: ignore[type-var]
+
+
+class Wrapping(Expr):
+    """Base of nodes around one ``body``."""
+
+    body: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.body,)
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, body=children[0])  # type: ignore[type-var]
+
+
+class Combining(Wrapping):
+    """Base of nodes that combine what ``body`` is for all values of ``variables`` (name, extent), each from 0."""
+
+    variables: tuple[tuple[str, int], ...]
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        return tuple([name for name, _ in self.variables])
+
+    def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
+        return {name: (0, extent - 1) for name, extent in self.variables}
+
+
+def once(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
+    """A property of nodes, computed once for each."""
     name = f"_{compute.__module__}.{compute.__name__}"
 
     def cached(e: Expr) -> T:
@@ -95,7 +163,7 @@ def kept(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
 
 
 @_node
-class Leaf(Expr):
+class Leaf(Indexed):
     """Element number ``index`` of the flattened argument ``name``."""
 
     name: str
@@ -112,7 +180,7 @@ class Const(Expr):
 
 
 @_node
-class Index(Expr):
+class Index(Indexed):
     """The value of an integer expression over the variables."""
 
     index: Affine
@@ -128,9 +196,16 @@ class Map(Expr):
     attributes: tuple[tuple[str, object], ...]
     dtype: str
 
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.operands
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, operands=tuple(children))
+
 
 @_node
-class Sum(Expr):
+class Sum(Combining):
     """Sum of ``body`` over ``variables`` (name, extent); each runs from 0."""
 
     variables: tuple[tuple[str, int], ...]
@@ -146,7 +221,7 @@ class Carry(Expr):
 
 
 @_node
-class Fold(Expr):
+class Fold(Combining):
     """A chain of operations in the order of ``variables`` (name, extent; the last runs fastest).
 
     It begins with ``start``; ``body``, in which :class:`Carry` occurs only under element-wise operations, makes the
@@ -158,9 +233,16 @@ class Fold(Expr):
     body: Expr
     dtype: str
 
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.start, self.body
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, start=children[0], body=children[1])
+
 
 @_node
-class Extreme(Expr):
+class Extreme(Combining):
     """Maximum (or minimum) of ``body`` over ``variables``."""
 
     kind: str
@@ -180,13 +262,25 @@ class Switch(Expr):
     cases: tuple[tuple[int, int, Expr], ...]
     dtype: str
 
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return tuple([body for _, _, body in self.cases])
+
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return (self.form,)
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        cases = tuple((*case[:2], body) for case, body in zip(self.cases, children, strict=True))
+        return replace(self, form=forms[0], cases=cases)
+
 
 Constraint = tuple[Affine, "int | None", "int | None"]
 """A form and its bounds (inclusive; None is no bound)."""
 
 
 @_node
-class Guarded(Expr):
+class Guarded(Wrapping):
     """``body`` where all constraints hold, ``fill`` elsewhere: a padded tensor.
 
     The forms have no constant and begin with a positive coefficient; they are sorted by their text.
@@ -197,9 +291,17 @@ class Guarded(Expr):
     fill: int | float
     dtype: str
 
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return tuple([form for form, _, _ in self.constraints])
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        constraints = tuple((form, *c[1:]) for form, c in zip(forms, self.constraints, strict=True))
+        return replace(self, body=children[0], constraints=constraints)
+
 
 @_node
-class Let(Expr):
+class Let(Wrapping):
     """``body`` with each variable ``(name, form)`` standing for ``form``.
 
     Kept where substituting would compute a value again for each of many equal indices, or would turn a case
@@ -210,42 +312,71 @@ class Let(Expr):
     body: Expr
     dtype: str
 
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return tuple([form for _, form in self.variables])
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        return tuple([name for name, _ in self.variables])
+
+    def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
+        return {name: form.range(ranges) for name, form in self.variables}
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        variables = tuple((v[0], form) for v, form in zip(self.variables, forms, strict=True))
+        return replace(self, body=children[0], variables=variables)
+
 
 @_node
-class ByteOf(Expr):
+class ByteOf(Wrapping):
     """Byte number ``byte`` (little-endian) of ``body``, as ``i8``."""
 
     body: Expr
     byte: Affine
     dtype: str = "i8"
 
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return (self.byte,)
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, body=children[0], byte=forms[0])
+
 
 @_node
-class FromBytes(Expr):
+class FromBytes(Wrapping):
     """The element of type ``dtype`` whose bytes are ``body`` for ``variable`` in 0 .. width-1."""
 
     variable: str
     body: Expr
     dtype: str
 
+    @property
+    def bound(self) -> tuple[str, ...]:
+        return (self.variable,)
 
-class Kernel(Protocol):
-    """What computes whole tensors: hashable, and equal kernels compute the same."""
+    def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
+        return {self.variable: (0, width(self.dtype) - 1)}
+
+
+class TensorFunction(Protocol):
+    """What computes whole tensors: hashable, and equal ones compute the same."""
 
     @property
     def variables(self) -> tuple[str, ...]:
         """The parameters whose values it takes."""
 
     @property
-    def batched(self) -> bool:
-        """Whether all points of the parameters may be computed at once, by ``jax.vmap``."""
+    def in_turn(self) -> str:
+        """Why its points are computed one after the other; empty where all may be at once, by ``jax.vmap``."""
 
     @property
     def title(self) -> str:
         """A name for reports."""
 
-    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The results for arrays of the operands and the values of ``variables``."""
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any], record: Record) -> tuple[Any, ...]:
+        """The results for arrays of the operands and the values of ``variables``; fallbacks are recorded."""
 
 
 @_node
@@ -258,12 +389,12 @@ class Operand:
 
 @_node
 class Whole:
-    """What ``kernel`` makes of whole tensors, for each point of ``parameters`` (name, extent).
+    """What ``function`` makes of whole tensors, for each point of ``parameters`` (name, extent).
 
     The operands have no other free variables than the parameters and their own axes.
     """
 
-    kernel: Kernel
+    function: TensorFunction
     parameters: tuple[tuple[str, int], ...]
     operands: tuple[Operand, ...]
 
@@ -276,6 +407,13 @@ class Element(Expr):
     number: int
     index: tuple[Affine, ...]
     dtype: str
+
+    @property
+    def forms(self) -> tuple[Affine, ...]:
+        return self.index
+
+    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
+        return replace(self, index=tuple(forms))
 
 
 def width(dtype: str) -> int:
@@ -293,82 +431,19 @@ def is_number(dtype: str) -> bool:
     return element_type(dtype).kind in ("bool", "int", "uint", "float")
 
 
-def children(e: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions; the operands of an :class:`Element` share no variables with it and are none."""
-    if isinstance(e, Map):
-        return e.operands
-    if isinstance(e, Switch):
-        return tuple(body for _, _, body in e.cases)
-    if isinstance(e, (Sum, Extreme, Guarded, Let, ByteOf, FromBytes)):
-        return (e.body,)
-    return (e.start, e.body) if isinstance(e, Fold) else ()
-
-
-def forms(e: Expr) -> tuple[Affine, ...]:
-    """The integer expressions of this node itself."""
-    if isinstance(e, (Leaf, Index)):
-        return (e.index,)
-    if isinstance(e, Element):
-        return e.index
-    if isinstance(e, Switch):
-        return (e.form,)
-    if isinstance(e, Guarded):
-        return tuple(form for form, _, _ in e.constraints)
-    if isinstance(e, Let):
-        return tuple(form for _, form in e.variables)
-    return (e.byte,) if isinstance(e, ByteOf) else ()
-
-
-def bound(e: Expr) -> tuple[str, ...]:
-    """The variables that this node binds in its body (no others of its sub-expressions have these names)."""
-    if isinstance(e, (Sum, Fold, Extreme, Let)):
-        return tuple(v[0] for v in e.variables)
-    return (e.variable,) if isinstance(e, FromBytes) else ()
-
-
-def bound_ranges(e: Expr) -> dict[str, Range]:
-    """The ranges of the bound variables of a node (those of a :class:`Let` follow from their forms)."""
-    if isinstance(e, (Sum, Fold, Extreme)):
-        return {name: (0, extent - 1) for name, extent in e.variables}
-    return {e.variable: (0, width(e.dtype) - 1)} if isinstance(e, FromBytes) else {}
-
-
-def remake(e: Expr, own: Sequence[Affine], parts: Sequence[Expr]) -> Expr:
-    """The same node with other forms and sub-expressions, in the order of :func:`forms` and :func:`children`."""
-    if isinstance(e, (Leaf, Index)):
-        return replace(e, index=own[0])
-    if isinstance(e, Element):
-        return replace(e, index=tuple(own))
-    if isinstance(e, Map):
-        return replace(e, operands=tuple(parts))
-    if isinstance(e, Switch):
-        return replace(e, form=own[0], cases=tuple((*c[:2], x) for c, x in zip(e.cases, parts, strict=True)))
-    if isinstance(e, Guarded):
-        bounds = zip(own, e.constraints, strict=True)
-        return replace(e, body=parts[0], constraints=tuple((form, *c[1:]) for form, c in bounds))
-    if isinstance(e, Let):
-        variables = tuple((v[0], form) for v, form in zip(e.variables, own, strict=True))
-        return replace(e, body=parts[0], variables=variables)
-    if isinstance(e, ByteOf):
-        return replace(e, body=parts[0], byte=own[0])
-    if isinstance(e, Fold):
-        return replace(e, start=parts[0], body=parts[1])
-    return replace(e, body=parts[0]) if isinstance(e, (Sum, Extreme, FromBytes)) else e
-
-
 def same_kind(a: Expr, b: Expr) -> bool:
     """Whether two nodes differ in nothing but forms and sub-expressions (nor in the cases of a switch)."""
-    if type(a) is not type(b) or a.dtype != b.dtype or len(children(a)) != len(children(b)):
+    if type(a) is not type(b) or a.dtype != b.dtype or len(a.children) != len(b.children):
         return False
-    if len(forms(a)) != len(forms(b)):
+    if len(a.forms) != len(b.forms):
         return False
-    return remake(a, forms(b), children(b)) == b
+    return a.rebuilt(b.forms, b.children) == b
 
 
 def walk(e: Expr) -> Iterator[Expr]:
     """All nodes, parents first."""
     yield e
-    for child in children(e):
+    for child in e.children:
         yield from walk(child)
 
 
@@ -381,62 +456,58 @@ def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        waiting += children(e)
+        waiting += e.children
         if isinstance(e, Element) and id(e.whole) not in seen:
             seen.add(id(e.whole))
             yield e.whole
             waiting += [operand.body for operand in e.whole.operands]
 
 
-@kept
+@once
 def free(e: Expr) -> frozenset[str]:
     """The variables that the value depends on."""
     names: set[str] = set()
-    for child in children(e):
+    for child in e.children:
         names |= free(child)
-    names -= set(bound(e))
-    for form in forms(e):
+    names -= set(e.bound)
+    for form in e.forms:
         names |= form.variables()
     return frozenset(names)
 
 
-@kept
+@once
 def level(e: Expr) -> int:
     """One more than the highest level of a canonical name bound within; 0 if there is none."""
-    inner = max((level(c) for c in children(e)), default=0)
-    for name in bound(e):
-        if name.startswith("%") and "_" in name:
-            inner = max(inner, int(name[1:].split("_")[0]) + 1)
-    return inner
+    return max((*(level(c) for c in e.children), *(v.level + 1 for v in e.bound if isinstance(v, Bound))), default=0)
 
 
-@kept
+@once
 def is_heavy(e: Expr) -> bool:
     """Whether computing an element takes a sum or a chain."""
-    return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in children(e))
+    return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in e.children)
 
 
-@kept
+@once
 def is_chained(e: Expr) -> bool:
     """Whether computing an element takes a chain."""
-    return isinstance(e, Fold) or any(is_chained(c) for c in children(e))
+    return isinstance(e, Fold) or any(is_chained(c) for c in e.children)
 
 
-@kept
+@once
 def carries(e: Expr) -> bool:
     """Whether the value depends on what a :class:`Fold` around has computed so far."""
     if isinstance(e, Fold):
         return carries(e.start)
-    return isinstance(e, Carry) or any(carries(c) for c in children(e))
+    return isinstance(e, Carry) or any(carries(c) for c in e.children)
 
 
-@kept
+@once
 def switched(e: Expr) -> frozenset[str]:
     """The free variables on which case distinctions are made."""
     names: set[str] = set()
-    for child in children(e):
+    for child in e.children:
         names |= switched(child)
-    names -= set(bound(e))
+    names -= set(e.bound)
     if isinstance(e, Switch):
         names |= e.form.variables()
     return frozenset(names)
@@ -445,7 +516,7 @@ def switched(e: Expr) -> frozenset[str]:
 def canonical_order(names: list[tuple[str, int]], body: Expr) -> list[tuple[str, int]]:
     """The bound variables sorted by how they occur in ``body``, in its leaves first, whatever their names."""
     nodes = sorted(walk(body), key=lambda node: not isinstance(node, (Leaf, Index)))
-    every = [form for node in nodes for form in forms(node)]
+    every = [form for node in nodes for form in node.forms]
     return sorted(names, key=lambda item: (tuple(_weight(form, item[0]) for form in every), item[1]), reverse=True)
 
 
@@ -460,6 +531,9 @@ def _weight(form: Affine, name: str) -> int:
     return total
 
 
-def is_axis(form: Affine) -> bool:
-    """Whether the form is one variable, up to a constant."""
-    return len(form.terms) == 1 and isinstance(form.terms[0][0], str) and form.terms[0][1] == 1
+def axis_of(form: Affine) -> str | None:
+    """The variable that the form is, up to a constant; None of other forms."""
+    if len(form.terms) != 1:
+        return None
+    ((atom, coefficient),) = form.terms
+    return atom if isinstance(atom, str) and coefficient == 1 else None

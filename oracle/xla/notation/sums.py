@@ -24,19 +24,17 @@ from archloom.oracle.xla.notation.expr import (
     Ranges,
     Sum,
     Switch,
+    axis_of,
     canonical_order,
     carries,
-    children,
-    forms,
     free,
-    is_axis,
     is_heavy,
     is_integer,
     level,
-    remake,
     same_kind,
     walk,
 )
+from archloom.oracle.xla.notation.variables import Bound, fresh
 
 EXTREMES = {"maximum": "max", "minimum": "min"}
 """Operations on two values, and the kind of the reduction by each."""
@@ -76,7 +74,7 @@ def fold_of(variables: tuple[tuple[str, int], ...], start: Expr, body: Expr, ran
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
     depth = max(level(body), level(start))
-    new = tuple((f"%{depth}_{i}", extent) for i, (_, extent) in enumerate(variables))
+    new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
     within = {**ranges, **{name: (0, extent - 1) for name, extent in new}}
     return Fold(new, start, build.substitute(body, names, within), body.dtype)
@@ -106,7 +104,7 @@ def _canonical(
 ) -> tuple[tuple[tuple[str, int], ...], dict[str, Affine], Ranges]:
     ordered = canonical_order(list(variables), body)
     depth = level(body)
-    new = tuple((f"%{depth}_{i}", extent) for i, (_, extent) in enumerate(ordered))
+    new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(ordered))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(ordered, new)}
     return new, names, {**ranges, **{name: (0, extent - 1) for name, extent in new}}
 
@@ -144,7 +142,7 @@ def _renamed_apart(
     variables: tuple[tuple[str, int], ...], e: Sum | Extreme, ranges: Ranges
 ) -> tuple[tuple[tuple[str, int], ...], Expr]:
     """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
-    names = {name: build.fresh() for name, _ in (*variables, *e.variables)}
+    names = {name: fresh() for name, _ in (*variables, *e.variables)}
     both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
     inner = {**ranges, **{name: (0, extent - 1) for name, extent in both}}
     return both, build.substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, inner)
@@ -152,16 +150,17 @@ def _renamed_apart(
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
     """A case distinction along one of the variables, in the body or in a factor of it."""
-    if isinstance(body, Switch) and is_axis(body.form) and body.form.terms[0][0] in variables:
+    if isinstance(body, Switch) and axis_of(body.form) in variables:
         return body
     if isinstance(body, Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
-        return next((s for s in (_switch_along(c, variables) for c in children(body)) if s is not None), None)
+        return next((s for s in (_switch_along(c, variables) for c in body.children) if s is not None), None)
     return None
 
 
 def _sum_cases(variables: tuple[tuple[str, int], ...], body: Expr, switch: Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
-    name, shift = str(switch.form.terms[0][0]), switch.form.constant
+    name, shift = axis_of(switch.form), switch.form.constant
+    assert name is not None
     total: Expr = Const(0, body.dtype)
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift
@@ -177,21 +176,21 @@ def _merge_axes(
 ) -> tuple[tuple[tuple[str, int], ...], Expr]:
     """Make one variable ``w = E*u + v`` of two (E the extent of v) wherever only ``E*u + v`` occurs."""
     items = dict(variables)
-    every = [form for node in walk(body) for form in forms(node) if not form.is_constant]
+    every = [form for node in walk(body) for form in node.forms if not form.is_constant]
     for u in items:
         for v in items:
-            if u != v and all(_together(form, u, v, items[v]) for form in every):
-                w = build.fresh()
+            if u != v and all(_mixed_radix(form, u, v, items[v]) for form in every):
+                w = fresh()
                 merged = tuple((n, x) for n, x in variables if n not in (u, v)) + ((w, items[u] * items[v]),)
                 inner = {**ranges, w: (0, items[u] * items[v] - 1)}
                 return _merge_axes(merged, build.substitute(body, {u: Affine(0), v: Affine.variable(w)}, inner), inner)
     return variables, body
 
 
-def _together(form: Affine, u: str, v: str, extent: int) -> bool:
+def _mixed_radix(form: Affine, u: str, v: str, extent: int) -> bool:
     if form.coefficient(u) != extent * form.coefficient(v):
         return False
-    return all(isinstance(atom, str) or _together(atom.numerator, u, v, extent) for atom, _ in form.terms)
+    return all(isinstance(atom, str) or _mixed_radix(atom.numerator, u, v, extent) for atom, _ in form.terms)
 
 
 def terms(e: Expr) -> list[Expr]:
@@ -230,7 +229,7 @@ def _side_by_side(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
     """``f(c) + f(c + d) = sum_{v<2} f(c + d*v)`` for two sums that differ in constants of forms only."""
     if not (isinstance(a, Sum) and isinstance(b, Sum) and a.variables == b.variables):
         return None
-    v = build.fresh()
+    v = fresh()
     body = _line(a.body, b.body, Affine.variable(v))
     if body is None or v not in free(body):
         return None
@@ -242,13 +241,13 @@ def _line(a: Expr, b: Expr, x: Affine) -> Expr | None:
     if isinstance(a, (Switch, Guarded)) or not same_kind(a, b):
         return a if a == b else None
     own = []
-    for f, g in zip(forms(a), forms(b), strict=True):
+    for f, g in zip(a.forms, b.forms, strict=True):
         step = g - f
         if not step.is_constant or step.constant < 0:
             return None
         own.append(f + x * step)
-    parts = [_line(c, d, x) for c, d in zip(children(a), children(b), strict=True)]
-    return None if None in parts else remake(a, own, [p for p in parts if p is not None])
+    parts = [_line(c, d, x) for c, d in zip(a.children, b.children, strict=True)]
+    return None if None in parts else a.rebuilt(own, [p for p in parts if p is not None])
 
 
 def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:

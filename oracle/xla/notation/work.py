@@ -8,22 +8,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from archloom.oracle.xla.notation.expr import Expr
-from archloom.oracle.xla.raising.match import Exhausted
+from archloom.oracle.xla.notation.refusals import Exhausted
 
-REWRITINGS = 400_000
-"""How many nodes are rewritten before raising is given up (some ten seconds)."""
 _state = threading.local()
 Work = tuple[Expr, tuple[object, ...]]
 """An expression, and what becomes of its variables."""
 
 
 @contextmanager
-def bounded_work(most: int | None = None) -> Iterator[None]:
-    """Within, :func:`.build.substitute` raises Exhausted after ``most`` nodes, by default :data:`REWRITINGS`.
+def bounded_work(nodes: int) -> Iterator[None]:
+    """Within, :func:`.build.substitute` raises Exhausted after so many nodes; equal work is done once.
 
-    Inside of another bound, what is left of that is a bound, too. Equal work is done once.
+    Inside of another bound, what is left of that is a bound, too.
     """
-    before, nodes = getattr(_state, "left", None), REWRITINGS if most is None else most
+    before = getattr(_state, "left", None)
     _state.left = nodes if before is None else min(nodes, before)
     if before is None:
         _state.done = {}

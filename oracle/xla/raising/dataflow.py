@@ -9,38 +9,43 @@ read is split along an axis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import ResolvedStream, Window
-from archloom.oracle.xla.notation.build import byte_of, fresh, from_bytes, let_of, substitute, zero
+from archloom.oracle.resolved import Window
+from archloom.oracle.windows import span
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, substitute, zero
 from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Range, Ranges, carries, free, is_integer, width
+from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
-from archloom.oracle.xla.raising.match import Constraint, Exhausted, Match, Unraisable, axis_name, match
-from archloom.oracle.xla.raising.program import Block, LoopItem, Program, WriteItem, writes
+from archloom.oracle.xla.notation.variables import axis_range, fresh
+from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
 from archloom.oracle.xla.raising.query import Query, split
+from archloom.oracle.xla.raising.tree import Block, Tree, WriteItem, writes
 from archloom.oracle.xla.raising.updates import Update
-
-AXIS = "&"
-"""First character of the variables that are axes of tensors: ``&number:extent``."""
-
-STEPS = 60_000
-"""How many items of the program are looked at in all before raising is given up (some seconds)."""
-
-
-def whole(axis: str) -> Range:
-    """The range of an axis variable."""
-    return 0, int(axis.rpartition(":")[2]) - 1
-
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
 """The value of a write (for accumulating ones: what is added) as axes and expression."""
 
 
-Hit = tuple[WriteItem, tuple[LoopItem, ...], Match]
+Hit = tuple[WriteItem, tuple[Block, ...], Match]
 """A write, the loops around it and how it hits the elements of a query."""
+
+
+@dataclass
+class Steps:
+    """How many more items of the tree may be looked at; of several searches together if they share it."""
+
+    left: int
+
+    def take(self) -> None:
+        """Exhausted after the last one."""
+        if self.left < 0:
+            raise Exhausted("its reads fall into too many pieces")
+        self.left -= 1
+
 
 @dataclass(frozen=True)
 class Cursor:
@@ -75,7 +80,7 @@ def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
         if isinstance(item, WriteItem):
             if item.window.buffer == q.buffer and not _clear_of(item.window, spans):
                 break
-        elif isinstance(item, LoopItem) and q.buffer in item.written:
+        elif isinstance(item, Block) and q.buffer in item.written:
             break
         index -= 1
     return index
@@ -85,12 +90,8 @@ def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
     """Whether a window at a constant place lies outside of ``spans``, one for each axis of the buffer."""
     for axis, (offset, (low, high)) in enumerate(zip(window.offsets, spans, strict=True)):
         if not offset.terms:
-            first = last = offset.constant
-            for dim in window.dims:
-                if dim.axis == axis:
-                    reach = dim.stride * (dim.extent - 1)
-                    first, last = first + min(0, reach), last + max(0, reach)
-            if last < low or first > high:
+            below, above = span(window, axis)
+            if offset.constant + above < low or offset.constant + below > high:
                 return True
     return False
 
@@ -99,22 +100,15 @@ def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
 class Dataflow:
     """The search for the values of reads in one program."""
 
-    program: Program
+    tree: Tree
     value_of: Value
     update_of: Callable[[WriteItem], Update | None]
     reassociate: bool
-    steps: Iterator[int] = field(default_factory=count)
-    """Counts the items that were looked at."""
-    most: int | None = None
-    """After how many raising is given up; :data:`STEPS` by default."""
-
-    @property
-    def stream(self) -> ResolvedStream:
-        return self.program.stream
+    steps: Steps
 
     def at_end(self, query: Query) -> Expr:
         """What the buffer holds when the program has ended."""
-        root = self.program.root
+        root = self.tree.root
         return self.find(query, Cursor(root, len(root.items), {}))
 
     def find(self, q: Query, at: Cursor) -> Expr:
@@ -122,17 +116,15 @@ class Dataflow:
         summands: list[Expr] = []
         spans = [a.range(q.ranges) for a in q.address]
         while True:
-            if next(self.steps) > (self.most or STEPS):
-                raise Exhausted("its reads fall into too many pieces")
+            self.steps.take()
             index = _last_writer(q, spans, at)
             if index != at.index:
                 at = Cursor(at.block, index, at.known, at.after, at.covered)
-            passed = at.block.items[index - 1] if index else at.block.loop
             try:
                 result = self._step(q, at, summands)
-            except Unraisable as reason:
-                reason.at(passed.owner if isinstance(passed, WriteItem) else passed)
-                raise
+            except Unraisable as error:
+                passed = at.block.items[index - 1] if index else at.block if at.block.parent else None
+                raise error.at(passed.owner if isinstance(passed, WriteItem) else passed) from None
             if isinstance(result, Expr):
                 return self._total(summands, result, q)
             at = result
@@ -144,7 +136,7 @@ class Dataflow:
         item = at.block.items[at.index - 1]
         if isinstance(item, WriteItem):
             return self._write(q, at, item, summands)
-        assert isinstance(item, LoopItem)
+        assert isinstance(item, Block)
         return self._loop(q, at, item, summands)
 
     def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
@@ -154,8 +146,8 @@ class Dataflow:
 
     def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
         """The start of a block is reached."""
-        loop = at.block.loop
-        if loop is None:
+        loop = at.block
+        if loop.parent is None:
             return self.initial(q)
         if at.after is not None:
             if at.covered:
@@ -180,8 +172,8 @@ class Dataflow:
 
     def _instance(self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query) -> Expr:
         axes, value = self.value_of(item)
-        mapping = {**known, **{k: v for k, v in found.digits.items() if not k.startswith("@")}}
-        mapping.update({axis: found.digits[axis_name(n)] for n, axis in enumerate(axes)})
+        mapping = {**known, **found.loops}
+        mapping.update({axis: found.digits[n] for n, axis in enumerate(axes)})
         if all(self._unchanged(v, mapping, q.ranges) for v in free(value)):
             return value
         return substitute(value, mapping, q.ranges)
@@ -190,9 +182,9 @@ class Dataflow:
         """Whether a variable of a value stands for itself and has its whole range in the query."""
         if v in mapping and mapping[v] != Affine.variable(v):
             return False
-        return ranges.get(v) == (whole(v) if v.startswith(AXIS) else self.program.ranges.get(v))
+        return ranges.get(v) == (axis_range(v) or self.tree.ranges.get(v))
 
-    def _loop(self, q: Query, at: Cursor, loop: LoopItem, summands: list[Expr]) -> Expr | Cursor:
+    def _loop(self, q: Query, at: Cursor, loop: Block, summands: list[Expr]) -> Expr | Cursor:
         """A loop before the cursor, all of whose iterations are over."""
         hits: list[Hit] = []
         spans = [a.range(q.ranges) for a in q.address]
@@ -207,7 +199,7 @@ class Dataflow:
             return at.back()
         partial = [found.partial for _, _, found in hits if found.partial is not None]
         if partial:
-            best = min(partial, key=Constraint.rank)
+            best = min(partial, key=Condition.rank)
             return split(q, best, lambda part, names: self.find(part, at.renamed(names)))
         sums = self.reassociate or is_integer(hits[0][0].write.type.dtype)
         if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
@@ -219,7 +211,7 @@ class Dataflow:
             updated = self._updated(q, at, hits)
             if updated is not None:
                 return updated
-        end = Cursor(loop.body, len(loop.body.items), at.known, at.back())
+        end = Cursor(loop, len(loop.items), at.known, at.back())
         if places[0] is not None and all(place == places[0] for place in places):
             return replace(end, known={**at.known, loop.var: places[0]})
         if all(item.write.kind == "accumulate" for item, _, _ in hits):
@@ -240,13 +232,13 @@ class Dataflow:
         ((word, dtype),) = kinds
         adds = all(u.addend is not None for u in updates)
         loops = {tuple(loop.var for loop in around if loop.var not in match.digits) for _, around, match in hits}
-        if not adds and (len(loops) != 1 or len({id(item.parent) for item, _, _ in hits}) != 1):
+        if not adds and (len(loops) != 1 or len({id(item.owner.parent) for item, _, _ in hits}) != 1):
             return None
         if word == 1:
             return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})
         # elements of words: one more variable for the word, and one for the byte in it
         number, axis = len(hits[0][0].window.dims) - 1, hits[0][0].window.dims[-1].axis
-        digits = {match.digits[axis_name(number)].simplify(q.ranges) for _, _, match in hits}
+        digits = {match.digits[number].simplify(q.ranges) for _, _, match in hits}
         if len(digits) != 1 or any(item.window.dims[-1] != hits[0][0].window.dims[-1] for item, _, _ in hits):
             return None
         (digit,) = digits
@@ -258,11 +250,11 @@ class Dataflow:
         old = self.find(Query(q.buffer, tuple(a.simplify(ranges) for a in address), ranges), at.back())
         inner = {k: v for k, v in ranges.items() if k != byte}
         value = self._chained(replace(q, ranges=inner), at, list(zip(hits, updates, strict=True)), adds,
-                              {axis_name(number): Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
+                              {number: Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
         return byte_of(let_of(((place, form),), value, q.ranges), (digit % word).simplify(q.ranges))
 
     def _chained(
-        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Mapping[str, Affine],
+        self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Digits,
         start: Expr | None = None,
     ) -> Expr:
         """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
@@ -274,10 +266,10 @@ class Dataflow:
             if not adds and body is not None:
                 names = (name for name, _ in variables)
                 own = {var: (name, extent) for (var, (_, extent)), name in zip(own.items(), names, strict=True)}
-            digits = {**hit.digits, **places}
-            mapping = {**at.known, **{k: v for k, v in digits.items() if not k.startswith("@")}}
+            digits: Digits = {**hit.digits, **places}
+            mapping = {**at.known, **hit.loops}
             mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
-            mapping.update({axis: digits[axis_name(n)] for n, axis in enumerate(update.axes)})
+            mapping.update({axis: digits[n] for n, axis in enumerate(update.axes)})
             ranges = {**q.ranges, **{name: (0, extent - 1) for name, extent in own.values()}}
             variables = tuple(own.values())
             if adds:
@@ -289,7 +281,7 @@ class Dataflow:
         return value if body is None else fold_of(variables, value, body, q.ranges)
 
     def _accumulated(
-        self, item: WriteItem, around: tuple[LoopItem, ...], found: Match, at: Cursor, q: Query
+        self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query
     ) -> Expr:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
         own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
@@ -300,7 +292,7 @@ class Dataflow:
             raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
         return sum_of(tuple(own.values()), value, q.ranges)
 
-    def _earlier(self, q: Query, at: Cursor, loop: LoopItem, before: Cursor) -> Expr | Cursor:
+    def _earlier(self, q: Query, at: Cursor, loop: Block, before: Cursor) -> Expr | Cursor:
         """Iterations of an enclosing loop before the reader's own."""
         now = at.known.get(loop.var, Affine.variable(loop.var))
         hits: list[tuple[WriteItem, Affine | None]] = []
@@ -326,9 +318,9 @@ class Dataflow:
             distance = (places[0] - now).simplify(q.ranges)
             low, high = distance.range(q.ranges)
             if high >= 0:
-                past = Constraint(distance, low, -1)
+                past = Condition(distance, low, -1)
                 return split(q, past, lambda part, names: self.find(part, at.renamed(names)))
-            return Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: places[0]}, before)
+            return Cursor(loop, len(loop.items), {**at.known, loop.var: places[0]}, before)
         kinds = {item.write.kind for item, _ in hits}
         if "write" not in kinds or any(place is not None for _, place in hits):
             raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
@@ -336,25 +328,23 @@ class Dataflow:
         if high == 0:
             return before
         if low == 0:
-            return split(q, Constraint(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
-        end = Cursor(loop.body, len(loop.body.items), {**at.known, loop.var: now - 1}, before, covered=True)
+            return split(q, Condition(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
+        end = Cursor(loop, len(loop.items), {**at.known, loop.var: now - 1}, before, covered=True)
         return end
 
     def initial(self, q: Query) -> Expr:
         """The contents at the start: arguments in HBM, zeros everywhere else."""
         if q.buffer != "hbm":
-            return zero(self.stream.buffer(q.buffer).dtype)
+            return zero(self.tree.stream.buffer(q.buffer).dtype)
         address = q.address[0]
         low, high = address.range(q.ranges)
-        for tensor in self.stream.arguments:
-            size = width(taidl_dtype(tensor.dtype))
-            for extent in tensor.shape:
-                size *= extent
+        for tensor in self.tree.stream.arguments:
+            size = width(taidl_dtype(tensor.dtype)) * math.prod(tensor.shape)
             first, last = tensor.address, tensor.address + size - 1
             if high < first or low > last:
                 continue
             if low < first or high > last:
-                return split(q, Constraint(address, first, last), lambda part, _: self.initial(part))
+                return split(q, Condition(address, first, last), lambda part, _: self.initial(part))
             return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
         return Const(0, "i8")
 

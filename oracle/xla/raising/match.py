@@ -11,45 +11,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.xla.notation.expr import Range, Ranges
+from archloom.oracle.xla.notation.refusals import Unraisable
 
 _LARGEST = 1 << 62
 """Larger values are not counted out in int64."""
 
 
-class Unraisable(Exception):
-    """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead.
+Unknown = Union[str, int]
+"""What a write determines of an element that it hits: a loop variable, or the place along a dim of its window."""
 
-    ``culprit`` is the item of the program (:mod:`archloom.oracle.xla.raising.program`) at which raising failed, if one
-    is to blame, and ``ring`` the buffer in which a loop walks around in a ring, if that is.
-    """
-
-    culprit: object = None
-    ring: str | None = None
-
-    def at(self, item: object) -> "Unraisable":
-        """The same, with the innermost of the items that it passes on its way as the culprit."""
-        if self.culprit is None and not isinstance(self, Exhausted):
-            self.culprit = item
-        return self
-
-
-class Exhausted(Unraisable):
-    """Raising takes more work than it is allowed; no part of the stream is to blame."""
-
-
-class NoNotation(Unraisable):
-    """An operator, as it is applied, has no index notation: it is computed of whole tensors."""
+Digits = dict[Unknown, Affine]
+Progressions = dict[Unknown, tuple[int, int]]
+"""Stride and last value of unknowns."""
 
 
 @dataclass(frozen=True)
-class Constraint:
+class Condition:
     """``low <= form <= high``, true for some elements of the query and false for others."""
 
     form: Affine
@@ -66,16 +50,16 @@ class Match:
     """Where the read's element comes from.
 
     ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, only for the
-    elements that satisfy it (there may be further constraints behind).
+    elements that satisfy it (there may be further conditions behind).
     """
 
-    digits: dict[str, Affine]
-    partial: Constraint | None
+    digits: Digits
+    partial: Condition | None
 
-
-def axis_name(axis: int) -> str:
-    """The unknown that stands for local axis number ``axis`` of a window."""
-    return f"@{axis}"
+    @property
+    def loops(self) -> dict[str, Affine]:
+        """The loop variables that the address determines."""
+        return {name: form for name, form in self.digits.items() if isinstance(name, str)}
 
 
 def match(
@@ -86,11 +70,12 @@ def match(
 
     ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
     """
-    digits = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
-    known, unknown = {**known, **digits}, {n: r for n, r in unknown.items() if n not in digits}
-    constraints: list[Constraint] = []
+    only = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
+    known, unknown = {**known, **only}, {n: r for n, r in unknown.items() if n not in only}
+    digits: Digits = dict(only.items())
+    constraints: list[Condition] = []
     for axis, (offset, target) in enumerate(zip(window.offsets, address)):
-        free: dict[str, tuple[int, int]] = {}
+        free: Progressions = {}
         for atom, coefficient in offset.terms:
             if isinstance(atom, str) and atom in unknown:
                 free[atom] = (coefficient, unknown[atom][1])
@@ -100,7 +85,7 @@ def match(
         rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
         for number, dim in enumerate(window.dims):
             if dim.axis == axis and dim.extent > 1:
-                free[axis_name(number)] = (dim.stride, dim.extent - 1)
+                free[number] = (dim.stride, dim.extent - 1)
         if not _overlap(rest, free, ranges):
             return None
         bound = _leading_bound(rest, free, ranges)
@@ -119,15 +104,15 @@ def match(
         constraints += found[1]
     for number, dim in enumerate(window.dims):
         if dim.extent == 1:
-            digits[axis_name(number)] = Affine(0)
+            digits[number] = Affine(0)
     return _judge(digits, constraints, ranges)
 
 
-def _without(offset: Affine, free: Mapping[str, object]) -> Affine:
+def _without(offset: Affine, free: Progressions) -> Affine:
     return Affine(offset.constant, tuple(t for t in offset.terms if not (isinstance(t[0], str) and t[0] in free)))
 
 
-def _overlap(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+def _overlap(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     """Whether the ranges of the two sides meet."""
     low = sum(min(0, c * last) for c, last in free.values())
     high = sum(max(0, c * last) for c, last in free.values())
@@ -135,7 +120,7 @@ def _overlap(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) 
     return a <= high and b >= low
 
 
-def _leading_bound(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> Constraint | None:
+def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Condition | None:
     """What the variable with the largest coefficient must satisfy, if it is the leading digit of ``rest``.
 
     A necessary condition for a hit; outside of it the write is out of reach, and inside the digits have small ranges.
@@ -156,7 +141,7 @@ def _leading_bound(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ra
     lowest, highest = ranges[name]
     if first <= lowest and last >= highest:
         return None
-    return Constraint(Affine.variable(name), max(first, lowest), min(last, highest))
+    return Condition(Affine.variable(name), max(first, lowest), min(last, highest))
 
 
 def _opaque(
@@ -166,16 +151,14 @@ def _opaque(
     """A write whose address has ``//`` or ``%`` of an unknown loop variable: none, if its range stays clear."""
     everywhere = {**ranges, **unknown}
     difference = target - window.offsets[axis].substitute(known)
-    spans = {axis_name(n): (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
+    spans: Progressions = {n: (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
     difference = difference.simplify(everywhere)
-    if _overlap(difference, spans, everywhere) and not _apart(difference, spans, everywhere):
+    if _overlap(difference, spans, everywhere) and not _clear_of(difference, spans, everywhere):
         offset = window.offsets[axis]
-        fault = Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop")
-        fault.ring = window.buffer
-        raise fault
+        raise Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop", window.buffer)
 
 
-def _apart(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) -> bool:
+def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     """Whether the two sides never meet because, but for multiples of a coefficient, they lie too close to each other.
 
     So do different parts of the same piece of a buffer that is cut into equal pieces, whichever pieces are meant.
@@ -191,8 +174,8 @@ def _apart(rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges) ->
 
 
 def _digits(
-    rest: Affine, free: Mapping[str, tuple[int, int]], ranges: Ranges
-) -> tuple[dict[str, Affine], list[Constraint]] | None:
+    rest: Affine, free: Progressions, ranges: Ranges
+) -> tuple[Digits, list[Condition]] | None:
     """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
     order = sorted(free, key=lambda n: -free[n][0])
     span = 0
@@ -201,8 +184,8 @@ def _digits(
         if stride <= span:
             raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
         span += stride * last
-    digits: dict[str, Affine] = {}
-    constraints: list[Constraint] = []
+    digits: Digits = {}
+    constraints: list[Condition] = []
     for cut in range(len(order), 0, -1):
         split = _separate(rest, order[:cut], order[cut:], free, ranges)
         if split is None:
@@ -216,7 +199,7 @@ def _digits(
 
 
 def _separate(
-    rest: Affine, upper: list[str], lower: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges
+    rest: Affine, upper: list[Unknown], lower: list[Unknown], free: Progressions, ranges: Ranges
 ) -> tuple[Affine, Affine] | bool | None:
     """One equation as two: multiples of the gcd g of the upper strides, and what the lower ones must make up.
 
@@ -239,27 +222,27 @@ def _separate(
 
 
 def _descend(
-    rest: Affine, order: list[str], free: Mapping[str, tuple[int, int]], ranges: Ranges,
-    digits: dict[str, Affine], constraints: list[Constraint],
+    rest: Affine, order: list[Unknown], free: Progressions, ranges: Ranges,
+    digits: Digits, constraints: list[Condition],
 ) -> None:
     """Quotients and remainders, the largest stride first; the last remainder must be 0."""
     for name in order:
         stride, last = free[name]
         digits[name] = (rest // stride).simplify(ranges)
-        constraints.append(Constraint(digits[name], 0, last))
+        constraints.append(Condition(digits[name], 0, last))
         rest = (rest % stride).simplify(ranges)
-    constraints.append(Constraint(rest.simplify(ranges), 0, 0))
+    constraints.append(Condition(rest.simplify(ranges), 0, 0))
 
 
-def _judge(digits: dict[str, Affine], constraints: list[Constraint], ranges: Ranges) -> Match | None:
-    partial: list[Constraint] = []
+def _judge(digits: Digits, constraints: list[Condition], ranges: Ranges) -> Match | None:
+    partial: list[Condition] = []
     for c in constraints:
         low, high = exact_range(c.form, ranges)
         if high < c.low or low > c.high:
             return None
         if low < c.low or high > c.high:
             partial.append(c)
-    return Match(digits, min(partial, key=Constraint.rank, default=None))
+    return Match(digits, min(partial, key=Condition.rank, default=None))
 
 
 def exact_range(form: Affine, ranges: Ranges) -> Range:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.xla.notation.build import fresh, let_of, switch_of
+from archloom.oracle.xla.notation.build import let_of, switch_of
 from archloom.oracle.xla.notation.expr import Expr, Ranges
-from archloom.oracle.xla.raising.match import Constraint, Unraisable
+from archloom.oracle.xla.notation.refusals import Unraisable
+from archloom.oracle.xla.notation.variables import fresh
+from archloom.oracle.xla.raising.match import Condition
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ Find = Callable[[Query, Mapping[str, Affine]], Expr]
 """The value of part of a query; the mapping says how variables that the part has no more are written now."""
 
 
-def split(q: Query, c: Constraint, find: Find) -> Expr:
+def split(q: Query, c: Condition, find: Find) -> Expr:
     """Distinguish the elements for which ``c`` holds from the others."""
     names = sorted(c.form.variables())
     if len(names) == 1:
@@ -37,7 +39,7 @@ def split(q: Query, c: Constraint, find: Find) -> Expr:
     return _split_digit(q, c.form, find)
 
 
-def _split_variable(q: Query, c: Constraint, name: str, find: Find) -> Expr:
+def _split_variable(q: Query, c: Condition, name: str, find: Find) -> Expr:
     low, high = q.ranges[name]
     if _is_monotone(c.form):
         first = _bisect(lambda x: c.form.evaluate({name: x}) >= c.low, low, high + 1)
@@ -106,7 +108,7 @@ def _is_monotone(form: Affine) -> bool:
     return True
 
 
-def _leading_cuts(c: Constraint, ranges: Ranges) -> tuple[str, list[int]] | None:
+def _leading_cuts(c: Condition, ranges: Ranges) -> tuple[str, list[int]] | None:
     """Where ``c`` turns from false to undecided to true along the variable that leads its form, if one does."""
     linear = [(abs(n), n, a) for a, n in c.form.terms if isinstance(a, str)]
     if not linear:

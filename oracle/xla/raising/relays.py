@@ -15,30 +15,28 @@ import numpy as np
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.windows import sums
-
-MOST_WORDS = 1 << 18
-"""Words that a line of copies touches at most: they are counted out."""
+from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def without_relays(stream: ResolvedStream) -> ResolvedStream:
+def without_relays(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
     """The stream in which every place of a line gets a copy of the first; the same stream if it has no such lines."""
-    body = _nodes(stream.body)
+    body = _nodes(stream.body, limits.relay_words)
     return stream if body == stream.body else replace(stream, body=body)
 
 
-def _nodes(nodes: tuple[ResolvedNode, ...]) -> tuple[ResolvedNode, ...]:
-    return tuple([_loop(node) if isinstance(node, ResolvedLoop) else node for node in nodes])
+def _nodes(nodes: tuple[ResolvedNode, ...], most: int) -> tuple[ResolvedNode, ...]:
+    return tuple([_loop(node, most) if isinstance(node, ResolvedLoop) else node for node in nodes])
 
 
-def _loop(loop: ResolvedLoop) -> ResolvedLoop:
+def _loop(loop: ResolvedLoop, most: int) -> ResolvedLoop:
     nest = [loop]
     while len(nest[-1].body) == 1 and isinstance(inner := nest[-1].body[0], ResolvedLoop):
         nest.append(inner)
     copy = nest[-1].body[0] if len(nest[-1].body) == 1 else None
     if not isinstance(copy, ResolvedInstr) or len(copy.statements) != 2:
-        return replace(loop, body=_nodes(loop.body))
+        return replace(loop, body=_nodes(loop.body, most))
     for depth, line in enumerate(nest):
-        first = _first_source(copy, line, nest[depth + 1:])
+        first = _first_source(copy, line, nest[depth + 1:], most)
         if first is not None:
             read = copy.statements[0]
             assert isinstance(read, Read)
@@ -50,7 +48,9 @@ def _loop(loop: ResolvedLoop) -> ResolvedLoop:
     return loop
 
 
-def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop]) -> Window | None:
+def _first_source(
+    copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop], most: int
+) -> Window | None:
     """What the first iteration of ``line`` reads, if each further one hands on what the one before it has written."""
     read, write = copy.statements
     if not isinstance(read, Read) or not isinstance(write, Write) or write.kind != "write" or write.src != read.dst:
@@ -61,12 +61,12 @@ def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[Resolved
     after = {var: Affine.variable(var) + line.step}
     if any(s.substitute(after) != t for s, t in zip(source.offsets, target.offsets, strict=True)):
         return None
-    if not _apart(source, line, inside):
+    if not _are_disjoint(source, line, inside, most):
         return None
     return replace(source, offsets=tuple(o.substitute({var: Affine(line.start)}) for o in source.offsets))
 
 
-def _apart(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]) -> bool:
+def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop], most: int) -> bool:
     """Whether no word is in two of the places, those of all iterations of the loops inside among them."""
     own = {line.var: line.extent + 1, **{loop.var: loop.extent for loop in inside}}
     starts = {loop.var: (loop.start, loop.step) for loop in (line, *inside)}
@@ -75,7 +75,7 @@ def _apart(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]) -> bo
     relative = sums((d.extent, d.stride) for d in source.dims if d.axis == 0)
     if any(not isinstance(atom, str) for atom, _ in moving) or not relative.size:
         return False
-    if math.prod(own.values()) * relative.size > MOST_WORDS:
+    if math.prod(own.values()) * relative.size > most:
         return False
     found = relative
     for name, extent in own.items():

@@ -16,28 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.resolved import (
-    Buffer,
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Window,
-    Write,
-)
+from archloom.oracle.nests import rewritten, with_windows
+from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.xla.notation.expr import Range, Ranges
-
-MOST_POINTS = 1 << 14
-"""Points at which a form's period is looked at."""
+from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def without_rings(stream: ResolvedStream) -> ResolvedStream:
+def without_rings(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
     """The stream with a row for each write in place of its ring buffers; the same stream if it has none."""
     for buffer in stream.buffers:
         if buffer.name != "hbm" and len(buffer.shape) > 1:
-            straight = _straightened(stream, buffer)
+            straight = _straightened(stream, buffer, limits.ring_points)
             stream = straight or stream
     return stream
 
@@ -56,7 +45,7 @@ class _Counts:
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _Access:
     """A place that touches the ring: its slot, and what was done before."""
 
     slot: Affine
@@ -72,7 +61,7 @@ class _Walk:
     """The touches of one buffer in the order of the program; ``fits`` is false where it is no ring."""
 
     buffer: Buffer
-    touches: list[_Turn] = field(default_factory=list)
+    touches: list[_Access] = field(default_factory=list)
     ranges: dict[str, Range] = field(default_factory=dict)
     fits: bool = True
 
@@ -86,7 +75,7 @@ class _Walk:
                 self.nodes(node.body, before.plus(each, Affine.variable(node.var)))
                 before = before.plus(each, node.extent)
             else:
-                for statement in self._touching(node):
+                for statement in node.touching(self.buffer.name):
                     before = self._touch(statement, before)
         return before
 
@@ -97,20 +86,15 @@ class _Walk:
             if isinstance(node, ResolvedLoop):
                 total = total.plus(self._count(node.body), node.extent)
             else:
-                for statement in self._touching(node):
+                for statement in node.touching(self.buffer.name):
                     total = total.plus(_one(statement))
         return total
-
-    def _touching(self, node: ResolvedInstr) -> Iterator[Read | Write]:
-        for statement in node.statements:
-            if not isinstance(statement, Op) and statement.window.buffer == self.buffer.name:
-                yield statement
 
     def _touch(self, statement: Read | Write, before: _Counts) -> _Counts:
         write = isinstance(statement, Write)
         self.fits &= _is_slot(statement.window, self.buffer, whole=write)
         self.fits &= not (isinstance(statement, Write) and statement.kind != "write")
-        self.touches.append(_Turn(statement.window.offsets[0], before, write))
+        self.touches.append(_Access(statement.window.offsets[0], before, write))
         return before.plus(_one(statement))
 
 
@@ -132,47 +116,52 @@ def _is_slot(window: Window, buffer: Buffer, *, whole: bool) -> bool:
     )
 
 
-def _straightened(stream: ResolvedStream, buffer: Buffer) -> ResolvedStream | None:
+def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> ResolvedStream | None:
     walk, slots = _Walk(buffer), buffer.shape[0]
     total = walk.nodes(stream.body, NOTHING)
-    if not walk.fits or all(turn.slot.is_linear for turn in walk.touches):
+    if not walk.fits or all(access.slot.is_linear for access in walk.touches):
         return None
-    starts = {_remainder(t.slot - t.before.writes, slots, walk.ranges) for t in walk.touches if t.is_write}
+    starts = {_remainder(t.slot - t.before.writes, slots, walk.ranges, points) for t in walk.touches if t.is_write}
     start = starts.pop() if len(starts) == 1 else None
     if start is None:
         return None
-    rows = [_write_seen(turn, start, slots, walk.ranges) for turn in walk.touches]
+    rows = [_write_seen(access, start, slots, walk.ranges, points) for access in walk.touches]
     known = [row + slots for row in rows if row is not None]
     if len(known) != len(rows):
         return None
+    numbers = iter(known)
+
+    def in_row(window: Window) -> Window:
+        return window if window.buffer != buffer.name else replace(window, offsets=(next(numbers), *window.offsets[1:]))
+
     straight = replace(buffer, shape=(int(total.writes) + slots, *buffer.shape[1:]))
     return replace(
         stream, buffers=tuple(straight if b == buffer else b for b in stream.buffers),
-        body=_renamed(stream.body, buffer.name, iter(known)),
+        body=rewritten(stream.body, lambda instr: [with_windows(instr, lambda s: in_row(s.window))]),
     )
 
 
-def _write_seen(turn: _Turn, start: int, slots: int, ranges: Ranges) -> Affine | None:
+def _write_seen(access: _Access, start: int, slots: int, ranges: Ranges, points: int) -> Affine | None:
     """The number of the write that a touch makes or sees."""
-    if turn.is_write:
-        return turn.before.writes
-    for count in (turn.before.writes, turn.before.reads):
-        phase = _remainder(turn.slot - start - count, slots, ranges)
+    if access.is_write:
+        return access.before.writes
+    for count in (access.before.writes, access.before.reads):
+        phase = _remainder(access.slot - start - count, slots, ranges, points)
         if phase is None:
             continue
         # count + phase is right modulo the slots; the one that the ring still holds
-        low, high = (turn.before.writes - count - phase).range(ranges)
+        low, high = (access.before.writes - count - phase).range(ranges)
         seen = count + phase + (low - 1) // slots * slots
         if high - low < slots and (high - 1) // slots == (low - 1) // slots:
             return seen
     return None
 
 
-def _remainder(form: Affine, divisor: int, ranges: Ranges) -> int | None:
+def _remainder(form: Affine, divisor: int, ranges: Ranges, points: int) -> int | None:
     """``form % divisor`` if it is the same for all values of its variables.
 
     Its value modulo ``divisor`` repeats along each variable with the least common multiple of all divisors, so that one
-    period of each shows all values.
+    period of each shows all values. None, too, where that takes more than ``points``.
     """
     atoms = list(_atoms(form))
     if any(isinstance(atom, Div) for atom in atoms):
@@ -180,7 +169,7 @@ def _remainder(form: Affine, divisor: int, ranges: Ranges) -> int | None:
     period = math.lcm(divisor, *(atom.divisor for atom in atoms))
     names = sorted(form.variables())
     spans = [range(min(period, ranges[name][1] + 1)) for name in names]
-    if math.prod(len(span) for span in spans) > MOST_POINTS:
+    if math.prod(len(span) for span in spans) > points:
         return None
     values = {
         int(form.evaluate(dict(zip(names, point, strict=True)))) % divisor for point in itertools.product(*spans)}
@@ -192,21 +181,3 @@ def _atoms(form: Affine) -> Iterator[Div | Mod]:
         if not isinstance(atom, str):
             yield atom
             yield from _atoms(atom.numerator)
-
-
-def _renamed(nodes: tuple[ResolvedNode, ...], buffer: str, rows: Iterator[Affine]) -> tuple[ResolvedNode, ...]:
-    """The nodes with the next of ``rows`` as the first address of each window of the buffer."""
-    made: list[ResolvedNode] = []
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            made.append(replace(node, body=_renamed(node.body, buffer, rows)))
-            continue
-        statements = []
-        for statement in node.statements:
-            if not isinstance(statement, Op) and statement.window.buffer == buffer:
-                window = statement.window
-                window = replace(window, offsets=(next(rows), *window.offsets[1:]))
-                statement = replace(statement, window=window)
-            statements.append(statement)
-        made.append(replace(node, statements=tuple(statements)))
-    return tuple(made)

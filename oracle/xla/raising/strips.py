@@ -11,55 +11,44 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine, Mod
-from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Statement
-
-MOST_SLOTS = 8
-"""Rings of more slots are left alone: every slot is one more copy of a loop's body."""
-
-MOST_INSTRUCTIONS = 512
-"""Up to how many instructions a stream may be written out to."""
+from archloom.oracle.nests import loops, size, with_forms
+from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.oracle.xla.notation.limits import USUAL, Limits
+from archloom.oracle.xla.notation.variables import Strip, strip_copy
 
 
-def in_strips(stream: ResolvedStream, buffer: str) -> ResolvedStream:
+def in_strips(stream: ResolvedStream, buffer: str, limits: Limits = USUAL) -> ResolvedStream:
     """The stream with strips for the loops that walk around in rings of ``buffer``; the same stream if none does."""
-    periods = _periods(stream.body, buffer)
+    periods = _periods(stream.body, buffer, limits.strip_iterations)
     if not periods:
         return stream
-    ranges = {loop.var: (0, loop.extent - 1) for loop in _loops(stream.body)}
+    ranges = {loop.var: (0, loop.extent - 1) for loop in loops(stream.body)}
     body = _nodes(stream.body, periods, {}, ranges)
-    return replace(stream, body=body) if _size(body) <= MOST_INSTRUCTIONS else stream
+    return replace(stream, body=body) if size(body) <= limits.strip_instructions else stream
 
 
-def _periods(nodes: tuple[ResolvedNode, ...], buffer: str) -> dict[str, int]:
-    """After how many iterations of a loop the slots of the ring repeat, by the loop's variable."""
+def _periods(nodes: tuple[ResolvedNode, ...], buffer: str, most: int) -> dict[str, int]:
+    """After how many iterations of a loop, at most ``most``, the slots of the ring repeat, by the loop's variable."""
     found: dict[str, int] = {}
     for node in nodes:
         if isinstance(node, ResolvedLoop):
-            parts = _periods(node.body, buffer)
+            parts = _periods(node.body, buffer, most)
         else:
             parts = {}
-            for s in node.statements:
-                if not isinstance(s, Op) and s.window.buffer == buffer:
-                    for name, period in _turns(s.window.offsets[0]):
-                        parts[name] = math.lcm(parts.get(name, 1), period)
+            for s in node.touching(buffer):
+                for name, period in _slot_periods(s.window.offsets[0]):
+                    parts[name] = math.lcm(parts.get(name, 1), period)
         for name, period in parts.items():
             found[name] = math.lcm(found.get(name, 1), period)
-    return {name: period for name, period in found.items() if 1 < period <= MOST_SLOTS}
+    return {name: period for name, period in found.items() if 1 < period <= most}
 
 
-def _turns(form: Affine) -> Iterator[tuple[str, int]]:
+def _slot_periods(form: Affine) -> Iterator[tuple[str, int]]:
     for atom, _ in form.terms:
         if isinstance(atom, Mod) and atom.numerator.is_linear:
             for name, factor in atom.numerator.terms:
                 assert isinstance(name, str)
                 yield name, atom.divisor // math.gcd(atom.divisor, factor)
-
-
-def _loops(nodes: tuple[ResolvedNode, ...]) -> Iterator[ResolvedLoop]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield node
-            yield from _loops(node.body)
 
 
 def _nodes(
@@ -70,7 +59,7 @@ def _nodes(
     found: list[ResolvedNode] = []
     for node in nodes:
         if isinstance(node, ResolvedInstr):
-            found.append(_instr(node, known, ranges) if known else node)
+            found.append(with_forms(node, lambda f: f.substitute(known).simplify(ranges)) if known else node)
             continue
         period = periods.get(node.var, 1)
         strips = node.extent // period
@@ -81,37 +70,14 @@ def _nodes(
             found.append(replace(node, var=name, body=body))
             continue
 
-        strip = f"{node.var}{suffix}'"
+        strip = Strip.of(node.var, suffix)
         first = strips * period if strips > 1 else 0
-        turns = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
-        turns += [(Affine(i), {}) for i in range(first, node.extent)]
+        copies = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
+        copies += [(Affine(i), {}) for i in range(first, node.extent)]
         bodies = [
-            _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, f"{suffix}'{i}")
-            for i, (value, own) in enumerate(turns)]
+            _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, strip_copy(suffix, i))
+            for i, (value, own) in enumerate(copies)]
         if first:
             found.append(ResolvedLoop(strip, 0, strips, 1, tuple(n for body in bodies[:period] for n in body)))
         found += [n for body in bodies[period if first else 0:] for n in body]
     return tuple(found)
-
-
-def _instr(
-    instr: ResolvedInstr, known: Mapping[str, Affine], ranges: Mapping[str, tuple[int, int]]
-) -> ResolvedInstr:
-    def now(form: Affine) -> Affine:
-        return form.substitute(known).simplify(ranges)
-
-    statements: list[Statement] = []
-    for s in instr.statements:
-        if isinstance(s, Op):
-            values = tuple((k, now(v) if isinstance(v, Affine) else v) for k, v in s.attributes)
-            statements.append(replace(s, attributes=values))
-        else:
-            window = replace(s.window, offsets=tuple(now(o) for o in s.window.offsets))
-            statements.append(replace(s, window=window))
-    attributes = tuple((k, now(v)) for k, v in instr.attributes)
-    registers = tuple((k, now(v)) for k, v in instr.registers)
-    return replace(instr, attributes=attributes, registers=registers, statements=tuple(statements))
-
-
-def _size(nodes: tuple[ResolvedNode, ...]) -> int:
-    return sum(_size(node.body) if isinstance(node, ResolvedLoop) else 1 for node in nodes)

@@ -7,39 +7,43 @@ axes; contractions and reductions bind variables; all others are element-wise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import cast
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Op, Read, TensorType, Write
 from archloom.oracle.taidl.operators.conversion import width as bit_width
+from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
-from archloom.oracle.xla.lowering.wholes import NEST, Operator, check_size
-from archloom.oracle.xla.notation.build import byte_of, fresh, from_bytes, let_of, map_of, substitute, switch_of
+from archloom.oracle.xla.lowering.wholes import NEST, Operator
+from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, substitute, switch_of
 from archloom.oracle.xla.notation.expr import (
     Carry,
     Const,
     Element,
     Expr,
     Index,
-    Kernel,
     Leaf,
     Operand,
     Range,
     Ranges,
+    TensorFunction,
     Whole,
     free,
     is_integer,
     is_number,
 )
+from archloom.oracle.xla.notation.fallbacks import How, Record
+from archloom.oracle.xla.notation.limits import USUAL, Limits
+from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
-from archloom.oracle.xla.raising.dataflow import AXIS, Cursor, Dataflow, whole
-from archloom.oracle.xla.raising.match import NoNotation, Unraisable
-from archloom.oracle.xla.raising.program import InstrItem, Program, WriteItem
+from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
+from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
 from archloom.oracle.xla.raising.query import Query
-from archloom.oracle.xla.raising.updates import OLD, Update, flat, old_contents, update
+from archloom.oracle.xla.raising.tree import InstrItem, Tree, WriteItem
+from archloom.oracle.xla.raising.updates import Update, old_contents, update
 
 Tensor = tuple[tuple[str, ...], Expr]
 """Axis variables (an axis of extent 1 has one too) and the value over them."""
@@ -49,21 +53,21 @@ Tensor = tuple[tuple[str, ...], Expr]
 class Raiser:
     """The values of the tensors of a program, each computed once and kept."""
 
-    program: Program
+    tree: Tree
     reassociate: bool = False
-    steps: Iterator[int] = field(default_factory=count)
-    """Counts the items that the dataflow looks at, for several raisers together if they share it."""
-    most: int | None = None
-    """After how many of them raising is given up; as many as a dataflow takes by default."""
-    _values: dict[tuple[int, str, bool], Tensor] = field(default_factory=dict)
-    _pending: set[tuple[int, str, bool]] = field(default_factory=set)
+    limits: Limits = USUAL
+    steps: Steps | None = None
+    """What the search for values may look at, where several raisers share it; as the limits say by default."""
+    record: Record = field(default_factory=Record)
+    """The operators that are computed of whole tensors."""
+    _values: dict[tuple[int, str, int | None], Tensor] = field(default_factory=dict)
+    _pending: set[tuple[int, str, int | None]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
     _wholes: dict[Whole, Whole] = field(default_factory=dict)
-    _hole: tuple[int, int] | None = None
-    """Owner and statement of the read that stands for itself: what an update makes new values of."""
 
     def __post_init__(self) -> None:
-        self.dataflow = Dataflow(self.program, self.value_of, self.update_of, self.reassociate, self.steps, self.most)
+        steps = self.steps or Steps(self.limits.steps)
+        self.dataflow = Dataflow(self.tree, self.value_of, self.update_of, self.reassociate, steps)
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -72,14 +76,9 @@ class Raiser:
             found = old_contents(item)
             self._updates[key] = None
             if found is not None:
-                owner, number, _ = found
-                outer, self._hole = self._hole, (id(owner), number)
-                try:
-                    axes, value = self.tensor(owner, item.write.src)
-                finally:
-                    self._hole = outer
+                axes, value = self.tensor(item.owner, item.write.src, found)
                 shape = dict(zip(axes, ((0, n - 1) for n in item.window.shape), strict=True))
-                self._updates[key] = update(axes, value, item.window, {**self.program.ranges, **shape})
+                self._updates[key] = update(axes, value, item.window, {**self.tree.ranges, **shape})
         return self._updates[key]
 
     def value_of(self, item: WriteItem) -> Tensor:
@@ -100,72 +99,71 @@ class Raiser:
         name = item.owner.instr.mnemonic
         raise Unraisable(f"{name} accumulates into {item.window.buffer} in another way than by add")
 
-    def tensor(self, owner: InstrItem, name: str) -> Tensor:
-        """The tensor ``name`` of an instruction."""
-        hollow = self._hole is not None and self._hole[0] == id(owner)
-        key = (id(owner), name, hollow)
+    def tensor(self, owner: InstrItem, name: str, old: int | None = None) -> Tensor:
+        """The tensor ``name`` of an instruction.
+
+        The read that is statement ``old`` stands for itself: an update makes new values of what it reads.
+        """
+        key = (id(owner), name, old)
         if key in self._values:
             return self._values[key]
         if key in self._pending:
-            loop = owner.parent.loop
+            loop = owner.parent if owner.parent.parent else None
             of = f" of loop {loop.var}" if loop else ""
             raise Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration{of} to another").at(loop)
         self._pending.add(key)
         try:
-            value = self._computed(owner, name)
-        except Unraisable as reason:
-            reason.at(owner)
-            raise
-        self._pending.discard(key)
+            value = self._computed(owner, name, old)
+        except Unraisable as error:
+            raise error.at(owner) from None
+        finally:
+            self._pending.discard(key)
         self._values[key] = value
         return value
 
-    def _computed(self, owner: InstrItem, name: str) -> Tensor:
+    def _computed(self, owner: InstrItem, name: str, old: int | None) -> Tensor:
         for number, s in enumerate(owner.instr.statements):
-            if not isinstance(s, Write) and s.dst == name:
-                return self._read(owner, number, s) if isinstance(s, Read) else self._op(owner, number, s)
+            if isinstance(s, Write) or s.dst != name:
+                continue
+            if isinstance(s, Op):
+                return self._op(owner, number, s, old)
+            if number != old:
+                return self._read(owner, number, s)
+            axes, ranges = self._axes(s.type.shape)
+            return axes, leaf_over(OLD_CONTENTS, axes, s.type, ranges)
         raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
-        item = self.program.reads[id(owner), number]
-        if self._hole == (id(owner), number):
-            axes, ranges = self._axes(item.window.shape)
-            return axes, Leaf(OLD, flat(axes, item.window).simplify(ranges), s.type.dtype)
+        item = self.tree.reads[id(owner), number]
         axes, ranges = self._axes(item.window.shape)
         address = list(item.window.offsets)
-        for axis, dim in zip(axes, item.window.dims, strict=True):
+        for name, dim in zip(axes, item.window.dims, strict=True):
             if dim.extent > 1:
-                address[dim.axis] = address[dim.axis] + Affine.variable(axis) * dim.stride
-        simplified = tuple(a.simplify(ranges) for a in address)
-        at = Cursor(item.parent, item.position, {})
-        # whatever is read is not in the update that is being looked at
-        outer, self._hole = self._hole, None
-        try:
-            return axes, self.dataflow.find(Query(item.window.buffer, simplified, ranges), at)
-        finally:
-            self._hole = outer
+                address[dim.axis] = address[dim.axis] + Affine.variable(name) * dim.stride
+        query = Query(item.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
+        return axes, self.dataflow.find(query, Cursor(item.parent, item.position, {}))
 
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
         # equal names for equal axes, so that a value that is only passed on stays the same expression
-        axes = tuple(f"{AXIS}{number}:{extent}" for number, extent in enumerate(shape))
-        return axes, {**self.program.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
+        axes = tuple(TensorAxis.of(number, extent) for number, extent in enumerate(shape))
+        return axes, {**self.tree.ranges, **{a: (0, n - 1) for a, n in zip(axes, shape, strict=True)}}
 
-    def _op(self, owner: InstrItem, number: int, s: Op) -> Tensor:
+    def _op(self, owner: InstrItem, number: int, s: Op, old: int | None) -> Tensor:
         axes, ranges = self._axes(s.type.shape)
-        operands = [(self.tensor(owner, o), self._type(owner, o)) for o in s.operands]
+        operands = [(self.tensor(owner, o, old), self._type(owner, o)) for o in s.operands]
         if s.opcode in ("constant", "iota"):
             return axes, self._nullary(owner, number, s, axes)
         if s.opcode in MOVES:
             try:
                 return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
-            except NoNotation:
-                return axes, self._whole(s, axes, operands)
+            except NoNotation as reason:
+                return axes, self._whole(owner, s, axes, operands, str(reason))
         if s.opcode not in ELEMENTWISE:
-            return axes, self._whole(s, axes, operands)
+            return axes, self._whole(owner, s, axes, operands, f"{s.opcode} has no index notation")
         own = [value for value, kind in operands if kind.shape]
         if own:  # with the axes of an operand, those that share something go on sharing it
             axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
-            ranges = {**self.program.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
+            ranges = {**self.tree.ranges, **dict(zip(axes, ((0, n - 1) for n in s.type.shape), strict=True))}
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
         kept = s.attributes
         if s.opcode == "add" and is_number(s.type.dtype):
@@ -174,7 +172,9 @@ class Raiser:
             return axes, larger_of(s.opcode, values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
 
-    def _whole(self, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]]) -> Expr:
+    def _whole(
+        self, owner: InstrItem, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]], why: str
+    ) -> Expr:
         """An element of what an operator without index notation makes of whole tensors."""
         made = []
         for value, kind in operands:
@@ -182,15 +182,21 @@ class Raiser:
             made.append(Operand(tuple(zip(own, kind.shape, strict=True)), at(value, own, ranges)))
         nest, number = s.attribute("nest"), 0
         if s.opcode == NEST:
-            kernel, number = cast(Kernel, nest), cast(int, s.attribute("result"))
+            function, number = cast(TensorFunction, nest), cast(int, s.attribute("result"))
         else:
-            kernel = Operator.of(s, tuple(kind.dtype for _, kind in operands))
-        named = frozenset(kernel.variables).union(*(free(o.body) - {a for a, _ in o.axes} for o in made))
-        parameters = tuple((v, r[1] + 1) for v, r in self.program.ranges.items() if v in named)
-        check_size(parameters, [s.type.shape, *(kind.shape for _, kind in operands)], kernel)
+            function = Operator.of(s, tuple(kind.dtype for _, kind in operands))
+        named = frozenset(function.variables).union(*(free(o.body) - {a for a, _ in o.axes} for o in made))
+        parameters = tuple((v, r[1] + 1) for v, r in self.tree.ranges.items() if v in named)
+        points, shapes = math.prod(n for _, n in parameters), [s.type.shape, *(kind.shape for _, kind in operands)]
+        if points * max(map(math.prod, shapes)) > self.limits.elements:
+            raise Unraisable(f"{function.title} in {points} iterations at once would be more than "
+                             f"{self.limits.elements} elements")
+        if s.opcode != NEST:
+            size = points * math.prod(s.type.shape)
+            self.record.add(How.WHOLE_TENSORS, f"{function.title} of {owner.instr.mnemonic}", why, size)
         index = tuple(Affine.variable(v) for v in (*(v for v, _ in parameters), *axes))
         # one object for equal ones: what is made of them again is compared by identity
-        whole = Whole(kernel, parameters, tuple(made))
+        whole = Whole(function, parameters, tuple(made))
         return Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
@@ -208,11 +214,16 @@ class Raiser:
         return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
 
 
+def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> Leaf:
+    """The elements of an argument that has the tensor's shape."""
+    return Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
+
+
 def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
     """The element of a tensor at ``index`` (one variable or form for each axis)."""
     axes, e = value
     mapping = {a: Affine.variable(i) if isinstance(i, str) else i for a, i in zip(axes, index, strict=True)}
-    if all(form == Affine.variable(a) and a.startswith(AXIS) and ranges[a] == whole(a) for a, form in mapping.items()):
+    if all(form == Affine.variable(a) and ranges[a] == axis_range(a) for a, form in mapping.items()):
         return e
     return substitute(e, mapping, ranges)
 
@@ -240,9 +251,7 @@ class Move:
 
 def _reshape(m: Move) -> Expr:
     source, target = m.operands[0][1].shape, m.op.type.shape
-    flat = Affine(0)
-    for axis, extent in zip(m.forms, target, strict=True):
-        flat = flat * extent + axis
+    flat = linear(m.forms, target)
     index: list[Affine] = []
     for extent in reversed(source):
         index.append((flat % extent).simplify(m.ranges))

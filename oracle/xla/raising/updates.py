@@ -7,11 +7,13 @@ bytes, and its sums are words in them. Such a write in a loop is a chain
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
-from archloom.oracle.xla.notation.build import fresh, map_of, substitute
+from archloom.oracle.windows import linear
+from archloom.oracle.xla.notation.build import map_of, substitute
 from archloom.oracle.xla.notation.expr import (
     ByteOf,
     Carry,
@@ -22,16 +24,13 @@ from archloom.oracle.xla.notation.expr import (
     Map,
     Ranges,
     carries,
-    children,
     is_integer,
-    kept,
+    once,
     width,
 )
 from archloom.oracle.xla.notation.sums import terms
-from archloom.oracle.xla.raising.program import InstrItem, WriteItem
-
-OLD = "%old"
-"""The leaf that stands for the window's old contents, flattened."""
+from archloom.oracle.xla.notation.variables import OLD_CONTENTS, fresh
+from archloom.oracle.xla.raising.tree import WriteItem
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,19 @@ class Update:
         return total
 
 
-def old_contents(item: WriteItem) -> tuple[InstrItem, int, Read] | None:
-    """The statement of the write's instruction that reads what the write replaces, if there is just one."""
-    found = [(number, s) for number, s in enumerate(item.owner.instr.statements[:item.statement])
+def old_contents(item: WriteItem) -> int | None:
+    """The number of the statement of the write's instruction that reads what the write replaces, if there is just one.
+    """
+    found = [number for number, s in enumerate(item.owner.instr.statements[:item.statement])
              if isinstance(s, Read) and item.owner.windows[number] == item.window]
-    return (item.owner, *found[0]) if len(found) == 1 else None
-
-
-def flat(axes: tuple[str, ...], window: Window) -> Affine:
-    """The number of a window's element."""
-    total = Affine(0)
-    for axis, extent in zip(axes, window.shape, strict=True):
-        total = total * extent + Affine.variable(axis)
-    return total
+    return found[0] if len(found) == 1 else None
 
 
 def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Update | None:
-    """The update that the value ``e`` over ``axes`` is, with :data:`OLD` in it for the old contents; or None."""
-    at = flat(axes, window).simplify(ranges)
+    """The update that the value ``e`` over ``axes`` is, with ``OLD_CONTENTS`` in it for the old contents; or None."""
+    at = linear(tuple(Affine.variable(a) for a in axes), window.shape).simplify(ranges)
     if not isinstance(e, ByteOf):
-        body = _carried(e, Leaf(OLD, at, e.dtype))
+        body = _carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype))
         return None if body is None else Update(axes, 1, body)
     size, last, extent = width(e.body.dtype), axes[-1], window.shape[-1]
     dim = window.dims[-1]
@@ -92,38 +84,35 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     body = substitute(e.body, {last: Affine.variable(word) * size}, inner)
     if substitute(body, {word: Affine.variable(last) // size}, ranges) != e.body:
         return None
-    made = _words(body, (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner), size, inner)
+    first = (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner)
+    made = _carried(body, lambda e: _is_word(e, first, size, inner))
     return None if made is None else Update((*axes[:-1], word), size, made)
 
 
-def _carried(e: Expr, old: Leaf) -> Expr | None:
-    """``e`` with :class:`Carry` for ``old``; None where the old contents occur in any other way."""
-    if e == old:
+def _carried(e: Expr, is_old: Callable[[Expr], bool]) -> Expr | None:
+    """``e`` with :class:`Carry` for what is the old element; None where the old contents occur in any other way."""
+    if is_old(e):
         return Carry(e.dtype)
     if not _mentions(e):
         return e
     if not isinstance(e, Map):
         return None
-    parts = [_carried(o, old) for o in e.operands]
+    parts = [_carried(o, is_old) for o in e.operands]
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
 
 
-def _words(e: Expr, first: Affine, size: int, ranges: Ranges) -> Expr | None:
-    """As :func:`_carried`, for the word whose first byte is number ``first``."""
-    if isinstance(e, FromBytes) and width(e.dtype) == size and isinstance(e.body, Leaf) and e.body.name == OLD:
-        byte = {**ranges, e.variable: (0, size - 1)}
-        return Carry(e.dtype) if e.body.index == (first + Affine.variable(e.variable)).simplify(byte) else None
-    if not _mentions(e):
-        return e
-    if not isinstance(e, Map):
-        return None
-    parts = [_words(o, first, size, ranges) for o in e.operands]
-    return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
+def _is_word(e: Expr, first: Affine, size: int, ranges: Ranges) -> bool:
+    """Whether ``e`` is the word of the old contents whose first byte is number ``first``."""
+    if not isinstance(e, FromBytes) or width(e.dtype) != size:
+        return False
+    byte = Affine.variable(e.variable)
+    index = (first + byte).simplify({**ranges, e.variable: (0, size - 1)})
+    return e.body == Leaf(OLD_CONTENTS, index, e.body.dtype)
 
 
-@kept
+@once
 def _mentions(e: Expr) -> bool:
     """Whether the old contents occur."""
     if isinstance(e, Element):
         return any(_mentions(o.body) for o in e.whole.operands)
-    return (isinstance(e, Leaf) and e.name == OLD) or any(_mentions(c) for c in children(e))
+    return (isinstance(e, Leaf) and e.name == OLD_CONTENTS) or any(_mentions(c) for c in e.children)

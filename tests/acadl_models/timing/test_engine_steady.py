@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
@@ -27,6 +27,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream
 from tests.support.acadl_models.timing_builders import COLS, after, front, instr, stream, window
+from tests.support.examples import examples
 
 ROWS = 1 << 14
 
@@ -192,7 +193,7 @@ def test_a_deadlock_says_what_everything_waits_for() -> None:
     assert errors[0] == errors[1]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(8, 125)
 @given(st.data())
 def test_gemmini_streams(data: st.DataObject) -> None:
     """Random and tiled Gemmini streams on Gemmini's graph."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import cachesim
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from archloom.acadl_models.timing.memories import Cache, Policy, Wait
+from tests.support.examples import examples, randoms
 
 BOTH = (Policy.LRU, Policy.FIFO, Policy.MRU)
 """Policies that pycachesim has, too; its random one draws from the C library."""
@@ -67,11 +66,12 @@ def random_accesses(r: Random, count: int) -> list[tuple[int, int, bool]]:
     return found
 
 
-def check(seed: int, accesses: int = 400) -> int:
-    r = Random(seed)
+@examples(60, 2000)
+@given(randoms)
+def test_hits_misses_and_contents_equal_pycachesim(r: Random) -> None:
     levels = random_levels(r, r.choice((1, 1, 2, 3)))
     mine, (simulator, caches) = ours(levels), theirs(levels)
-    for address, size, is_read in random_accesses(r, accesses):
+    for address, size, is_read in random_accesses(r, r.choice((20, 100, 300))):
         mine[0].access(address, size, is_read)
         # as a list: of an address by itself pycachesim reads 32 bits, and leaves what was in the upper ones
         (simulator.load if is_read else simulator.store)([address], length=size)
@@ -80,25 +80,11 @@ def check(seed: int, accesses: int = 400) -> int:
         # pycachesim counts what it loads: hits of reads, misses of reads and of the writes that load their line
         loaded = figures.read_misses + (figures.write_misses if level["write_allocate"] else 0)
         found = (figures.read_hits, loaded)
-        assert found == (expected["HIT_count"], expected["MISS_count"]), (seed, level)
+        assert found == (expected["HIT_count"], expected["MISS_count"]), level
         if level["write_back"] and level["policy"] is not Policy.MRU:
-            assert figures.write_backs == expected["EVICT_count"], (seed, level)
+            assert figures.write_backs == expected["EVICT_count"], level
         held = {line.number for places in model.lines for line in places if line is not None}
         assert held == {address // cache.cl_size for address in cache.backend.cached}
-    return figures.misses
-
-
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.integers(0, 2**60))
-def test_hits_misses_and_contents_equal_pycachesim(seed: int) -> None:
-    check(seed)
-
-
-@pytest.mark.slow
-@settings(max_examples=2000, deadline=None)
-@given(st.integers(0, 2**60))
-def test_hits_misses_and_contents_equal_pycachesim_at_length(seed: int) -> None:
-    check(seed, 1000)
 
 
 def lookups(policy: Policy, numbers: list[int], ways: int = 2, **options: object) -> str:

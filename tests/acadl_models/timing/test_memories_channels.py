@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import DRAM
 from archloom.acadl_models.timing.memories import InterleavedPort, Interleaving
+from tests.support.examples import examples
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.integers(1, 7), st.integers(1, 9), st.integers(1, 12), st.integers(0, 2**60))
-def test_beats_are_those_of_words_counted_one_by_one(count: int, words: int, port: int, seed: int) -> None:
-    r = Random(seed)
-    runs = [(r.randrange(200), r.randint(1, 60)) for _ in range(r.randint(1, 4))]
+@examples(60, 1000)
+@given(st.integers(1, 7), st.integers(1, 9), st.integers(1, 12),
+       st.lists(st.tuples(st.integers(0, 199), st.integers(1, 60)), min_size=1, max_size=4))
+def test_beats_are_those_of_words_counted_one_by_one(
+    count: int, words: int, port: int, runs: list[tuple[int, int]]
+) -> None:
     expected = [0] * count
     for first, size in runs:
         inside = Counter(address // words % count for address in range(first, first + size))

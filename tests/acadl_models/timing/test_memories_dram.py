@@ -6,12 +6,12 @@ import itertools
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from archloom.acadl_models.timing.memories import Banks
 from archloom.acadl_models.timing.memories.link import Channels
 from benchmarks.timing.dram_state import Dram
+from tests.support.examples import examples, randoms
 
 
 def random_runs(r: Random, space: int) -> list[tuple[int, int]]:
@@ -20,10 +20,9 @@ def random_runs(r: Random, space: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(cuts[::2], cuts[1::2])]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.integers(0, 2**60))
-def test_banks_equal_the_transcription(seed: int) -> None:
-    r = Random(seed)
+@examples(50, 1000)
+@given(randoms)
+def test_banks_equal_the_transcription(r: Random) -> None:
     space = r.choice((40, 200))
     cuts = sorted({0, space, *(r.randrange(1, space) for _ in range(r.randint(0, 4)))})
     shape = list(itertools.pairwise(cuts)), r.choice((1, 3, 8, 50))
@@ -31,7 +30,7 @@ def test_banks_equal_the_transcription(seed: int) -> None:
     port = r.choice((1, 2, 4))
     slow, banks = Dram(*shape, *times, port), Banks("dram", *shape, *times, port)
     now = 0
-    for _ in range(60):
+    for _ in range(r.choice((5, 60))):
         runs, latency = random_runs(r, space), r.randint(1, 9)
         words = [w for a, b in runs for w in range(a, b)]
         assert banks.access(runs, latency, now) == slow.access(words, latency, now)

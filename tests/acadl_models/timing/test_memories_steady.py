@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from archloom.acadl_models.acadl import (
     BACKED_BY,
@@ -30,6 +29,7 @@ from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream, Window, WindowDim
 from tests.support.acadl_models.timing_builders import after, front, instr
+from tests.support.examples import examples, randoms
 
 BYTES = 1 << 16
 
@@ -194,12 +194,10 @@ def test_links_reach_a_steady_state(mode: str) -> None:
     assert result.link("link").read.bytes == 700 * 24 and result.link("link").write.bytes == 700 * 8
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 2**60))
-def test_skipping_equals_stepping_on_long_random_streams(seed: int) -> None:
+@examples(15, 300)
+@given(randoms)
+def test_skipping_equals_stepping_on_long_random_streams(r: Random) -> None:
     """Nests of up to three loops over several streams of any strides, on caches of any shape."""
-    r = Random(seed)
     graph = cached(
         r.choice((1, 1, 2)), r.choice(list(ReplacementPolicy)), r.choice((1, 4, 8, 32)),
         write_back=r.random() < 0.5, write_allocate=r.random() < 0.5,

@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
@@ -29,6 +29,7 @@ from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedLoop
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
+from tests.support.examples import examples, randoms
 
 OPERATIONS = (
     1, 3, "rows", "a % 3", "rows * (a // 2) if a % 2 and rows else cdiv(a, rows)", "max(a, rows, 2) - (a < 3)",
@@ -69,11 +70,10 @@ def one_by_one(program: Program, log: list[InstanceLog]) -> tuple[Counter[str], 
     return events, joules
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 2**40))
-def test_energy_is_the_sum_over_instances(seed: int) -> None:
-    r = Random(seed)
-    graph = with_figures(r, random_graph(r, spread=seed % 2 == 1))
+@examples(25, 500)
+@given(randoms, st.booleans())
+def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
+    graph = with_figures(r, random_graph(r, spread=spread))
     resolved = random_stream(r, graph, 200)
     log: list[InstanceLog] = []
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, RegisterFile
 from archloom.acadl_models.timing.machine import StaticInstruction, bind
@@ -17,16 +16,13 @@ from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import Buffer, ResolvedStream, Window
 from archloom.oracle.windows import linear, positions
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.examples import examples, randoms
 
 Run = tuple[ArchitectureGraph, ResolvedStream, TimingResult, list[InstanceLog]]
 Instance = tuple[StaticInstruction, dict[str, int]]
 
 
-SEEDS = st.integers(0, 1 << 30)
-
-
-def _run(seed: int) -> Run | None:
-    r = Random(seed)
+def _run(r: Random) -> Run | None:
     graph = random_graph(r)
     stream = random_stream(r, graph, most=80)
     log: list[InstanceLog] = []
@@ -61,13 +57,20 @@ def _private(graph: ArchitectureGraph, buffer: str) -> bool:
     return len({u.name for u in (*graph.readers(place), *graph.writers(place))}) == 1
 
 
-@settings(max_examples=60, deadline=None)
-@given(SEEDS)
-def test_steps_follow_one_another_and_conflicts_are_kept(seed: int) -> None:
-    run = _run(seed)
+@examples(50, 1000)
+@given(randoms)
+def test_what_every_run_keeps(r: Random) -> None:
+    run = _run(r)
     if run is None:
         return
-    graph, stream, result, log = run
+    steps_follow_one_another_and_conflicts_are_kept(*run)
+    units_keep_their_limits(*run)
+    storages_move_what_the_stream_touches(*run)
+
+
+def steps_follow_one_another_and_conflicts_are_kept(
+    graph: ArchitectureGraph, stream: ResolvedStream, result: TimingResult, log: list[InstanceLog]
+) -> None:
     instances = list(bind(graph, stream).instances())
     assert [entry.number for entry in log] == list(range(len(instances))) and len(log) == result.instructions
     assert [entry.fetched for entry in log] == sorted(entry.fetched for entry in log)
@@ -81,13 +84,9 @@ def test_steps_follow_one_another_and_conflicts_are_kept(seed: int) -> None:
                 assert log[j].started >= log[i].finished, (log[i], log[j], place)
 
 
-@settings(max_examples=60, deadline=None)
-@given(SEEDS)
-def test_units_keep_their_limits(seed: int) -> None:
-    run = _run(seed)
-    if run is None:
-        return
-    graph, _, result, log = run
+def units_keep_their_limits(
+    graph: ArchitectureGraph, _: ResolvedStream, result: TimingResult, log: list[InstanceLog]
+) -> None:
     for unit in graph.functional_units:
         mine = sorted((e for e in log if e.unit == unit.name), key=lambda e: e.started)
         assert len(mine) == result.unit(unit.name).instructions
@@ -102,13 +101,9 @@ def test_units_keep_their_limits(seed: int) -> None:
         assert timing.cycles == result.cycles
 
 
-@settings(max_examples=60, deadline=None)
-@given(SEEDS)
-def test_storages_move_what_the_stream_touches(seed: int) -> None:
-    run = _run(seed)
-    if run is None:
-        return
-    graph, stream, result, _ = run
+def storages_move_what_the_stream_touches(
+    graph: ArchitectureGraph, stream: ResolvedStream, result: TimingResult, _: list[InstanceLog]
+) -> None:
     moved = dict.fromkeys((s.name for s in result.storages), 0)
     for static, values in bind(graph, stream).instances():
         for access in accesses(static.node):

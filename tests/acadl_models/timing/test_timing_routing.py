@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
@@ -37,6 +37,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from tests.support.acadl_models.timing_builders import after, front, instr, stream, window
+from tests.support.examples import examples
 
 UNITS = 4
 
@@ -151,7 +152,7 @@ def _variables(body: tuple[StaticNode, ...]) -> list[str]:
     return [v for n in body if isinstance(n, StaticLoop) for v in (n.var, *_variables(n.body))]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100, 1250)
 @given(st.randoms(use_true_random=False))
 def test_instances_and_their_units(r: Random) -> None:
     try:
@@ -300,7 +301,7 @@ def test_what_is_derived_from_a_graph_goes_with_it() -> None:
     assert watched() is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, 300)
 @given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), max_size=3), st.randoms())
 def test_iterations_are_of_one_class_where_all_tables_are_equal(
     extent: int, kinds: list[tuple[int, int]], random: Random

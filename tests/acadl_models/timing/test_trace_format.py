@@ -9,8 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from archloom.acadl_models.acadl import FORWARD, ACADLEdge, FunctionalUnit, PipelineStage, create_ag, generate
 from archloom.acadl_models.timing import TimingResult, simulate
@@ -25,6 +24,7 @@ from tests.support.acadl_models.chrome_trace import read
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
 from tests.support.acadl_models.perfetto_processor import trace_processor
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
+from tests.support.examples import examples, randoms
 
 WHOLE = 1 << 40
 
@@ -63,10 +63,9 @@ def check(tables: sqlite3.Connection, result: TimingResult) -> None:
     assert one(tables, "select max(ts + dur) from slice") == result.cycles
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 2**40))
-def test_queries_over_a_trace_give_the_statistics(seed: int) -> None:
-    r = Random(seed)
+@examples(25, 500)
+@given(randoms)
+def test_queries_over_a_trace_give_the_statistics(r: Random) -> None:
     graph = random_graph(r)
     program = random_stream(r, graph, r.choice((20, 150)))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.timing.engine import IMPLEMENTED
@@ -15,16 +15,16 @@ from archloom.acadl_models.timing.tracks import Tracks, tracks
 from archloom.oracle.errors import GraphError
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
+from tests.support.examples import examples, randoms
 
 ROWS = 24
 
 
-def case(seed: int) -> tuple[RunLog, Tracks, Tracks] | None:
+def case(r: Random, memories: bool) -> tuple[RunLog, Tracks, Tracks] | None:
     """The step-by-step log, its tracks within a window, and those of the engine's log of the window."""
-    r = Random(seed)
     spread = r.random() < 0.4
     semantics = sorted(IMPLEMENTED) if spread else ()
-    if seed % 2:
+    if memories:
         graph = random_graph(r, semantics=semantics, storages_of=lambda r: random_memories(r, ROWS))
     else:
         graph = random_graph(r, semantics=semantics, spread=spread)
@@ -43,11 +43,11 @@ def case(seed: int) -> tuple[RunLog, Tracks, Tracks] | None:
     return log, tracks(log, begin, window.end), tracks(window)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@example(50257)  # a transfer that is known when its window has ended
-@given(st.integers(0, 2**40))
-def test_a_window_is_the_part_of_the_whole_log(seed: int) -> None:
-    found = case(seed)
+@examples(25, 1000)
+@example(Random(50257), True)  # a transfer that is known when its window has ended
+@given(randoms, st.booleans())
+def test_a_window_is_the_part_of_the_whole_log(r: Random, memories: bool) -> None:
+    found = case(r, memories)
     if found is not None:
         _, expected, seen = found
         assert seen == expected

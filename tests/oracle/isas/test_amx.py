@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
@@ -12,6 +12,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.oracle.intel import PRODUCTS, Tile
 
 AMX = taidl.load("amx")
@@ -79,7 +80,7 @@ def test_products_equal_intels_pseudocode(m: int, k: int, n: int, special: bool)
         assert_same(tensor.name, np.asarray(made), want)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8, 150)
 @given(m=st.integers(1, 16), k=st.integers(1, 16), n=st.integers(1, 16), seed=st.integers(0, 999),
        mnemonic=st.sampled_from(sorted(PRODUCTS)), special=st.booleans())
 def test_every_shape_of_tiles(m: int, k: int, n: int, seed: int, mnemonic: str, special: bool) -> None:

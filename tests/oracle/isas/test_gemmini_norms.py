@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream, flat_trace
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 from tests.support.oracle import ibert_model as ibert
 from tests.support.oracle.gemmini_model import (
     IGELU,
@@ -133,7 +134,7 @@ def test_gelu(rows: int, cols: int, dim: int, wide: int, unit: float) -> None:
 
 @pytest.mark.parametrize("act", [LAYERNORM, IGELU, 4])
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=3, deadline=None)
+@examples(3, 30)
 def test_any_numbers_and_constants(act: int, seed: int) -> None:
     """Numbers that wrap, constants without meaning, halvings by any number: all oracles and the formulas agree."""
     random = np.random.default_rng(seed)
@@ -186,7 +187,7 @@ def program(random: np.random.Generator, dim: int, length: int) -> list[Instr]:
 
 @pytest.mark.parametrize("dim", [4, 5])
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=15, deadline=None)
+@examples(5, 150)
 def test_commands_in_any_order_equal_the_model(dim: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     s = stream(list(program(random, dim, 60)), [], [], HBM)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
@@ -14,6 +14,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import State, run, run_state, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream, flat_trace
+from tests.support.examples import examples
 from tests.support.oracle.gemmini_model import Model
 from tests.support.oracle.gemmini_streams import (
     ACC,
@@ -171,7 +172,7 @@ def both(s: Stream, dim: int, seed: int) -> tuple[State, Model]:
 
 @pytest.mark.parametrize("dim", [4, 5, 8])
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@examples(8, 125)
 def test_random_programs_equal_the_model(dim: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     # three rounds, in which the addresses in HBM move on: instances are seen again, and moved

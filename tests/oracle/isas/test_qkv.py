@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel import Kernel, isa
 from archloom.oracle.stream import Loop, Node
 from examples.qkv_kernels import attention, attention_reference, bits
+from tests.support.examples import examples
 
 
 def floats(seed: int, *shape: int) -> np.ndarray:
@@ -45,11 +46,12 @@ def test_loops_stay_loops() -> None:
     small, large = attention(32, 64, 32, heads=2), attention(512, 512, 64, heads=8)
     assert large.stream.count() > 100 * small.stream.count()
     assert _depth(small.stream.body) == _depth(large.stream.body) == 4  # heads, queries, keys, depth
-    arrays = [floats(i, *t.shape) for i, t in enumerate(large.arguments)]
-    np.testing.assert_allclose(large.run(*arrays), attention_reference(*arrays), rtol=1e-4, atol=1e-5)
+    middle = attention(64, 160, 64, heads=2)
+    arrays = [floats(i, *t.shape) for i, t in enumerate(middle.arguments)]
+    np.testing.assert_allclose(middle.run(*arrays), attention_reference(*arrays), rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=4, deadline=None)
+@examples(2, 40)
 @given(st.integers(2, 5), st.integers(1, 11), st.sampled_from([1.0, 0.25, 30.0]), st.integers(0, 99))
 def test_softmax_scales_masks_and_adds_up_to_one(dim: int, keys: int, scale: float, seed: int) -> None:
     """The identity matrix as a second argument; shares of keys that are not there are 0."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.assembly import parse, to_text
@@ -17,6 +17,7 @@ from archloom.oracle.kernel import Kernel
 from archloom.oracle.stream import Loop, Node
 from archloom.oracle.taidl import load
 from examples.gemmini_kernels import EXO_SIZES, Dataflow, exo_matmul, exo_reference, tiled_matmul, tiled_reference
+from tests.support.examples import examples
 
 PAPER_EXO_COUNTS = {
     (12544, 64, 256): 131713, (12544, 256, 64): 141121, (784, 1024, 256): 122305, (3136, 512, 128): 128577,
@@ -98,7 +99,7 @@ def test_tiled_matmul_at_dim_1024() -> None:
     np.testing.assert_array_equal(raised(kernel, given), np.clip(wide, -128, 127).astype(np.int8))
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 80)
 @given(st.integers(1, 70), st.integers(1, 140), st.integers(1, 140), st.sampled_from([4, 12, 16, 32]),
        st.sampled_from(["int8", "int32"]), st.booleans())
 def test_exo_matmul_of_any_size(

@@ -23,8 +23,9 @@ PADDED = Size(layers=2, sequence=16, width=24, heads=3, inner=32, dim=16)
 SIZES = [
     PADDED,
     Size(layers=1, sequence=19, width=20, heads=2, inner=21, dim=8),  # rows and columns are left over everywhere
-    Size(layers=1, sequence=9, width=32, heads=2, inner=12, dim=4),  # heads deeper than the array, many tiles to a row
     Size(layers=1, sequence=5, width=6, heads=6, inner=3, dim=16),  # less of everything than the array has
+    # heads deeper than the array, many tiles to a row
+    pytest.param(Size(layers=1, sequence=9, width=32, heads=2, inner=12, dim=4), marks=pytest.mark.slow),
 ]
 
 
@@ -53,11 +54,15 @@ def test_encoder(size: Size) -> None:
     assert len(np.unique(result)) >= 3
 
 
-def test_the_page_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ibert.md").read_text(encoding="utf-8"), re.DOTALL)
     scope: dict[str, Any] = {}
     exec(compile(block, "ibert.md", "exec"), scope)
     np.testing.assert_array_equal(scope["y"], scope["encoder"].interpret(*scope["given"]))
+
+
+@pytest.mark.slow
+def test_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     main()
     shown = capsys.readouterr().out
     assert shown.count("raised to") == 9 and "loops" not in shown and "equal to the interpreter's" in shown

@@ -105,7 +105,7 @@ io = np.load('io.npz')
 print(kernel.isa, kernel.parameters, kernel.run(io['given']).tobytes() == io['want'].tobytes())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])})
     assert done.stdout.strip() == "floats {'width': 4} True", done.stderr
 
 
@@ -206,7 +206,7 @@ import jax
 import numpy as np
 from functools import partial
 from jax.sharding import NamedSharding, PartitionSpec as P
-from tests.oracle.kernel_examples import arguments, tiled_matmul
+from tests.support.oracle.kernel_examples import arguments, tiled_matmul
 
 mesh = jax.make_mesh((4,), ('device',), axis_types=(jax.sharding.AxisType.Auto,))
 kernel = tiled_matmul(4, 8)
@@ -229,7 +229,7 @@ assert len(one.sharding.device_set) == 4 and np.array_equal(one, want[0])
 print('equal on', jax.device_count())
 """
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu",
-           "PYTHONPATH": str(ROOT / "src")}
+           "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=env)
     assert done.stdout.strip() == "equal on 4", done.stderr
 

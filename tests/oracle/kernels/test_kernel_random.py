@@ -6,18 +6,17 @@ import contextlib
 import io
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, Phase, assume, given, reject, settings
+from hypothesis import Phase, assume, given, reject
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel import Kernel, isa
 from archloom.oracle.stream import Instr, Loop, Node, Stream, flat_trace
+from tests.support.examples import examples
 from tests.support.oracle.gemmini_random import gemmini_streams
 from tests.support.oracle.kernel_examples import arguments
 
-quiet = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck),
-                 phases=[Phase.explicit, Phase.reuse, Phase.generate])  # each step of shrinking would compile anew
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)  # each step of shrinking would compile anew
 
 
 def kernel(stream: Stream, body: str, debug: bool = False) -> Kernel:
@@ -66,22 +65,14 @@ def check(stream: Stream, seed: int) -> None:
     assert equal(looped.run(*values), want) and equal(unrolled.run(*values), want)
 
 
-@quiet
+@examples(4, 60, phases=UNSHRUNK)
 @given(gemmini_streams(), st.integers(0, 99))
 def test_calls_unrolled_or_not_equal_the_interpreter(stream: Stream, seed: int) -> None:
     assume(stream.count() <= 60)  # what does not repeat takes XLA long
     check(stream, seed)
 
 
-@pytest.mark.slow
-@settings(quiet, max_examples=10)
-@given(gemmini_streams(), st.integers(0, 99))
-def test_many_calls_unrolled_or_not_equal_the_interpreter(stream: Stream, seed: int) -> None:
-    assume(stream.count() <= 100)
-    check(stream, seed)
-
-
-@settings(quiet, max_examples=4)
+@examples(2, 40, phases=UNSHRUNK)
 @given(gemmini_streams(), st.integers(0, 99))
 def test_debug_points_change_nothing(stream: Stream, seed: int) -> None:
     assume(stream.count() <= 60)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.records import plain
+from tests.support.examples import examples
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ values = st.recursive(
     max_leaves=9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(21, 300)
 @given(st.builds(Outer, values, st.lists(inner).map(tuple), st.dictionaries(st.text(max_size=2), values)))
 def test_records_are_those_of_the_library(made: Outer) -> None:
     found = plain(made)

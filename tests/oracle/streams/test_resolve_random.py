@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run_state, start
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import Stream
+from tests.support.examples import examples
 from tests.support.oracle import gemmini_streams as g
 from tests.support.oracle.resolved_executor import execute
 from tests.support.oracle.strategies import Gemm, gemmini_streams, gemms
 from tests.support.oracle.toy_isa import instructions
-
-_RANDOM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def check(stream: Stream) -> ResolvedStream:
@@ -34,23 +33,16 @@ def check(stream: Stream) -> ResolvedStream:
     return resolved
 
 
-@settings(_RANDOM, max_examples=60)
+@examples(20, 1000)
 @given(gemmini_streams())
 def test_random_streams(stream: Stream) -> None:
     check(stream)
 
 
-@settings(_RANDOM, max_examples=60)
+@examples(20, 300)
 @given(gemms())
 def test_tiled_gemms(gemm: Gemm) -> None:
     check(gemm.stream())
-
-
-@pytest.mark.slow
-@settings(_RANDOM, max_examples=1000)
-@given(gemmini_streams())
-def test_many_random_streams(stream: Stream) -> None:
-    check(stream)
 
 
 @pytest.mark.parametrize("dataflow", [g.OS, g.WS])

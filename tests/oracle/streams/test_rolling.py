@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import to_text
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Instr, Loop, Node, Parallel, Stream, flat_trace
+from tests.support.examples import examples
 from tests.support.oracle.strategies import arbitrary_streams
 
 V = Affine.variable
@@ -117,7 +118,7 @@ def test_pairs_are_loops_where_that_is_asked_for() -> None:
         "loop u0 in 0..2 {", "row r=u0", "cell at=u0", "cell at=u0 + 4", "}"]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100, 1000)
 @given(repetitive(), st.integers(2, 3))
 def test_the_instances_stay_what_they_were(body: list[Instr], least: int) -> None:
     rolled = roll(stream(list(body)), least)
@@ -125,7 +126,7 @@ def test_the_instances_stay_what_they_were(body: list[Instr], least: int) -> Non
     assert roll(rolled).count() == rolled.count() == len(body)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, 500)
 @given(arbitrary_streams())
 def test_any_stream_keeps_its_count(made: Stream) -> None:
     assert roll(made).count() == made.count()

@@ -14,7 +14,7 @@ from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArtifactError, StreamError
 from archloom.oracle.stream import Instr, Loop, Stream
-from tests.oracle.streams.test_stream_text import STREAM
+from tests.support.oracle.example_stream import STREAM
 from tests.support.oracle.strategies import arbitrary_streams
 
 

@@ -5,30 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import parse, to_text
 from archloom.oracle.errors import StreamError
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream
+from archloom.oracle.stream import Instr, Loop, Stream
+from tests.support.oracle.example_stream import STREAM
 from tests.support.oracle.strategies import arbitrary_streams
-
-I, C = Affine.variable("i"), Affine.variable("c")
-
-STREAM = Stream(
-    "gemmini",
-    (("dim", 16), ("spad_rows", 1024)),
-    (HbmTensor("A", 64, (512, 512), "int8"), HbmTensor("conv/W:0", 0x40040, (4,), "int32")),
-    (HbmTensor("C", 0x80040, (), "int8"),),
-    786496,
-    (
-        Instr.make("fence"),
-        Loop("i", 0, 512, 16, (
-            Instr.make("mvin", dram=64 + 512 * I, local=I // 16 % 2 * 16, cols=16, rows=16),
-            Parallel("c", 8, "x", (Instr.make("go", at=C * -3 + I),)),
-        )),
-        Loop("down", 5, -1, -2, ()),
-    ),
-    "my matmul",
-)
 
 TEXT = """\
 .stream "my matmul"

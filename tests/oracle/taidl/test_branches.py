@@ -12,7 +12,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedInstr, ResolvedNode
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation.expr import Extreme, walk
-from archloom.oracle.xla.raising.stream import raise_stream
+from archloom.oracle.xla.strategies import raise_stream
 
 TEXT = """
 isa rows;
@@ -85,6 +85,8 @@ def test_a_row_s_first_tile_is_peeled_and_the_rows_stay_a_loop(rows: int) -> Non
 def test_windows_that_continue_each_other_are_one_window() -> None:
     """Five tiles of four, the first of them apart, make one maximum over twenty."""
     isa = taidl.instantiate(taidl.parse(TEXT), {})
-    (result,) = raise_stream(resolve(parse(ROWS), isa)).results
+    raising = raise_stream(resolve(parse(ROWS), isa)).raising
+    assert raising is not None
+    (result,) = raising.results
     (window,) = (e for e in walk(result.value) if isinstance(e, Extreme))
     assert [n for _, n in window.variables] == [20]

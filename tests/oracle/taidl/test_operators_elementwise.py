@@ -14,7 +14,7 @@ import pytest
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.operators.carriers import carried, elements
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, limits, numpy_dtype
-from tests.oracle.taidl.test_operators_streams import agree, isa_of
+from tests.support.oracle.agreement import agree, isa_of
 from tests.support.oracle.operator_cases import EVERY, QUANTIZED, Case, codes, compiled, elementwise, equal, tensor
 
 OFTEN = ("i1", "i4", "u8", "f32")

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.types import numpy_dtype
+from tests.support.examples import examples
 from tests.support.oracle.operator_cases import Case, equal
 
 NARROW = ("i8", "i32", "u8", "f32")
@@ -31,7 +32,7 @@ def whole(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=8, deadline=None)
+@examples(4, 80)
 def test_dynamic_slices(data: st.DataObject) -> None:
     from jax import lax
 
@@ -52,7 +53,7 @@ def test_dynamic_slices(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 def test_gather_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -76,7 +77,7 @@ def test_gather_is_that_of_xla(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 def test_scatter_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -127,7 +128,7 @@ def test_sort_by_two_keys() -> None:
 
 
 @given(st.data())
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 
@@ -161,7 +162,7 @@ def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=12, deadline=None)
+@examples(6, 120)
 def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
     from jax import lax
 

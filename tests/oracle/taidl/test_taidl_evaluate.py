@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import Compiler, evaluate, names, register_key
 from archloom.oracle.taidl.parser import parse
+from tests.support.examples import examples
 
 SCOPE = {"a": 7, "b": -3, "zero": 0, "k": 4, "r[0]": 10, "r[1]": 20}
 
@@ -23,7 +24,7 @@ def expr(text: str) -> ast.Expr:
 def compiled(tree: ast.Expr, known: tuple[str, ...] = ("k",)) -> int:
     slots = {name: i for i, name in enumerate(SCOPE) if name not in known}
     frame = [SCOPE[name] if name in slots else -999 for name in SCOPE]
-    return Compiler({name: SCOPE[name] for name in known}, slots).compile(tree)(frame)
+    return Compiler({name: SCOPE[name] for name in known}, slots).value(tree)(frame)
 
 
 @pytest.mark.parametrize(("text", "value"), [
@@ -63,7 +64,7 @@ def arithmetic(children: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.E
 
 
 @given(st.recursive(operand, arithmetic, max_leaves=12))
-@settings(max_examples=200, deadline=None)
+@examples(100, 1000)
 def test_closures_equal_evaluation_for_any_knowledge(tree: ast.Expr) -> None:
     value = evaluate(tree, SCOPE)
     for known in ((), ("k",), ("a", "b", "zero", "k")):

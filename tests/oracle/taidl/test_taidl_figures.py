@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
@@ -17,6 +17,7 @@ from archloom.oracle.kernel import Kernel, KernelIsa, isa
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
+from tests.support.examples import examples
 
 FIGURES = Path(__file__).parents[2] / "data" / "taidl_figures"
 FILES = sorted(FIGURES.glob("*.taidl"))
@@ -281,7 +282,7 @@ def part(text: int | None) -> str:
 
 
 @given(st.none() | st.integers(-8, 7), st.none() | st.integers(-8, 8), st.none() | st.integers(-4, 4).filter(bool))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(16, 200)
 def test_random_slices_are_as_in_numpy(tmp_path: Path, start: int | None, stop: int | None, step: int | None) -> None:
     expected = np.arange(32).reshape(8, 4)[slice(start, stop, step)]
     assume(len(expected))

@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import ArchloomError, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
-from tests.oracle.taidl.test_taidl_parser import expressions, statements, tensor_names, types
+from tests.support.examples import examples, randoms
 from tests.support.oracle.taidl_hostile import HOSTILE, outcome
+from tests.support.oracle.taidl_trees import expressions, statements, tensor_names, types
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/**/*.taidl")])
@@ -26,9 +27,8 @@ PIECES = ["(", ")", "[", "]", "{", "}", "%", "$", ":", ";", "->", "<-", "=", "x"
           "i4", "!quant.uniform<", "{dim}", "hbm", "\x00", "é", "\u2028", "\t", "1e999", "rows"]
 
 
-def damaged(text: str, seed: int) -> str:
+def damaged(text: str, r: random.Random) -> str:
     """A window of the text with one to four places cut, doubled, moved or filled with other pieces."""
-    r = random.Random(seed)
     lines = text.splitlines(keepends=True)
     if r.random() < 0.7:
         start = r.randrange(len(lines))
@@ -50,17 +50,10 @@ def test_every_description_prints_and_parses_to_the_same_tree(path: Path) -> Non
     assert print_isa(parse(printed)) == printed
 
 
-@given(st.sampled_from(TEXTS), st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_damaged_descriptions(text: str, seed: int) -> None:
-    outcome(damaged(text, seed))
-
-
-@pytest.mark.slow
-def test_many_damaged_descriptions() -> None:
-    for n, text in enumerate(TEXTS):
-        for seed in range(1000):
-            outcome(damaged(text, seed * len(TEXTS) + n))
+@examples(200, 1000 * len(TEXTS))
+@given(st.sampled_from(TEXTS), randoms)
+def test_damaged_descriptions(text: str, r: random.Random) -> None:
+    outcome(damaged(text, r))
 
 
 names = st.sampled_from(["a", "b", "C", "dim", "r", "spad", "v", "m", "f"])
@@ -77,7 +70,7 @@ declarations = st.one_of(
 
 
 @given(st.lists(declarations, max_size=6))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 500)
 def test_random_descriptions(nodes: list[ast.Node]) -> None:
     """Random declarations of all kinds parse from their text to the same tree, and check or are refused."""
     kinds = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl)
@@ -88,7 +81,7 @@ def test_random_descriptions(nodes: list[ast.Node]) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
+@examples(80, 1000)
 def test_any_text(text: str) -> None:
     outcome(text)
     outcome("isa t; [i](a) { " + text)
@@ -96,7 +89,7 @@ def test_any_text(text: str) -> None:
 
 def test_hostile_texts_end_soon_and_in_little_memory() -> None:
     """All of them in one process of bounded memory and time (most of which is its start)."""
-    done = subprocess.run([sys.executable, "-m", "tests.oracle.taidl_hostile"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "tests.support.oracle.taidl_hostile"], capture_output=True, text=True,
                           cwd=ROOT, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(done.stdout.splitlines()) == len(HOSTILE)

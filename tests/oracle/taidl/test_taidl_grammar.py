@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_statement
-from tests.oracle.taidl.test_taidl_parser import TPU, statements
+from tests.support.examples import examples
 from tests.support.oracle import lark_parser
+from tests.support.oracle.taidl_trees import TPU, statements
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
@@ -45,7 +46,7 @@ def test_whole_descriptions(text: str) -> None:
 
 
 @given(st.lists(statements, max_size=3).map(tuple))
-@settings(max_examples=60, deadline=None)
+@examples(21, 300)
 def test_random_statements(tree: tuple[ast.Statement, ...]) -> None:
     text = "isa t; [i](a) {\n" + "\n".join(print_statement(s) for s in tree) + "\n}"
     assert parse(text) == lark_parser.parse(text)
@@ -53,7 +54,7 @@ def test_random_statements(tree: tuple[ast.Statement, ...]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["drop", "swap", "copy", "insert"]), st.integers(0, len(TOKENS) - 1),
                           st.integers(0, len(TOKENS) - 1)), min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@examples(105, 1500)
 def test_damaged_texts(edits: list[tuple[str, int, int]]) -> None:
     """Tokens dropped, swapped, put elsewhere: both parsers give the same tree or both refuse."""
     tokens = list(TOKENS)

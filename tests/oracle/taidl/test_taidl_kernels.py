@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.taidl.kernels import KERNELS, numpy_dtype, wrap
 from archloom.oracle.taidl.opcodes import DTYPES, OPCODES, Shaped, fault
+from tests.support.examples import examples
 
 I8, I32 = np.dtype(np.int8), np.dtype(np.int32)
 
@@ -211,7 +212,7 @@ def test_conversions_equal_xla(source: str, target: str) -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
-@settings(max_examples=30, deadline=None)
+@examples(15, 150)
 def test_pad_equals_xla(rows: int, cols: int, data: st.DataObject) -> None:
     from jax import lax as l
 

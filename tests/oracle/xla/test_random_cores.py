@@ -8,7 +8,8 @@ import pytest
 
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
-from archloom.oracle.xla.raising import stream as raising
+from archloom.oracle.xla import strategies
+from archloom.oracle.xla.notation.limits import Limits
 from archloom.oracle.xla.raising.relays import without_relays
 from tests.support.oracle.random_checks import Tally
 from tests.support.oracle.random_cores import Grid, check
@@ -18,7 +19,7 @@ SHARDS, EACH = 10, 300
 
 def test_programs() -> None:
     tally = Tally()
-    for number in range(1, 400, 57):
+    for number in range(1, 400, 80):
         check(number, tally)
     assert tally.raised and tally.partly
 
@@ -26,26 +27,26 @@ def test_programs() -> None:
 def test_relays_are_drawn() -> None:
     """Of many kernels the line of copies is found in some, and in others there is none, though copies are."""
     changed = 0
-    for number in range(60):
+    for number in range(30):
         grid = Grid(Random(f"cores {number}"))
         resolved = resolve(grid.stream("x"), grid.isa)
         changed += without_relays(resolved) is not resolved
-    assert 20 < changed < 60
+    assert 10 < changed < 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_many_programs(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tally, strips = Tally(), 0
-    in_strips = raising.in_strips
+    in_strips = strategies.in_strips
 
-    def counted(stream: ResolvedStream, buffer: str) -> ResolvedStream:
+    def counted(stream: ResolvedStream, buffer: str, limits: Limits) -> ResolvedStream:
         nonlocal strips
-        found = in_strips(stream, buffer)
+        found = in_strips(stream, buffer, limits)
         strips += found is not stream
         return found
 
-    monkeypatch.setattr(raising, "in_strips", counted)
+    monkeypatch.setattr(strategies, "in_strips", counted)
     for number in range(shard * EACH, (shard + 1) * EACH):
         check(number, tally)
     assert tally.raised > EACH // 4 and strips > EACH // 20, (tally.raised, strips)

@@ -12,7 +12,7 @@ from archloom.oracle.assembly import parse
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation import build
-from tests.oracle.taidl.test_operators_streams import agree, isa_of
+from tests.support.oracle.agreement import agree, isa_of
 from tests.support.oracle.random_checks import STREAMS, built, check
 from tests.support.oracle.random_isas import random_isa
 from tests.support.oracle.random_kernels import arguments, random_kernel
@@ -31,7 +31,7 @@ def test_every_operator_and_statement_is_drawn() -> None:
 
 
 def test_programs() -> None:
-    tally = check(range(7, PROGRAMS, 467))
+    tally = check(range(7, PROGRAMS, 934))
     assert tally.raised and tally.partly
 
 

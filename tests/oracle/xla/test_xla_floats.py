@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
+from tests.support.examples import examples
 
 TEXT = """
 isa floats;
@@ -101,7 +102,7 @@ store dram=768, row=0
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(x, s)[0]), total)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 80)
 @given(k=st.sampled_from([1, 2, 7, 33]), seed=st.integers(0, 1000))
 def test_matrix_products_add_up_in_the_order_of_the_contraction(path: str, k: int, seed: int) -> None:
     text = f"""

@@ -6,18 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from archloom.oracle import interpreter
 from archloom.oracle.assembly import parse
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import Oracle, compile_stream
+from tests.support.examples import examples
 from tests.support.oracle.whole_streams import WHOLE, whole_streams
 
 # each step of shrinking would compile anew
-quiet = settings(deadline=None, suppress_health_check=list(HealthCheck),
-                 phases=[Phase.explicit, Phase.reuse, Phase.generate])
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 def agree(stream: Stream, seed: int = 0) -> Oracle:
@@ -112,14 +112,7 @@ def test_neighbours_that_stay_are_one_nest() -> None:
     assert [p.raised for p in report.parts] == [True, False, False, True]
 
 
-@settings(quiet, max_examples=10, derandomize=True)
-@given(whole_streams(), st.integers(0, 9))
-def test_random_streams(stream: Stream, seed: int) -> None:
-    agree(stream, seed)
-
-
-@pytest.mark.slow
-@settings(quiet, max_examples=300)
+@examples(6, 300, phases=UNSHRUNK)
 @given(whole_streams(depth=3), st.integers(0, 9))
-def test_many_random_streams(stream: Stream, seed: int) -> None:
+def test_random_streams(stream: Stream, seed: int) -> None:
     agree(stream, seed)

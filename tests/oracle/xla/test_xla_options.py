@@ -10,7 +10,7 @@ from archloom.oracle import taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla.options import EXACT, compiler_options, has_floats
-from tests.oracle.taidl.test_operators_streams import agree, isa_of
+from tests.support.oracle.agreement import agree, isa_of
 
 HEAD = ".isa t\n.hbm 32\n.arg X int16[8] @0\n.result Y int16[8] @16\n"
 

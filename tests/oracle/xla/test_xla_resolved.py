@@ -21,6 +21,7 @@ from archloom.oracle.resolved import (
 )
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.xla import compile_resolved
+from archloom.oracle.xla.notation.limits import Limits
 
 K = Affine.variable("k")
 ROW, BYTES = TensorType((4,), "f32"), TensorType((4, 4), "i8")
@@ -96,9 +97,8 @@ def test_loops_need_32_bit_addresses():
         compile_resolved(sums(4, 1 << 31), raising=False)
 
 
-def test_a_stream_of_too_many_pieces_runs_as_loops(monkeypatch):
-    monkeypatch.setattr("archloom.oracle.xla.raising.dataflow.STEPS", 3)
-    oracle = compile_resolved(sums(4), reassociate=True)
+def test_a_stream_of_too_many_pieces_runs_as_loops():
+    oracle = compile_resolved(sums(4), reassociate=True, limits=Limits(steps=3))
     assert oracle.report.results[0].reason == "its reads fall into too many pieces"
     x = values(4)
     assert np.array_equal(np.asarray(oracle(x)[0]), in_order(x))

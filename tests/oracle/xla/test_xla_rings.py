@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.kernel import Kernel, KernelIsa, isa
 from archloom.oracle.xla.raising.rings import without_rings
 from examples.tpu_v1_kernels import gemm, gemm_reference, packed
+from tests.support.examples import examples
 
 QUEUE = """
 isa queue;
@@ -77,7 +78,7 @@ def pipelined(q: KernelIsa, ahead: int, n: int, start: int = 0) -> Kernel:
     return moved
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 100)
 @given(st.integers(2, 6), st.integers(0, 5), st.integers(2, 40), st.integers(0, 7))
 def test_a_queue_vanishes(
     tmp_path_factory: pytest.TempPathFactory, slots: int, ahead: int, more: int, start: int

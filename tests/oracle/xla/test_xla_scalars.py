@@ -13,7 +13,8 @@ from archloom.oracle import interpreter, taidl
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import Oracle, compile_stream
-from archloom.oracle.xla.scalars import NAME, take_out
+from archloom.oracle.xla.notation.variables import BIT_PATTERNS
+from archloom.oracle.xla.scalars import take_out
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
 ISA = taidl.load("gemmini", dim=4)
@@ -52,10 +53,10 @@ def test_names_and_scales_do_not_count():
 
 def test_equal_patterns_have_one_place():
     plain, bits = take_out(resolve(stream(0.5), ISA))
-    assert bits.tolist() == [np.float32(0.5).view(np.uint32)] and plain.arguments[-1].name == NAME
+    assert bits.tolist() == [np.float32(0.5).view(np.uint32)] and plain.arguments[-1].name == BIT_PATTERNS
     assert plain.arguments[-1].address >= max(t.address for t in plain.results)
     plain, bits = take_out(resolve(stream(1.0), ISA))
-    assert not bits.size and NAME not in [t.name for t in plain.arguments]
+    assert not bits.size and BIT_PATTERNS not in [t.name for t in plain.arguments]
 
 
 def test_the_oracle_keeps_the_streams_own_arguments_and_name():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from archloom.mapper.mapping import Mapping
@@ -15,6 +15,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Loop, Stream
 from archloom.oracle.xla import Oracle, compile_stream
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from tests.support.examples import examples
 from tests.support.oracle import gemmini_streams as g
 from tests.support.oracle.gemmini_random import gemmini_streams
 
@@ -178,7 +179,7 @@ def test_what_is_never_written_is_zero():
     check(copies(g.mvin(64, 0, 4, 2), g.mvout(256, 0, 4, 2)))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(15, 200)
 @given(gemmini_streams())
 def test_random_streams(stream):
     # loops over hundreds of different instructions take XLA long to compile: they have a test with fewer of them
@@ -186,13 +187,13 @@ def test_random_streams(stream):
         check(stream)
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(2, 20)
 @given(gemmini_streams(depth=1))
 def test_random_streams_as_loops(stream):
     check(stream, raising=False)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(4, 60)
 @given(st.data())
 def test_random_gemms(data):
     size = st.integers(1, 40)
@@ -208,8 +209,7 @@ def test_random_gemms(data):
     assert len(operations(oracle)) <= 1
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(2, 40)
 @given(st.data())
 def test_random_convolutions(data):
     pick = data.draw

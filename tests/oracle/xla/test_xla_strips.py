@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
@@ -16,6 +16,7 @@ from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla.oracle import compile_stream
 from archloom.oracle.xla.raising.strips import in_strips
+from tests.support.examples import examples
 
 SLOTS = """
 isa slots;
@@ -72,7 +73,7 @@ def offsets(nodes: tuple[ResolvedNode, ...]) -> list[Affine]:
     return found
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6, 120)
 @given(*[st.integers(1, 5)] * 3, st.integers(1, 3), st.integers(1, 2))
 def test_rings_of_sums_are_raised(isa: Isa, outer: int, inner: int, steps: int, slots: int, lines: int) -> None:
     stream = turns(outer, inner, steps, slots, lines)

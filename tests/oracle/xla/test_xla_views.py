@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.views import overlapping, view
 from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch
+from tests.support.examples import examples
 
 
 def v(name: str) -> Affine:
@@ -63,7 +65,7 @@ def windows(draw: st.DrawFn):
     return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
 
 
-@settings(max_examples=40, deadline=None)
+@examples(16, 200)
 @given(windows())
 def test_view_of_windows_is_indexing(case):
     test_view_is_indexing.hypothesis.inner_test(case)
@@ -74,18 +76,30 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     forms = (v("i") + v("kh"), v("j") * 2 + v("kw"), v("c"))
     ranges = {"c": (0, 4), "i": (0, 5), "j": (0, 3), "kh": (0, 2), "kw": (0, 2)}
     image = np.arange(8 * 9 * 5, dtype=np.int32).reshape(8, 9, 5)
-    found = view(jnp.asarray(image), forms, ranges)
+    noted: list[str] = []
+    found = view(jnp.asarray(image), forms, ranges, lambda why, elements: noted.append(why))
+    assert not noted
     assert found.names == ("i", "j", "kh", "kw", "c")
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, 300)
 @given(indexings())
 def test_view_is_indexing(case):
     array, forms, ranges = case
-    found = view(jnp.asarray(array), forms, ranges)
+    found = view(jnp.asarray(array), forms, ranges, lambda why, elements: None)
     full = np.broadcast_to(np.asarray(found.expand(tuple(ranges))), expected(array, forms, ranges).shape)
     assert np.array_equal(full, expected(array, forms, ranges))
+
+
+@pytest.mark.parametrize(("form", "why"), [
+    (v("i") * -1 + 3, "an index runs backwards"),
+    (v("i") + 2, "an index may lie outside of the array"),
+])
+def test_a_gather_is_told(form, why):
+    noted = []
+    view(jnp.arange(4), (form,), {"i": (0, 3)}, lambda *told: noted.append(told))
+    assert noted == [(why, 4)]
 
 
 def test_overlapping_names_the_shorter_variable():
@@ -96,7 +110,7 @@ def test_overlapping_names_the_shorter_variable():
 
 def lowered(e, axes, ranges, **arguments):
     lowering = Lowering({k: jnp.asarray(a) for k, a in arguments.items()})
-    return np.asarray(lowering.tensor(e, axes, ranges)), lowering.operations
+    return np.asarray(lowering.tensor(e, axes, ranges)), lowering.record.operations
 
 
 def widened(leaf):

@@ -1,6 +1,6 @@
 """Random programs on the interpreter, the raised oracle and the loops.
 
-``python -m tests.oracle.random_checks N`` shows program number N and runs it.
+``python -m tests.support.oracle.random_checks N`` shows program number N and runs it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from tests.support.oracle.random_operators import FUNCTION
 
 STREAMS = 5
 """Streams on one ISA: program n is stream n % STREAMS of ISA n // STREAMS."""
+
+
+ALONE = "python -m tests.support.oracle.random_checks"
 
 
 class Mismatch(AssertionError):
@@ -71,9 +74,9 @@ def check(numbers: Iterable[int], tally: Tally | None = None) -> Tally:
         try:
             compare(text, isa, n, tally)
         except Mismatch as error:
-            raise Mismatch(f"{error}\n  python -m tests.oracle.random_checks {n}") from None
+            raise Mismatch(f"{error}\n  {ALONE} {n}") from None
         except ArchloomError as error:
-            raise Mismatch(f"program {n} is refused: {error}\n  python -m tests.oracle.random_checks {n}") from error
+            raise Mismatch(f"program {n} is refused: {error}\n  {ALONE} {n}") from error
         tally.programs.add(n)
         if len(tally.programs) % 50 == 0:
             jax.clear_caches()  # what was compiled before is not needed again

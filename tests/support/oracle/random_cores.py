@@ -4,7 +4,7 @@ They have the phases of programs over cores: nests over rows and columns of core
 blocks that take turns in slots. Places are drawn, too: lines that skip a core, turn around, cross or overlap, slots of
 the block before or after, sums that nobody clears.
 
-``python -m tests.oracle.random_cores N`` shows stream number N and runs it.
+``python -m tests.support.oracle.random_cores N`` shows stream number N and runs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts of a few kilobytes that ask for much: ``python -m tests.oracle.taidl_hostile`` checks each of them.
+"""Texts of a few kilobytes that ask for much: ``python -m tests.support.oracle.taidl_hostile`` checks each of them.
 
 It prints one line for each text, and ends with an error where one raises anything but ArchloomError.
 """

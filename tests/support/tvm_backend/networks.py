@@ -82,6 +82,27 @@ def residual_cnn(size: int = 12) -> onnx.ModelProto:
     return net.model(net.dense(x, "logits", 16, 10))
 
 
+ROWS, WIDTH, BARRED = 6, 8, -3e38
+
+
+def attention() -> onnx.ModelProto:
+    """A layer of biased products, attention whose mask bars the last position, and a residual sum; no batch of rows."""
+    net = Net()
+    x = net.input("x", 1, ROWS, WIDTH)
+
+    def dense(source: str, name: str) -> str:
+        product = net.node("MatMul", [source, net.weight(f"{name}.w", WIDTH, WIDTH)], name)
+        return net.node("Add", [product, net.constant(f"{name}.b", net.rng.standard_normal(WIDTH))], f"{name}.biased")
+
+    q, k, v = (dense(x, name) for name in "qkv")
+    scores = net.node("MatMul", [q, net.node("Transpose", [k], "kt", perm=[0, 2, 1])], "scores")
+    mask = net.constant("mask", np.where(np.arange(ROWS) == ROWS - 1, BARRED, 0.0)[None, None])
+    weights = net.node("Softmax", [net.node("Add", [scores, mask], "masked")], "weights", axis=-1)
+    y = net.node("Add", [x, dense(net.node("MatMul", [weights, v], "mixed"), "out")], "sum")
+    scale, shift = net.constant("g", np.ones(WIDTH)), net.constant("h", np.zeros(WIDTH))
+    return net.model(net.node("LayerNormalization", [y, scale, shift], "norm"))
+
+
 def samples(model: onnx.ModelProto, count: int = 4, seed: int = 1) -> list[dict[str, np.ndarray]]:
     """Standard normal inputs."""
     rng = np.random.default_rng(seed)

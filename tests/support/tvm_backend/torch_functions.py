@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,31 @@ from tests.support.tvm_backend.reference import ReferenceExecutor
 
 
 class Of(nn.Module):
-    """A function as a module."""
+    """Functions of the same arguments as a module, with a result for each."""
 
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+    def __init__(self, functions: Iterable[Callable[..., torch.Tensor]]) -> None:
         super().__init__()
-        self.function = function
+        self.functions = tuple(functions)
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(function(*inputs) for function in self.functions)
 
 
 def same(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Any:
     """Demand that an imported function gives what torch gives, in its shape and type; its model."""
-    model = load(Of(function), example_inputs=inputs)
+    return all_same({"": function}, *inputs)
+
+
+def all_same(functions: Mapping[str, Callable[..., torch.Tensor]], *inputs: torch.Tensor) -> Any:
+    """As `same`, of functions by their names that are imported and compiled as one network."""
+    model = load(Of(functions.values()), example_inputs=inputs)
     names = [spec.name for spec in model.inputs]
     found = executable(model).run(
         {n: x.numpy() for n, x in zip(names, inputs, strict=True)}, executor=ReferenceExecutor())
-    (result,) = found.values()
-    expected = function(*inputs).numpy()
-    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
-    np.testing.assert_allclose(result, expected, rtol=2e-4, atol=1e-5)
+    for (name, function), result in zip(functions.items(), found.values(), strict=True):
+        expected = function(*inputs).numpy()
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name
+        np.testing.assert_allclose(result, expected, rtol=2e-4, atol=1e-5, err_msg=name)
     return model
 
 

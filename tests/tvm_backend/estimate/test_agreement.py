@@ -13,6 +13,7 @@ from archloom.models import catalogue
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.estimate import network as estimate
+from archloom.tvm_backend.frontends import named_networks
 from archloom.tvm_backend.report.data import Report
 from tests.support.tvm_backend.small_networks import float_cnn
 
@@ -65,6 +66,30 @@ def test_all_ways_give_one_report_of_every_network(
         one_network(capsys, catalogue.tiny(name), target)
     except MappingError:  # larger than the machine: said by each way alike, in test_estimate
         pytest.skip("a layer has no mapping")
+
+
+def as_int8_is_as_quantized(text: str) -> None:
+    """What runs on the accelerator is the same, in the same cycles; onnxruntime folds some more of the host's work."""
+    built = catalogue.build(text)
+    assumed = archloom.estimate(named_networks.float_onnx(built), as_int8=True)
+    measured = archloom.estimate(named_networks.quantized(built))
+    layers = [sorted((la.op, la.macs, la.cycles or 0) for la in report.accelerator_layers)
+              for report in (assumed, measured)]
+    assert layers[0] == layers[1]
+    assert assumed.cycles == measured.cycles > 0
+
+
+@pytest.mark.parametrize("text", [
+    "bert_base(length=8,width=16,layers=1,vocabulary=50)", "unet(image=16,width=4,depth=1)",
+    "lstm_keywords(frames=4,features=8,hidden=8)"])
+def test_a_float_network_is_estimated_as_it_would_be_quantized(text: str) -> None:
+    as_int8_is_as_quantized(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_float_network_is_estimated_as_it_would_be_quantized(name: str) -> None:
+    as_int8_is_as_quantized(catalogue.tiny(name))
 
 
 def test_networks_that_are_not_read_from_files_are_not_taken_as_if_quantized() -> None:

@@ -8,11 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, executable, quantized, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -30,7 +32,7 @@ def evaluated(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@examples(16, 200)
 @given(st.data())
 def test_transposed_convolution_by_phases(data: st.DataObject) -> None:
     def pick(*values: int) -> int:
@@ -60,6 +62,16 @@ def test_transposed_convolution_by_phases(data: st.DataObject) -> None:
 def test_what_has_no_plain_form_stays(form: dict[str, Any]) -> None:
     model = transposed((1, 2, 4, 4), (2, 3, 2, 2), **form)
     assert [node.op_type for node in plain_convolutions(model).graph.node] == ["ConvTranspose"]
+
+
+def test_macs_of_a_transposed_convolution_on_the_host() -> None:
+    """Each of its 2 x 4 x 4 inputs is multiplied into 2 x 2 places of 3 channels, by weights that are an input, too."""
+    net = Net()
+    x, weights = net.input("x", 1, 2, 4, 4), net.input("w", 2, 3, 2, 2)
+    model = net.model(net.node("ConvTranspose", [x, weights], "up", strides=[3, 2]))
+    report = archloom.estimate(archloom.load(model), "qkv")
+    assert {op.op: op.macs for op in report.host if op.macs} == {"nn.conv2d_transpose": 2 * 4 * 4 * 2 * 2 * 3}
+    assert report.macs == 384 and report.offloaded_macs == 0
 
 
 def offloaded(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:

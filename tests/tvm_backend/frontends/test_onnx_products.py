@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from archloom.tvm_backend.frontends.onnx.products import (
-    batches_alike,
     constants_second,
+    equal_batches,
     plain_gemms,
     products_of_matrices,
 )
@@ -101,5 +101,5 @@ def test_gemm_with_a_tensor_that_is_no_constant_is_offloaded(attributes: dict[st
 def test_batches_of_which_one_is_shared(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     net = Net()
     model = net.model(net.node("MatMul", [net.input("a", *a), net.input("b", *b)], "product"))
-    same(model, batches_alike(copied(model)))
+    same(model, equal_batches(copied(model)))
     assert split(quantized(model))[0].offloaded_macs_share == 1

@@ -77,7 +77,7 @@ def result(model: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize("form", [as_module, as_file])
+@pytest.mark.parametrize("form", [as_module, pytest.param(as_file, marks=pytest.mark.slow)])
 def test_dynamic_int8_keeps_its_integers(form: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     module, x = mlp().eval(), torch.randn(20, 48)

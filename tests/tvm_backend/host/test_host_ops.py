@@ -12,6 +12,8 @@ from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.host.operators import OPS
 from archloom.tvm_backend.host.rules import HEAVY, TRANSLATABLE, translatable
 from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir.nodes import TupleType
+from tests.support.tvm_backend.relax import parameter
 
 Case = tuple[str, Callable[..., Any], list[Any]]
 RNG = np.random.default_rng(0)
@@ -127,11 +129,12 @@ CASES: list[Case] = [
 def function(make: Callable[..., Any], arrays: list[Any]) -> compat.Function:
     """A Relax function of one operator; scales and zero points of scalar shape are constants."""
     arrays = [np.asarray(a) for a in arrays]
-    params = [compat.parameter(f"x{i}", a.shape, str(a.dtype)) for i, a in enumerate(arrays) if a.ndim]
+    params = [parameter(f"x{i}", a.shape, str(a.dtype)) for i, a in enumerate(arrays) if a.ndim]
     left = iter(params)
     call = compat.normalized(make(*[next(left) if a.ndim else compat.constant(a) for a in arrays]))
     y = compat.new_var("y", call)
-    count = compat.tuple_arity(call)
+    ty = compat.type_of(call)
+    count = len(ty.fields) if isinstance(ty, TupleType) else 0
     fields = [compat.tuple_get(y, i) for i in range(count)] if count else [y]
     return compat.make_function(params, [compat.bind(y, call)], fields)
 

@@ -16,10 +16,9 @@ from archloom.oracle.xla.oracle import Oracle
 from archloom.tvm_backend import programs
 from archloom.tvm_backend.host import network as host
 from archloom.tvm_backend.targets import regions
-from tests.support.tvm_backend.networks import Net, executable, quantized, residual_cnn, samples
+from tests.support.tvm_backend.artifacts import damage
+from tests.support.tvm_backend.networks import Net, attention, executable, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import ReferenceExecutor
-from tests.tvm_backend.quantization.test_quantize_transformers import attention
-from tests.tvm_backend.test_end_to_end import _damage
 
 OPTIONS = {"dim": 4}
 
@@ -157,6 +156,6 @@ def test_a_host_part_that_cannot_be_is_refused(
     path = archloom.compile(model, options=OPTIONS).save(tmp_path / "net.loom", programs=False)
     calls = json.loads((path / "host.json").read_text())["calls"]
     calls[call][field] = value
-    _damage(path, "host.json", {"calls": calls})
+    damage(path, "host.json", {"calls": calls})
     with pytest.raises(archloom.ArtifactError, match=f"net.loom: host.json: .*{message}"):
         archloom.load_compiled(path)

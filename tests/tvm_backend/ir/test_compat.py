@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import compat, expressions
+from tests.support.tvm_backend.relax import parameter, symbolic
 
 ROOT = Path(__file__).parents[3]
 
 
 def doubled() -> compat.Function:
     """``x + x`` on two by three floats."""
-    x = compat.parameter("x", (2, 3), "float32")
+    x = parameter("x", (2, 3), "float32")
     call = compat.normalized(compat.relax_op("add")(x, x))
     y = compat.new_var("y", call)
     return compat.make_function([x], [compat.bind(y, call)], [y])
@@ -51,29 +52,30 @@ def test_importing_it_does_not_import_torch_or_jax() -> None:
 ])
 def test_constants_keep_value_and_type(array: np.ndarray) -> None:
     constant = compat.constant(np.asarray(array))
-    assert compat.is_constant(constant) and compat.is_tensor(constant)
-    assert (compat.shape_of(constant), compat.dtype_of(constant)) == (np.shape(array), str(np.asarray(array).dtype))
+    assert expressions.is_constant(constant) and expressions.is_tensor(constant)
+    assert expressions.shape_of(constant) == np.shape(array)
+    assert expressions.dtype_of(constant) == str(np.asarray(array).dtype)
     np.testing.assert_array_equal(compat.const_value(constant), array)
 
 
 def test_calls_show_operator_attributes_and_types() -> None:
-    x = compat.parameter("x", (1, 3, 8, 8), "float32")
+    x = parameter("x", (1, 3, 8, 8), "float32")
     pool = compat.relax_op("nn.max_pool2d")(x, pool_size=(3, 2), strides=(2, 2), padding=(1, 0, 1, 1))
     call = compat.normalized(pool)
     assert compat.op_name(call) == "nn.max_pool2d" and compat.op_name(x) is None
-    assert compat.attr_ints(call, "pool_size") == (3, 2) and compat.attr_ints(call, "padding") == (1, 0, 1, 1)
-    assert compat.attr(call, "ceil_mode") is False or compat.attr(call, "ceil_mode") == 0
-    assert compat.attr(call, "layout") == "NCHW" and isinstance(compat.attr(call, "layout"), str)
-    assert compat.shape_of(call) == (1, 3, 4, 4)
+    assert expressions.attr_ints(call, "pool_size") == (3, 2) and expressions.attr_ints(call, "padding") == (1, 0, 1, 1)
+    assert expressions.attr(call, "ceil_mode") is False or expressions.attr(call, "ceil_mode") == 0
+    assert expressions.attr(call, "layout") == "NCHW" and isinstance(expressions.attr(call, "layout"), str)
+    assert expressions.shape_of(call) == (1, 3, 4, 4)
     clip = compat.normalized(compat.relax_op("clip")(x, 0, 6))
     assert [compat.scalar_of(a) for a in clip.args[1:]] == [0, 6]
 
 
 def test_a_new_call_has_the_same_operator_on_other_arguments() -> None:
-    x, z = (compat.parameter(n, (2, 3), "float32") for n in "xz")
+    x, z = (parameter(n, (2, 3), "float32") for n in "xz")
     call = compat.normalized(compat.relax_op("add")(x, x))
-    other = compat.make_call(call, [z, x])
-    assert not other.same_as(call) and compat.op_name(other) == "add" and compat.shape_of(other) == (2, 3)
+    other = expressions.make_call(call, [z, x])
+    assert not other.same_as(call) and compat.op_name(other) == "add" and expressions.shape_of(other) == (2, 3)
     assert [v.name for v in compat.variables(other)] == ["z", "x"]
 
 
@@ -87,7 +89,7 @@ def test_several_results_are_a_tuple() -> None:
     pair = compat.make_function(
         function.params, compat.bindings(function)[:1], [compat.bindings(function)[0].var, function.params[0]]
     )
-    assert [compat.shape_of(r) for r in compat.outputs_of(pair)] == [(2, 3), (2, 3)]
+    assert [expressions.shape_of(r) for r in expressions.outputs_of(pair)] == [(2, 3), (2, 3)]
     x = np.ones((2, 3), np.float32)
     first, second = run(compat.module_of(pair), x)  # type: ignore[misc]
     np.testing.assert_array_equal(first.numpy(), 2 * x)
@@ -95,7 +97,7 @@ def test_several_results_are_a_tuple() -> None:
 
 
 def test_modules_survive_as_text() -> None:
-    x = compat.parameter("x", (2, 3), "float32")
+    x = parameter("x", (2, 3), "float32")
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
     call = compat.normalized(compat.relax_op("matmul")(x, compat.constant(weights)))
     y = compat.new_var("y", call)
@@ -114,7 +116,7 @@ def test_a_text_that_is_no_module(text: str) -> None:
 
 
 def external(results: int) -> compat.IRModule:
-    x = compat.parameter("x", (2, 3), "float32")
+    x = parameter("x", (2, 3), "float32")
     call = compat.call_external("archloom.test", [x], [x] * results)
     pair = compat.new_var("r", call)
     fields = [pair] if results == 1 else [compat.tuple_get(pair, i) for i in range(results)]
@@ -174,9 +176,9 @@ def test_a_check_that_raises_ends_with_its_own_exception() -> None:
 
 
 def test_symbolic_shapes_are_seen() -> None:
-    n = compat.symbolic("n")
-    x = compat.parameter("x", (n, 3), "float32")
-    assert not compat.is_tensor(x) and not compat.has_static_type(x) and compat.symbolic_dims(x) == ["n"]
+    n = symbolic("n")
+    x = parameter("x", (n, 3), "float32")
+    assert not expressions.is_tensor(x) and not expressions.has_static_type(x)
 
 
 @pytest.mark.parametrize(("name", "variable"), [

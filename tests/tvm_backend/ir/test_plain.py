@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from archloom.models import catalogue, digits, resnet
@@ -29,6 +29,7 @@ from archloom.tvm_backend.ir.plain import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
 from examples import nas_space
 from examples.nas_space import Architecture, Space, Stage
+from tests.support.examples import examples
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.partitions import facts
 from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
@@ -70,7 +71,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
 
 
 @given(architectures())
-@settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@examples(3, 40, phases=[Phase.generate])
 def test_random_networks_of_the_search_space(architecture: Architecture) -> None:
     model = nas_space.onnx_model(architecture, seed=0)
     assert_same(model, *TARGETS, *FLOATS)
@@ -104,7 +105,7 @@ def test_convolutions_whose_weights_change_their_shapes(
     assert_same(quantize(proto, [sample]), "gemmini")
 
 
-LIGHT = ("bert_base", "gpt2_decode", "shufflenet")
+LIGHT = ("bert_base", "gpt2_decode", "squeezenet")
 """Gathers, masks, normalizations; caches, slices and splits; reshapes. Others of the catalogue are slow to export."""
 
 
@@ -194,7 +195,7 @@ def test_weights_do_not_show_but_small_constants_do() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 5000))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, 200)
 def test_damaged_files_have_no_skeleton_or_one_that_parses(tmp_path: Path, junk: bytes, at: int) -> None:
     data = bytearray(INT8)
     at %= len(data)

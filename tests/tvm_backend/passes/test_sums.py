@@ -59,8 +59,9 @@ def test_a_residual_network(scheme: Scheme) -> None:
     equal(quantize(floats, samples(floats, 6), scheme), atol=0)
 
 
-@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("method", "symmetric"), [
+    ("minmax", True), ("minmax", False), ("percentile", False), ("entropy", True),
+    pytest.param("percentile", True, marks=pytest.mark.slow), pytest.param("entropy", False, marks=pytest.mark.slow)])
 def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
     """Whatever ranges they find, the network is onnxruntime's; an outlier does not widen those of a percentile."""
     floats = conv(Net(3), pads=[1, 1, 1, 1])

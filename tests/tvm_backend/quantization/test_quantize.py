@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 
@@ -26,6 +27,34 @@ def test_inputs_of_an_addition_share_a_scale() -> None:
     found = scales(quantized(residual_cnn()))
     assert found["b.out"] == found["pool.out"]
     assert found["add.out"] == found["add_relu.out"]
+
+
+@pytest.mark.parametrize("gains", [(1.0, 20.0), (20.0, 1.0)])
+def test_a_shared_scale_covers_all_that_share_it(gains: tuple[float, float]) -> None:
+    """Whichever of the operands has the wider range, and whichever comes first."""
+    net = Net()
+    x = net.input("x", 1, 3, 6, 6)
+    a, b = (net.node("Conv", [x, net.weight(f"{name}.w", 4, 3, 1, 1, gain=gain)], name)
+            for name, gain in zip("ab", gains, strict=True))
+    model = net.model(net.conv(net.node("Add", [a, b], "sum"), "last", 4, 2, 1))
+    data = samples(model)
+    ranges = onnx.ModelProto()
+    ranges.CopyFrom(model)
+    del ranges.graph.output[:]
+    ranges.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in (a, b))
+    session = onnxruntime.InferenceSession(ranges.SerializeToString())
+    widest = max(float(np.abs(value).max()) for given in data for value in session.run(None, given))
+    found = scales(quantize(model, data))
+    assert found[a] == found[b] == pytest.approx(widest / 127, rel=1e-5)
+
+
+def test_an_addition_that_broadcasts_stays_in_floats() -> None:
+    net = Net()
+    x, row, whole = net.input("x", 1, 3, 6, 6), net.input("row", 1, 4, 1, 1), net.input("whole", 1, 4, 6, 6)
+    x = net.conv(x, "first", 3, 4, 1)
+    sums = (net.node("Add", [x, other], f"{other}.sum") for other in (row, whole))
+    found = scales(quantized(net.model(*(net.conv(y, f"{y}.last", 4, 2, 1) for y in sums))))
+    assert "whole" in found and "row" not in found
 
 
 def test_a_result_takes_the_scale_of_its_activation_and_pooling() -> None:

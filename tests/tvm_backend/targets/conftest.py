@@ -25,10 +25,11 @@ def clean_registry() -> Iterator[None]:
 def conv2d_module() -> Any:
     """A Relax module with one convolution of ``data`` and ``weight``, both parameters of ``main``."""
     from archloom.tvm_backend.ir import compat
+    from tests.support.tvm_backend.relax import parameter
 
     def make(data: Shape, weight: Shape, *, padding: Shape = (1, 1, 1, 1), strides: Shape = (1, 1), groups: int = 1
              ) -> Any:
-        x, w = compat.parameter("data", data, "float32"), compat.parameter("weight", weight, "float32")
+        x, w = parameter("data", data, "float32"), parameter("weight", weight, "float32")
         call = compat.normalized(compat.relax_op("nn.conv2d")(
             x, w, strides=list(strides), padding=list(padding), groups=groups))
         y = compat.new_var("y", call)

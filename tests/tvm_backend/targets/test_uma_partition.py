@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
+import archloom
 from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
-from tests.support.tvm_backend.networks import Net, quantized
+from tests.support.tvm_backend.networks import Net, quantized, samples, split
 
 
 class Borrowed(UMABackend):
@@ -36,6 +39,10 @@ class Borrowed(UMABackend):
     @property
     def numbers(self) -> Any:
         return self._source.numbers
+
+    @property
+    def vectors(self) -> bool:
+        return self._source.vectors
 
 
 def mlp() -> onnx.ModelProto:
@@ -109,3 +116,19 @@ def test_two_targets_with_the_same_table_share_nothing() -> None:
     found = partition(module, choose([first, second]))
     codegens = [compat.codegen_of(f) for f in found.module.functions.values()]
     assert codegens.count("first") == 1 and "second" not in codegens
+
+
+@pytest.mark.parametrize("target", ["qkv", "gemmini"])
+def test_a_result_within_a_pattern_that_is_read_elsewhere_too_is_made(target: str) -> None:
+    """What a ReLU is applied to is a result of the network: the ReLU cannot become a part of the layer."""
+    net = Net()
+    before = net.dense(net.input("x", 3, 8), "first", 8, 6)
+    model = net.model(net.dense(net.node("Relu", [before], "relu"), "second", 6, 4), before)
+    ready = quantized(model) if target == "gemmini" else model
+    x = samples(model, 1)[0]
+    part, _, _ = split(ready, registry.get(target))
+    assert [step.op for step in part.steps()] == ["dense+bias"] * 2 and part.offloaded_macs_share == 1
+    found = archloom.compile(ready, target).run(x)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)
+    for value, reference in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(value, reference, atol=(0.05 if target == "gemmini" else 1e-5) * reference.max())

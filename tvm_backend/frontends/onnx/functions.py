@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, known_shapes, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import GROWING
-from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
 
 if TYPE_CHECKING:
     import onnx
@@ -30,10 +30,10 @@ def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "on
 
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    version = opset_of(model)
     unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
     unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
-    defined = sorted(key for key in unknown if key[0] in ("", "ai.onnx") and _is_function(key[1], version))
+    defined = sorted(key for key in unknown if key[0] in OWN_DOMAINS and _is_function(key[1], version))
     if not defined:
         return model
     try:
@@ -49,17 +49,15 @@ def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "on
 
 def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """A copy that states what definitions of functions depend on: types of constants, attributes' defaults."""
-    import onnx
     from onnx import defs, helper
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     stated = {info.name for info in [*copy.graph.input, *copy.graph.value_info]}
     copy.graph.value_info.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
                                  for t in copy.graph.initializer if t.name not in stated)
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    version = opset_of(model)
     for node in copy.graph.node:
-        if node.domain in ("", "ai.onnx") and _is_function(node.op_type, version):
+        if node.domain in OWN_DOMAINS and _is_function(node.op_type, version):
             given = {a.name for a in node.attribute}
             schema = defs.get_schema(node.op_type, version)
             node.attribute.extend(a.default_value for name, a in schema.attributes.items()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
+from archloom.tvm_backend.frontends.onnx.editor import opset_of
 from archloom.tvm_backend.frontends.onnx.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir.infer import infer
@@ -44,7 +45,7 @@ TAKES_SHAPES = frozenset({"Reshape", "Gather", "Slice", "Concat", "Cast", "Unsqu
 
 def from_onnx(proto: "onnx.ModelProto") -> Module:
     """The network; every node's result is bound to a variable of the node's name."""
-    opset = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+    opset = opset_of(proto)
     if opset < 13:
         raise Unsupported(f"operator set {opset}")
     try:
@@ -154,7 +155,7 @@ class _Importer:
 
 def _finished(params: list[Var], body: list[Binding], results: list[Var]) -> Module:
     """A module in TVM's canonical form: the one result is the variable ``gv``."""
-    from archloom.tvm_backend.ir.access import ensure_dataflow
+    from archloom.tvm_backend.ir.plain import ensure_dataflow
 
     result = results[0] if len(results) == 1 else Tuple(tuple(results))
     out = Var("gv", result.ty)

@@ -34,29 +34,23 @@ def load_proto(proto: "onnx.ModelProto", name: str, input_shapes: Shapes | None 
 
 
 def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
-    import onnx
-
     from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
     from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
     from archloom.tvm_backend.frontends.onnx.integers import has_integer_products, integer_products
-    from archloom.tvm_backend.frontends.onnx.qoperators import is_in_operator_form, to_qdq
+    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
     from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
     from archloom.tvm_backend.frontends.onnx.repairs import repaired
 
     proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
     refuse_faults(proto, label)
     with malformed(label):
-        if is_in_operator_form(proto):
-            asked = onnx.ModelProto()
-            asked.CopyFrom(proto)
-            proto = to_qdq(proto)
-        proto = repaired(frame_by_frame(without_functions(proto, HIDING_PRODUCTS)))
+        proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
         if has_integer_products(proto):
-            if asked is proto:
-                asked = onnx.ModelProto()
-                asked.CopyFrom(proto)
             proto = integer_products(_inferred(proto, label))
         _refuse_unsupported(proto, label)
+        is_asked, proto = proto is asked, plain_operators(proto)
+        if is_asked:  # the same sums on both sides of a comparison
+            asked = proto
         proto = rewritten(proto, label)
     return make_model(_imported(proto, label), name, "onnx", asked, *_border(proto))
 
@@ -104,18 +98,26 @@ def read_skeleton(
     refuse_faults(proto, label)
     try:
         with malformed(label):
-            proto = rewritten(proto, label)
+            proto = rewritten(plain_operators(proto), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto
 
 
-def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
-    """The network in the form that importers take: what they would scatter over several operators, put together."""
+def plain_operators(proto: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with additions for sums and with convolutions of images alone."""
     from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
-    from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding, sums_to_additions
+    from archloom.tvm_backend.frontends.onnx.rewrites import sums_to_additions
 
-    return axes_within(explicit_padding(_inferred(plain_convolutions(sums_to_additions(proto)), label)))
+    return plain_convolutions(sums_to_additions(proto))
+
+
+def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+    """The network in the form that importers take: with shapes, and without what they would scatter over several
+    operators."""
+    from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding
+
+    return axes_within(explicit_padding(_inferred(proto, label)))
 
 
 def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:
@@ -131,10 +133,9 @@ def _first_line(error: BaseException) -> str:
 
 def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shapes | None) -> "onnx.ModelProto":
     """A copy of the network whose inputs have the shapes asked for; refuses dimensions that stay open."""
-    import onnx
+    from archloom.tvm_backend.frontends.onnx.editor import copied
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = copied(proto)
     constants = {i.name for i in copy.graph.initializer}
     inputs = [i for i in copy.graph.input if i.name not in constants]
     wanted = dict(input_shapes or {})

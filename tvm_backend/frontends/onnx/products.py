@@ -3,164 +3,171 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, has_operators, rewrite
 
 if TYPE_CHECKING:
     import onnx
 
 
 def constants_second(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """Replace ``W X`` of a constant matrix W by ``(Xᵀ Wᵀ)ᵀ``, in place, where X's shape is known or inferred.
+    """Replace ``W X`` of a constant matrix W by ``(Xᵀ Wᵀ)ᵀ``, where X's shape is known or inferred.
 
     Accelerators keep the second operand's constant; few take one that comes first.
     """
-    import onnx
-    from onnx import helper, numpy_helper
+    return rewrite(model, {"MatMul": _constant_second})
 
-    constants = {t.name: t for t in model.graph.initializer}
-    if not any(node.op_type == "MatMul" and node.input[0] in constants for node in model.graph.node):
-        return model
-    shapes = known_shapes(onnx.shape_inference.infer_shapes(model))
-    nodes: list[Any] = []
-    for node in model.graph.node:
-        first = constants.get(node.input[0]) if node.op_type == "MatMul" else None
-        rank = len(shapes.get(node.input[1], ())) if first is not None else 0
-        if first is None or len(first.dims) != 2 or rank < 2 or node.input[1] in constants:
-            nodes.append(node)
-            continue
-        name, axes = node.output[0], [*range(rank - 2), rank - 1, rank - 2]
-        matrix = f"{name}.matrix"
-        model.graph.initializer.append(numpy_helper.from_array(
-            np.ascontiguousarray(numpy_helper.to_array(first).T), matrix))
-        nodes += [
-            helper.make_node("Transpose", [node.input[1]], [f"{name}.columns"], f"{name}.columns", perm=axes),
-            helper.make_node("MatMul", [f"{name}.columns", matrix], [f"{name}.rows"], node.name or name),
-            helper.make_node("Transpose", [f"{name}.rows"], [name], f"{name}.whole", perm=axes),
-        ]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return model
+
+def _constant_second(node: "onnx.NodeProto", editor: Editor) -> bool:
+    first, x = node.input
+    if first not in editor.constants or x in editor.constants or len(editor.constants[first].dims) != 2:
+        return False
+    rank = len(editor.inferred.get(x, ()))
+    if rank < 2:
+        return False
+    name, axes = node.output[0], [*range(rank - 2), rank - 1, rank - 2]
+    matrix = editor.changed(first, f"{name}.matrix", np.transpose)
+    columns = editor.node("Transpose", [x], f"{name}.columns", perm=axes)
+    rows = editor.node("MatMul", [columns, matrix], f"{name}.rows", node.name or name)
+    editor.node("Transpose", [rows], name, f"{name}.whole", perm=axes)
+    return True
 
 
 def products_of_matrices(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """Replace ``MatMul`` of a vector by one of a matrix of one row or column, in place, where shapes are known."""
-    from onnx import helper, numpy_helper
-
-    shapes = _shapes_of_products(model)
-    nodes: list[Any] = []
-
-    def reshaped(source: str, result: str, shape: tuple[int, ...]) -> str:
-        dims = f"{result}.dims"
-        model.graph.initializer.append(numpy_helper.from_array(np.array(shape, np.int64), dims))
-        nodes.append(helper.make_node("Reshape", [source, dims], [result], result))
-        return result
-
-    for node in model.graph.node:
-        a, b = (shapes.get(name, ()) for name in node.input[:2]) if node.op_type == "MatMul" else ((), ())
-        name = node.output[0]
-        if not a or not b or min(len(a), len(b)) > 1:
-            nodes.append(node)
-            continue
-        rows, columns = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
-        left, right = (source if shape == wanted else reshaped(source, f"{name}.{side}", wanted)
-                       for source, shape, wanted, side in zip(
-                           node.input, (a, b), (rows, columns), ("rows", "columns"), strict=True))
-        nodes.append(helper.make_node("MatMul", [left, right], [f"{name}.matrix"], node.name or name))
-        leading = rows[:-2] if len(rows) >= len(columns) else columns[:-2]
-        reshaped(f"{name}.matrix", name, (*leading, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return model
+    """Replace ``MatMul`` of a vector by one of a matrix of one row or column, where shapes are known."""
+    return rewrite(model, {"MatMul": _matrices})
 
 
-def batches_alike(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """Give both operands of each ``MatMul`` of batches the same leading dimensions, in place, where shapes are known.
+def _matrices(node: "onnx.NodeProto", editor: Editor) -> bool:
+    a, b = _shapes(node, editor)
+    name = node.output[0]
+    if not a or not b or min(len(a), len(b)) > 1:
+        return False
+    rows, columns = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+    operands = [source if shape == wanted else editor.reshaped(source, f"{name}.{side}", wanted)
+                for source, shape, wanted, side in zip(
+                    node.input, (a, b), (rows, columns), ("rows", "columns"), strict=True)]
+    product = editor.node("MatMul", operands, f"{name}.matrix", node.name or name)
+    leading = rows[:-2] if len(rows) >= len(columns) else columns[:-2]
+    editor.reshaped(product, name, (*leading, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))
+    return True
+
+
+def equal_batches(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Give both operands of each ``MatMul`` of batches the same leading dimensions, where shapes are known.
 
     One that multiplies all of a batch (keys that several heads share) is repeated, but for a single matrix: that is
     multiplied by all rows at once.
     """
-    from onnx import helper, numpy_helper
-
-    shapes = _shapes_of_products(model)
-    nodes: list[Any] = []
-    for node in model.graph.node:
-        leads = [shapes.get(name, ())[:-2] for name in node.input] if node.op_type == "MatMul" else []
-        if not leads or leads[0] == leads[1] or math.prod(leads[1]) == 1 or not all(map(shapes.get, node.input)):
-            nodes.append(node)
-            continue
-        inputs, full = list(node.input), np.broadcast_shapes(*leads)
-        for side, lead in enumerate(leads):
-            if lead != full:
-                wide, dims = (f"{node.output[0]}.{word}{side}" for word in ("operand", "shape"))
-                shape = np.array((*full, *shapes[inputs[side]][-2:]), np.int64)
-                model.graph.initializer.append(numpy_helper.from_array(shape, dims))
-                nodes.append(helper.make_node("Expand", [inputs[side], dims], [wide], wide))
-                inputs[side] = wide
-        nodes.append(helper.make_node("MatMul", inputs, list(node.output), node.name))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return model
+    return rewrite(model, {"MatMul": _equal_batches})
 
 
-def _shapes_of_products(model: "onnx.ModelProto") -> dict[str, tuple[int, ...]]:
-    """Shapes by name; inferred if those of an operand of a ``MatMul`` are not stated."""
-    import onnx
+def _equal_batches(node: "onnx.NodeProto", editor: Editor) -> bool:
+    shapes = _shapes(node, editor)
+    leads = [shape[:-2] for shape in shapes]
+    if leads[0] == leads[1] or math.prod(leads[1]) == 1 or not all(shapes):
+        return False
+    inputs, full = list(node.input), np.broadcast_shapes(*leads)
+    for side, lead in enumerate(leads):
+        if lead != full:
+            wide, dims = (f"{node.output[0]}.{word}{side}" for word in ("operand", "shape"))
+            shape = editor.constant(dims, np.array((*full, *shapes[side][-2:]), np.int64))
+            inputs[side] = editor.node("Expand", [inputs[side], shape], wide)
+    editor.node("MatMul", inputs, node.output[0], node.name)
+    return True
 
-    shapes = known_shapes(model)
-    products = [node for node in model.graph.node if node.op_type == "MatMul"]
-    if all(len(shapes.get(name, ())) > 1 for node in products for name in node.input):
-        return shapes
-    return known_shapes(onnx.shape_inference.infer_shapes(model))
+
+def _shapes(node: "onnx.NodeProto", editor: Editor) -> list[Shape]:
+    """Of the operands of a product, inferred where they are not stated; () for one that is not known."""
+    if all(len(editor.shapes.get(name, ())) > 1 for name in node.input):
+        return [editor.shapes[name] for name in node.input]
+    return [editor.inferred.get(name, ()) for name in node.input]
 
 
 def plain_gemms(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """Give every ``Gemm`` the form ``A B + row`` with ``alpha`` and ``beta`` of 1, in place, where B is a constant.
+    """Give every ``Gemm`` the form ``A B + row`` with ``alpha`` and ``beta`` of 1, where B is a constant.
 
     Factors go into the constants, a transposed A becomes an operator of its own, and so does the addition of what is
     no constant row (onnxruntime's optimizer makes one ``Gemm`` of the two).
     """
-    from onnx import helper, numpy_helper
+    return rewrite(model, {"Gemm": _plain_gemm})
 
-    constants = {t.name: t for t in model.graph.initializer}
-    nodes: list[Any] = []
 
-    def constant(name: str, value: np.ndarray) -> str:
-        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    for node in model.graph.node:
-        if node.op_type != "Gemm" or node.domain not in ("", "ai.onnx") or node.input[1] not in constants:
-            nodes.append(node)
-            continue
-        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        (a, b), c = node.input[:2], node.input[2] if len(node.input) > 2 else ""
-        name, dtype = node.output[0], numpy_helper.to_array(constants[b]).dtype
-        alpha, beta = dtype.type(given.get("alpha", 1.0)), dtype.type(given.get("beta", 1.0))
-        width = constants[b].dims[0 if given.get("transB") else 1]
-        row = c in constants and tuple(constants[c].dims) in ((width,), (1, width))
-        if alpha == beta == 1 and not given.get("transA") and (not c or (row and len(constants[c].dims) == 1)):
-            nodes.append(node)
-            continue
-        if given.get("transA"):
-            nodes.append(helper.make_node("Transpose", [a], [f"{name}.columns"], f"{name}.columns", perm=[1, 0]))
-            a = f"{name}.columns"
-        if alpha != 1:
-            b = constant(f"{name}.matrix", alpha * numpy_helper.to_array(constants[b]))
-        inputs = [a, b]
-        if row:
-            inputs.append(constant(f"{name}.row", beta * numpy_helper.to_array(constants[c]).reshape(-1)))
-        sums = name if row or not c else f"{name}.sums"
-        nodes.append(helper.make_node("Gemm", inputs, [sums], node.name or name, transB=given.get("transB", 0)))
-        if sums == name:
-            continue
+def _plain_gemm(node: "onnx.NodeProto", editor: Editor) -> bool:
+    (a, b), c = node.input[:2], node.input[2] if len(node.input) > 2 else ""
+    if b not in editor.constants:
+        return False
+    given = attributes_of(node)
+    name, dtype, shape = node.output[0], editor.value(b).dtype, editor.constants[b].dims
+    alpha, beta = dtype.type(given.get("alpha", 1.0)), dtype.type(given.get("beta", 1.0))
+    width = shape[0 if given.get("transB") else 1]
+    row = c in editor.constants and tuple(editor.constants[c].dims) in ((width,), (1, width))
+    if alpha == beta == 1 and not given.get("transA") and (not c or (row and len(editor.constants[c].dims) == 1)):
+        return False
+    if given.get("transA"):
+        a = editor.node("Transpose", [a], f"{name}.columns", perm=[1, 0])
+    if alpha != 1:
+        b = editor.changed(b, f"{name}.matrix", lambda matrix: alpha * matrix)
+    inputs = [a, b]
+    if row:
+        inputs.append(editor.changed(c, f"{name}.row", lambda bias: beta * bias.reshape(-1)))
+    sums = name if row or not c else f"{name}.sums"
+    editor.node("Gemm", inputs, sums, node.name or name, transB=given.get("transB", 0))
+    if sums != name:
         if beta != 1:
-            c, factors = f"{name}.added", [c, constant(f"{name}.beta", beta)]
-            nodes.append(helper.make_node("Mul", factors, [c], c))
-        nodes.append(helper.make_node("Add", [sums, c], [name], f"{name}.add"))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return model
+            c = editor.node("Mul", [c, editor.constant(f"{name}.beta", np.array([beta]))], f"{name}.added")
+        editor.node("Add", [sums, c], name, f"{name}.add")
+    return True
+
+
+def biased_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Make a product of a tensor by a constant matrix, plus a constant row, one ``Gemm``.
+
+    onnxruntime's quantizer gives the bias of a ``Gemm`` the scale of the sums, and that of ``MatMul`` and ``Add`` eight
+    bits of its own. Shapes must be known; what is not is left alone.
+    """
+    if not has_operators(model, frozenset({"MatMul"})):
+        return model
+    readers = Counter(name for node in model.graph.node for name in node.input)
+    readers.update(output.name for output in model.graph.output)
+    products = {node.output[0]: node for node in model.graph.node if node.op_type == "MatMul"}
+    editor = Editor(model)
+    joined: dict[str, tuple[onnx.NodeProto, str]] = {}
+    for node in model.graph.node:
+        for source, bias in [(node.input[i], node.input[1 - i]) for i in range(2)] if node.op_type == "Add" else []:
+            product = products.get(source)
+            if product is not None and readers[source] == 1 and _takes_bias(product, bias, editor):
+                joined[node.output[0]] = products.pop(source), bias
+                break
+    for node in model.graph.node:
+        if node.op_type == "Add" and node.output[0] in joined:
+            product, bias = joined[node.output[0]]
+            _biased(product, bias, node, editor)
+        elif node.op_type != "MatMul" or node.output[0] in products:
+            editor.keep(node)
+    return editor.done()
+
+
+def _takes_bias(product: "onnx.NodeProto", bias: str, editor: Editor) -> bool:
+    """Whether the product is by a constant matrix, and ``bias`` a constant row of as many numbers as its results."""
+    x, weight = product.input
+    matrix = editor.shapes.get(weight, ())
+    return (bias in editor.constants and weight in editor.constants and len(matrix) == 2
+            and len(editor.shapes.get(x, ())) > 1 and editor.shapes.get(bias) == matrix[1:])
+
+
+def _biased(product: "onnx.NodeProto", bias: str, addition: "onnx.NodeProto", editor: Editor) -> None:
+    x, weight = product.input
+    name, shape, matrix = addition.output[0], editor.shapes[x], editor.shapes[weight]
+    label = product.name or addition.name
+    if len(shape) == 2:
+        editor.node("Gemm", [x, weight, bias], name, label)
+        return
+    rows = editor.reshaped(x, f"{name}.rows", (-1, matrix[0]))
+    sums = editor.node("Gemm", [rows, weight, bias], f"{name}.sums", label)
+    dims = editor.constant(f"{sums}.dims", np.array((*shape[:-1], matrix[1]), np.int64))
+    editor.node("Reshape", [sums, dims], name, f"{name}.sums.shaped")

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
+from archloom.tvm_backend.frontends.onnx.editor import (
+    Editor,
+    Shape,
+    attributes_of,
+    has_operators,
+    rewrite,
+    with_attributes,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -29,77 +36,59 @@ LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 
 
 def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """The network with the frames first (``layout=0``) in its recurrent layers; a copy, if it has others.
+    """The network with the frames first (``layout=0``) in its recurrent layers.
 
     onnxruntime does not run layers with the batch first either.
     """
-    import onnx
-    from onnx import helper
+    return rewrite(model, dict.fromkeys(ACTIVATIONS, _frames_first))
 
-    def has_batch_first(node: "onnx.NodeProto") -> bool:
-        return node.op_type in ACTIVATIONS and any(a.name == "layout" and a.i for a in node.attribute)
 
-    if not any(has_batch_first(node) for node in model.graph.node):
-        return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    nodes: list[Any] = []
-    for node in copy.graph.node:
-        after: list[Any] = []
-        if has_batch_first(node):
-            kept = [a for a in node.attribute if a.name != "layout"]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-            for position in (0, STATE, CELL):
-                if len(node.input) > position and (name := node.input[position]):
-                    node.input[position] = f"{node.output[0] or node.name}.in{position}"
-                    nodes.append(helper.make_node(
-                        "Transpose", [name], [node.input[position]], node.input[position], perm=(1, 0, 2)))
-            for position, name in enumerate(node.output):
-                if name:
-                    node.output[position] = f"{name}.frames_first"
-                    order = (2, 0, 1, 3) if position == 0 else (1, 0, 2)
-                    after.append(helper.make_node("Transpose", [node.output[position]], [name], name, perm=order))
-        nodes += [node, *after]
-    del copy.graph.node[:]
-    copy.graph.node.extend(nodes)
-    return copy
+def _frames_first(node: "onnx.NodeProto", editor: Editor) -> bool:
+    if not any(a.name == "layout" and a.i for a in node.attribute):
+        return False
+    layer = with_attributes(node, without=["layout"])
+    for position in (0, STATE, CELL):
+        if len(node.input) > position and (name := node.input[position]):
+            layer.input[position] = editor.node(
+                "Transpose", [name], f"{node.output[0] or node.name}.in{position}", perm=(1, 0, 2))
+    layer.output[:] = [name and f"{name}.frames_first" for name in node.output]
+    editor.write(layer)
+    for position, name in enumerate(node.output):
+        if name:
+            order = (2, 0, 1, 3) if position == 0 else (1, 0, 2)
+            editor.node("Transpose", [layer.output[position]], name, perm=order)
+    return True
 
 
 def frame_by_frame(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """The network with its recurrent layers written out; a copy, if it has any."""
+    """The network with its recurrent layers written out."""
     import onnx
 
-    if not any(node.op_type in ACTIVATIONS for node in model.graph.node):
+    if not has_operators(model, ACTIVATIONS):
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(onnx.shape_inference.infer_shapes(model))
-    constants = {t.name: t for t in copy.graph.initializer}
-    version = next((o.version for o in copy.opset_import if o.domain in ("", "ai.onnx")), 1)
-    nodes: list[Any] = []
-    for node in list(copy.graph.node):
-        layer = _Layer.of(node, copy, constants, version) if node.op_type in ACTIVATIONS else None
-        nodes += [node] if layer is None else layer.written_out()
-    del copy.graph.node[:]
-    copy.graph.node.extend(nodes)
-    return copy
+    return rewrite(onnx.shape_inference.infer_shapes(model), dict.fromkeys(ACTIVATIONS, _written_out))
+
+
+def _written_out(node: "onnx.NodeProto", editor: Editor) -> bool:
+    layer = _Layer.of(node, editor)
+    if layer is not None:
+        layer.write()
+    return layer is not None
 
 
 @dataclass
 class _Layer:
-    """A recurrent operator: its arrays [directions, ...], and the nodes that replace it."""
+    """A recurrent operator with its arrays [directions, ...]."""
 
     node: "onnx.NodeProto"
-    graph: "onnx.GraphProto"
-    version: int
-    shape: tuple[int, ...]
+    editor: Editor
+    shape: Shape
     arrays: tuple[np.ndarray, ...]
     activations: tuple[str, ...]
     direction: str
     after_product: bool
     lengths: str = ""
     peepholes: np.ndarray | None = None
-    nodes: list[Any] = field(default_factory=list)
     masks: set[str] = field(default_factory=set)
 
     @property
@@ -108,33 +97,29 @@ class _Layer:
         return str(self.node.name or self.node.output[0])
 
     @staticmethod
-    def of(
-        node: "onnx.NodeProto", model: "onnx.ModelProto", constants: "dict[str, onnx.TensorProto]", version: int
-    ) -> "_Layer | None":
+    def of(node: "onnx.NodeProto", editor: Editor) -> "_Layer | None":
         """The layer, or None for one that stays as it is."""
-        from onnx import helper, numpy_helper
-
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        attributes = attributes_of(node)
         inputs = [*node.input, *[""] * (8 - len(node.input))]
-        shape = known_shapes(model).get(inputs[0], ())
+        shape = editor.shapes.get(inputs[0], ())
         if len(shape) != 3 or any(attributes.get(key) for key in (*REFUSED, "layout")):
             return None
-        if any(name not in constants for name in (*inputs[1:3], *(n for n in (inputs[3], inputs[PEEPHOLES]) if n))):
+        given = [inputs[1], inputs[2], *(name for name in (inputs[3], inputs[PEEPHOLES]) if name)]
+        if any(name not in editor.constants for name in given):
             return None
         direction = attributes.get("direction", b"forward").decode()
         default = ACTIVATIONS[node.op_type] * (2 if direction == "bidirectional" else 1)
         activations = tuple(a.decode() for a in attributes.get("activations", [])) or default
         if not set(activations) <= WRITABLE:
             return None
-        w, r = (numpy_helper.to_array(constants[name]) for name in inputs[1:3])
-        b = numpy_helper.to_array(constants[inputs[3]]) if inputs[3] else np.zeros(
-            (len(w), 2 * w.shape[1]), w.dtype)
-        return _Layer(node, model.graph, version, shape, (w, r, b), activations, direction,
+        w, r = (editor.value(name) for name in inputs[1:3])
+        b = editor.value(inputs[3]) if inputs[3] else np.zeros((len(w), 2 * w.shape[1]), w.dtype)
+        return _Layer(node, editor, shape, (w, r, b), activations, direction,
                       bool(attributes.get("linear_before_reset")), inputs[LENGTHS],
-                      numpy_helper.to_array(constants[inputs[PEEPHOLES]]) if inputs[PEEPHOLES] else None)
+                      editor.value(inputs[PEEPHOLES]) if inputs[PEEPHOLES] else None)
 
-    def written_out(self) -> list[Any]:
-        """The nodes that compute the layer's outputs."""
+    def write(self) -> None:
+        """Write the nodes that compute the layer's outputs."""
         name = self.nodes_name
         frames, batch, _ = self.shape
         hidden = self.arrays[1].shape[2]
@@ -156,7 +141,6 @@ class _Layer:
                 parts = [self._shaped(end[position], (1, batch, hidden), f"{output}.{way}")
                          for way, end in enumerate(ends)]
                 self._add("Concat", parts, output, axis=0)
-        return self.nodes
 
     def _direction(self, name: str, way: int, backwards: bool) -> list[tuple[str, ...]]:
         """The states (hidden, or hidden and cell) after each frame, in the frames' order."""
@@ -257,10 +241,7 @@ class _Layer:
     # nodes; "" stands for zeros
 
     def _add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        self.nodes.append(helper.make_node(op, inputs, [output], output, **attributes))
-        return output
+        return self.editor.node(op, inputs, output, **attributes)
 
     def _product(self, label: str, state: str, weights: str) -> str:
         return self._add("MatMul", [state, self.state_weights[weights]], label) if state else ""
@@ -268,24 +249,20 @@ class _Layer:
     def _sum(self, label: str, a: str, b: str) -> str:
         return self._add("Add", [a, b], label) if a and b else a or b
 
-    def _shaped(self, x: str, shape: tuple[int, ...], output: str) -> str:
-        return self._add("Reshape", [x, self._constant(f"{output}.shape", np.array(shape, np.int64))], output)
+    def _shaped(self, x: str, shape: Shape, output: str) -> str:
+        return self.editor.reshaped(x, output, shape)
 
     def _split(self, x: str, label: str, parts: int) -> list[str]:
         from onnx import helper
 
-        size = self.arrays[1].shape[2]
+        sizes = [self.arrays[1].shape[2]] * parts
         outputs = [f"{label}{i}" for i in range(parts)]
-        if self.version < 13:
-            node = helper.make_node("Split", [x], outputs, label, axis=1, split=[size] * parts)
+        if self.editor.version < 13:
+            self.editor.write(helper.make_node("Split", [x], outputs, label, axis=1, split=sizes))
         else:
-            node = helper.make_node("Split", [x, self._constant(f"{label}.sizes", np.full(parts, size, np.int64))],
-                                    outputs, label, axis=1)
-        self.nodes.append(node)
+            given = self._constant(f"{label}.sizes", np.array(sizes, np.int64))
+            self.editor.write(helper.make_node("Split", [x, given], outputs, label, axis=1))
         return outputs
 
     def _constant(self, name: str, value: Any) -> str:
-        from onnx import numpy_helper
-
-        self.graph.initializer.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
-        return name
+        return self.editor.constant(name, value)

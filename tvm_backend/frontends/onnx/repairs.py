@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.editor import (
+    OWN_DOMAINS,
+    Editor,
+    Shape,
+    attributes_of,
+    rewrite,
+)
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
 from archloom.tvm_backend.frontends.onnx.resizing import resized
-from archloom.tvm_backend.frontends.onnx.rewrites import known_shapes
 
 if TYPE_CHECKING:
     import onnx
@@ -24,24 +30,35 @@ if TYPE_CHECKING:
 Nodes: TypeAlias = "list[onnx.NodeProto]"
 
 
-@dataclass
-class Site:
-    """A node, what is known around it, and the constants that its replacement adds."""
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of a network's tensors: types, values of constants, which have no elements, which are results."""
 
-    node: "onnx.NodeProto"
-    shapes: Mapping[str, tuple[int, ...]]
     types: Mapping[str, int]
-    constants: Mapping[str, "onnx.TensorProto"]
+    constants: "Mapping[str, onnx.TensorProto]"
     empty: frozenset[str]
     outputs: frozenset[str]
-    version: int
-    added: "list[onnx.TensorProto]" = field(default_factory=list)
+
+    @staticmethod
+    def of(editor: Editor) -> "_Known":
+        graph = editor.graph
+        values = {node.output[0]: a.t for node in graph.node if node.op_type == "Constant"
+                  for a in node.attribute if a.name == "value"}
+        return _Known(_types(editor.inferred_model), {**editor.constants, **values},
+                      frozenset(_without_elements(editor.inferred_model)), frozenset(o.name for o in graph.output))
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A node, and what is known around it."""
+
+    node: "onnx.NodeProto"
+    editor: Editor
+    known: _Known
 
     @property
     def attributes(self) -> dict[str, Any]:
-        from onnx import helper
-
-        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
+        return attributes_of(self.node)
 
     @property
     def result(self) -> str:
@@ -51,20 +68,24 @@ class Site:
         """The name of an input, empty if it is left out."""
         return str(self.node.input[position]) if position < len(self.node.input) else ""
 
+    def shape(self, name: str) -> Shape | None:
+        """The static shape of a tensor."""
+        return self.editor.inferred.get(name)
+
+    def type(self, position: int) -> int | None:
+        """The type of an input's numbers."""
+        return self.known.types.get(self.input(position))
+
     def value(self, position: int) -> np.ndarray | None:
         """The numbers of a constant input."""
         from onnx import numpy_helper
 
-        tensor = self.constants.get(self.input(position))
+        tensor = self.known.constants.get(self.input(position))
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def constant(self, label: str, array: Any) -> str:
         """The name of a new constant."""
-        from onnx import numpy_helper
-
-        name = f"{self.result}.{label}"
-        self.added.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name
+        return self.editor.constant(f"{self.result}.{label}", np.ascontiguousarray(array))
 
     def make(self, operator: str, inputs: Iterable[str], output: str, **attributes: Any) -> "onnx.NodeProto":
         """A node; the last one of a replacement has the output and the name of the node that it replaces."""
@@ -75,39 +96,22 @@ class Site:
 
 
 def repaired(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """The network with such nodes replaced; itself if there are none."""
-    import onnx
-
-    if not any(node.op_type in REPAIRS and node.domain in ("", "ai.onnx") for node in model.graph.node):
+    """The network with such nodes replaced."""
+    if not any(node.op_type in REPAIRS and node.domain in OWN_DOMAINS for node in model.graph.node):
         return model
     if _has_computed_sizes(model):
         model = with_known_shapes(model)
-    inferred = onnx.shape_inference.infer_shapes(model)
-    shapes, types = known_shapes(inferred), _types(inferred)
-    constants = {t.name: t for t in model.graph.initializer} | {
-        node.output[0]: a.t for node in model.graph.node if node.op_type == "Constant"
-        for a in node.attribute if a.name == "value"}
-    empty = frozenset(_without_elements(inferred))
-    outputs = frozenset(o.name for o in model.graph.output)
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    nodes: list[onnx.NodeProto] = []
-    added: list[onnx.TensorProto] = []
-    changed = False
-    for node in model.graph.node:
-        site = Site(node, shapes, types, constants, empty, outputs, version)
-        repair = REPAIRS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        found = repair(site) if repair is not None else None
-        changed = changed or found is not None
-        nodes += [node] if found is None else found
-        added += site.added
-    if not changed:
-        return model
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    result.graph.initializer.extend(added)
-    return result
+    known: list[_Known] = []
+
+    def rule(node: "onnx.NodeProto", editor: Editor) -> bool:
+        if not known:
+            known.append(_Known.of(editor))
+        found = REPAIRS[node.op_type](Site(node, editor, known[0]))
+        for made in found or ():
+            editor.write(made)
+        return found is not None
+
+    return rewrite(model, dict.fromkeys(REPAIRS, rule))
 
 
 def _has_computed_sizes(model: "onnx.ModelProto") -> bool:
@@ -133,7 +137,7 @@ def _without_elements(model: "onnx.ModelProto") -> Iterable[str]:
 
 def _concat(site: Site) -> Nodes | None:
     """Parts without elements are left out."""
-    parts = [name for name in site.node.input if name not in site.empty]
+    parts = [name for name in site.node.input if name not in site.known.empty]
     if len(parts) == len(site.node.input) or not parts:
         return None
     return [site.make("Concat", parts, site.result, **site.attributes)]
@@ -152,7 +156,7 @@ def _cumsum(site: Site) -> Nodes | None:
 def _isinf(site: Site) -> Nodes | None:
     """Infinite numbers of one sign."""
     positive, negative = (site.attributes.get(f"detect_{sign}", 1) for sign in ("positive", "negative"))
-    kind = site.types.get(site.input(0))
+    kind = site.type(0)
     if (positive and negative) or kind is None:
         return None
     from onnx import helper
@@ -170,7 +174,7 @@ def _pow(site: Site) -> Nodes | None:
     """Powers whose exponents have another type: computed in that of the two that has fractions, or the base's."""
     from onnx import TensorProto
 
-    base, exponent = (site.types.get(site.input(i)) for i in range(2))
+    base, exponent = (site.type(i) for i in range(2))
     if base is None or exponent is None or base == exponent:
         return None
     fractions = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
@@ -191,13 +195,13 @@ def _lp_normalization(site: Site) -> Nodes | None:
     axis, order = int(site.attributes.get("axis", -1)), int(site.attributes.get("p", 2))
     norm = f"{site.result}.norm"
     operator = "ReduceL2" if order == 2 else "ReduceL1"
-    if site.version >= 18:
+    if site.editor.version >= 18:
         reduced = site.make(operator, [site.input(0), site.constant("axes", np.array([axis], np.int64))], norm)
     else:
         reduced = site.make(operator, [site.input(0)], norm, axes=[axis])
     from onnx import helper
 
-    kind = site.types.get(site.input(0), 1)
+    kind = (site.type(0) or 1)
     zero, one = (site.constant(word, np.full((), n, helper.tensor_dtype_to_np_dtype(kind)))
                  for n, word in enumerate(("zero", "one")))
     nothing, divisor = f"{site.result}.nothing", f"{site.result}.divisor"
@@ -210,7 +214,7 @@ def _conv_transpose(site: Site) -> Nodes | None:
     from onnx import helper
 
     given = site.attributes
-    image, kernel = site.shapes.get(site.input(0)), site.shapes.get(site.input(1))
+    image, kernel = site.shape(site.input(0)), site.shape(site.input(1))
     if "output_shape" not in given or image is None or kernel is None:
         return None
     axes = len(image) - 2
@@ -239,14 +243,14 @@ def _layer_normalization(site: Site) -> Nodes | None:
     from onnx import helper
 
     wanted = [name for name in site.node.output[1:] if name]
-    shape = site.shapes.get(site.input(0))
+    shape = site.shape(site.input(0))
     if not wanted or shape is None:
         return None
     x, axis = site.input(0), int(site.attributes.get("axis", -1)) % len(shape)
     axes = list(range(axis, len(shape)))
 
     def mean(source: str, result: str) -> "onnx.NodeProto":
-        if site.version >= 18:
+        if site.editor.version >= 18:
             return site.make("ReduceMean", [source, site.constant(f"{result}.axes", np.array(axes, np.int64))], result)
         return site.make("ReduceMean", [source], result, axes=axes)
 
@@ -267,7 +271,7 @@ def _eye_like(site: Site) -> Nodes | None:
     """A constant."""
     from onnx import helper
 
-    shape, kind = site.shapes.get(site.input(0)), site.attributes.get("dtype", site.types.get(site.input(0)))
+    shape, kind = site.shape(site.input(0)), site.attributes.get("dtype", site.type(0))
     if shape is None or kind is None:
         return None
     rows, columns = shape
@@ -277,8 +281,8 @@ def _eye_like(site: Site) -> Nodes | None:
 
 def _shape(site: Site) -> Nodes | None:
     """A shape that is a result of the network."""
-    shape = site.shapes.get(site.input(0))
-    if site.result not in site.outputs or shape is None:
+    shape = site.shape(site.input(0))
+    if site.result not in site.known.outputs or shape is None:
         return None
     given = site.attributes
     sizes = np.array(shape[given.get("start", 0):given.get("end")], np.int64)
@@ -287,7 +291,7 @@ def _shape(site: Site) -> Nodes | None:
 
 def _resize(site: Site) -> Nodes | None:
     """Sizes that are no multiples, other weights than TVM has: sums of weighted pixels, one axis after the other."""
-    shape, result = site.shapes.get(site.input(0)), site.shapes.get(site.result)
+    shape, result = site.shape(site.input(0)), site.shape(site.result)
     if shape is None or result is None:
         return None
     given: dict[str, Any] = {k: v.decode() if isinstance(v, bytes) else v for k, v in site.attributes.items()}
@@ -335,8 +339,8 @@ def _weighted(
         index = site.constant(f"axis{axis}.places{tap}", places[tap].astype(np.int64))
         if len(places) == 1 and (weights == 1).all():
             return [site.make("Gather", [source, index], final, axis=axis)]
-        kind = np.float32 if site.types.get(site.input(0)) == 1 else np.float64 if (
-            site.types.get(site.input(0)) == 11) else np.float16
+        kind = np.float32 if site.type(0) == 1 else np.float64 if (
+            site.type(0) == 11) else np.float16
         weight = site.constant(
             f"axis{axis}.weights{tap}", weights[tap].astype(kind).reshape(-1, *[1] * (rank - 1 - axis)))
         share = final if last and not total else f"{word}.share"

@@ -14,6 +14,7 @@ import numpy as np
 from archloom.tvm_backend.frontends.torch import indexing as torch_indexing
 from archloom.tvm_backend.frontends.torch import quantized as torch_quantized
 from archloom.tvm_backend.frontends.torch.indexing import argument
+from archloom.tvm_backend.ir import expressions as ir
 
 
 def _attention(node: Any, importer: Any) -> Any:
@@ -23,18 +24,18 @@ def _attention(node: Any, importer: Any) -> Any:
     emit = importer.block_builder.emit
     query, key, value = (argument(node, importer, i, n) for i, n in enumerate(("query", "key", "value")))
     if node.kwargs.get("enable_gqa", False):
-        groups = compat.shape_of(query)[-3] // compat.shape_of(key)[-3]
+        groups = ir.shape_of(query)[-3] // ir.shape_of(key)[-3]
         key, value = (emit(compat.relax_op("repeat")(x, groups, -3)) for x in (key, value))
-    outer = np.broadcast_shapes(*(compat.shape_of(x)[:-2] for x in (query, key, value)))
+    outer = np.broadcast_shapes(*(ir.shape_of(x)[:-2] for x in (query, key, value)))
     query, key, value = (_of_heads(x, outer, emit) for x in (query, key, value))
     mask = argument(node, importer, 3, "attn_mask")
-    if mask is not None and compat.dtype_of(mask) == "bool":
-        dtype = compat.dtype_of(query)
+    if mask is not None and ir.dtype_of(mask) == "bool":
+        dtype = ir.dtype_of(query)
         low, zero = (compat.constant(np.asarray(v, dtype)) for v in (np.finfo(dtype).min, 0))
         mask = emit(compat.relax_op("where")(mask, zero, low))
     if mask is not None:  # TVM's operator takes no broadcast
-        full = (*outer, compat.shape_of(query)[2], compat.shape_of(key)[2])
-        mask = emit(compat.relax_op("broadcast_to")(mask, full)) if compat.shape_of(mask) != full else mask
+        full = (*outer, ir.shape_of(query)[2], ir.shape_of(key)[2])
+        mask = emit(compat.relax_op("broadcast_to")(mask, full)) if ir.shape_of(mask) != full else mask
         mask = _of_heads(mask, outer, emit)
     causal = "TopLeft" if argument(node, importer, 5, "is_causal", False) else None
     heads_last = [emit(compat.relax_op("permute_dims")(x, [0, 2, 1, 3])) for x in (query, key, value)]
@@ -43,15 +44,15 @@ def _attention(node: Any, importer: Any) -> Any:
     result = emit(compat.relax_op("permute_dims")(result, [0, 2, 1, 3]))
     if len(outer) == 2:
         return result
-    return emit(compat.relax_op("reshape")(result, (*outer, *compat.shape_of(result)[2:])))
+    return emit(compat.relax_op("reshape")(result, (*outer, *ir.shape_of(result)[2:])))
 
 
 def _of_heads(x: Any, outer: tuple[int, ...], emit: Any) -> Any:
     """An operand of attention, broadcast to the leading dimensions ``outer``, as [batch, heads, length, depth]."""
     from archloom.tvm_backend.ir import compat
 
-    inner = compat.shape_of(x)[-2:]
-    if compat.shape_of(x) != (*outer, *inner):
+    inner = ir.shape_of(x)[-2:]
+    if ir.shape_of(x) != (*outer, *inner):
         x = emit(compat.relax_op("broadcast_to")(x, (*outer, *inner)))
     if len(outer) == 2:
         return x
@@ -63,9 +64,9 @@ def _cumsum(node: Any, importer: Any) -> Any:
     from archloom.tvm_backend.ir import compat
 
     x, dtype = argument(node, importer, 0, "self"), argument(node, importer, 2, "dtype")
-    integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
-    wanted = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
-    if compat.dtype_of(x) != wanted:
+    integer = ir.dtype_of(x).startswith(("int", "uint", "bool"))
+    wanted = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else ir.dtype_of(x)
+    if ir.dtype_of(x) != wanted:
         x = importer.block_builder.emit(compat.relax_op("astype")(x, wanted))
     return importer.block_builder.emit(compat.relax_op("cumsum")(x, int(argument(node, importer, 1, "dim"))))
 
@@ -75,13 +76,13 @@ def _equal(node: Any, importer: Any) -> Any:
     from archloom.tvm_backend.ir import compat
 
     def as_integer(x: Any) -> Any:
-        if hasattr(x, "ty") and compat.dtype_of(x) == "bool":
+        if hasattr(x, "ty") and ir.dtype_of(x) == "bool":
             return importer.block_builder.emit(compat.relax_op("astype")(x, "int8"))
         return x
 
     a, b = (as_integer(argument(node, importer, i, n)) for i, n in enumerate(("self", "other")))
     if not hasattr(b, "ty"):
-        b = compat.constant(np.asarray(b, compat.dtype_of(a)))
+        b = compat.constant(np.asarray(b, ir.dtype_of(a)))
     return importer.block_builder.emit(compat.relax_op("equal")(a, b))
 
 
@@ -91,7 +92,7 @@ def _concatenate(node: Any, importer: Any) -> Any:
     from archloom.tvm_backend.ir import compat
 
     parts = [importer.env[part] for part in node.args[0]]
-    parts = [part for part in parts if 0 not in compat.shape_of(part)] or parts[:1]
+    parts = [part for part in parts if 0 not in ir.shape_of(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     axis = int(argument(node, importer, 1, "dim", 0))
@@ -126,11 +127,11 @@ def _windows(node: Any, importer: Any) -> Any:
     emit = importer.block_builder.emit
     x = argument(node, importer, 0, "self")
     kernel, dilation, padding, strides = ([int(v) for v in argument(node, importer, i, "")] for i in range(1, 5))
-    n, c = compat.shape_of(x)[:2]
+    n, c = ir.shape_of(x)[:2]
     pads = [pad for axis in range(2) for pad in (padding[axis], padding[axis])]
     if any(pads):
         x = emit(compat.relax_op("nn.pad")(x, pad_width=[0, 0, 0, 0, *pads]))
-    height, width = compat.shape_of(x)[2:]
+    height, width = ir.shape_of(x)[2:]
     form = Form((kernel[0], kernel[1]), (strides[0], strides[1]), (0, 0, 0, 0), (dilation[0], dilation[1]), 1)
     index = form.windows(height, width)
     pixels = emit(compat.relax_op("reshape")(x, (n, c, height * width)))
@@ -145,7 +146,7 @@ def _nearest(node: Any, importer: Any) -> Any:
     names = ("input", "output_size", "scale_factors")
     x, size, factors = (argument(node, importer, i, name) for i, name in enumerate(names))
     for axis in (2, 3):
-        old = compat.shape_of(x)[axis]
+        old = ir.shape_of(x)[axis]
         new = int(size[axis - 2]) if size is not None else int(old * factors[axis - 2])
         scale = np.float32(1 / factors[axis - 2] if factors is not None else old / new)
         index = np.minimum(np.floor(np.arange(new, dtype=np.float32) * scale), old - 1).astype(np.int32)
@@ -172,9 +173,9 @@ def _sum(node: Any, importer: Any) -> Any:
 
     emit, x = importer.block_builder.emit, argument(node, importer, 0, "self")
     dtype = argument(node, importer, 3, "dtype")
-    integer = compat.dtype_of(x).startswith(("int", "uint", "bool"))
-    name = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else compat.dtype_of(x)
-    if name != compat.dtype_of(x):
+    integer = ir.dtype_of(x).startswith(("int", "uint", "bool"))
+    name = str(dtype).removeprefix("torch.") if dtype is not None else "int64" if integer else ir.dtype_of(x)
+    if name != ir.dtype_of(x):
         x = emit(compat.relax_op("astype")(x, name))
     axes = argument(node, importer, 1, "dim", None) or None
     return emit(compat.relax_op("sum")(x, axes, bool(argument(node, importer, 2, "keepdim", False))))

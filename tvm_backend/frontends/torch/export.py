@@ -18,6 +18,7 @@ from archloom.tvm_backend.frontends.torch import experts as torch_experts
 from archloom.tvm_backend.frontends.torch import quantized as torch_quantized
 from archloom.tvm_backend.frontends.torch.converters import CONVERTERS
 from archloom.tvm_backend.frontends.torch.pt2_tensors import quiet
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def load_program(
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
-    results = len(compat.outputs_of(module["main"]))
+    results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
     return make_model(module, name, "torch", None, input_names, labels)
 

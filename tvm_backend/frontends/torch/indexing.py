@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.ir import expressions as ir
 
 
 def argument(node: Any, importer: Any, position: int, name: str, default: Any = None) -> Any:
@@ -25,7 +26,7 @@ def _select(node: Any, importer: Any) -> Any:
     from archloom.tvm_backend.ir import compat
 
     x, axis, index = (argument(node, importer, i, name) for i, name in enumerate(("self", "dim", "index")))
-    place = compat.constant(np.asarray(int(index) % compat.shape_of(x)[int(axis)], np.int64))
+    place = compat.constant(np.asarray(int(index) % ir.shape_of(x)[int(axis)], np.int64))
     return importer.block_builder.emit(compat.relax_op("take")(x, place, axis=int(axis), mode="clip"))
 
 
@@ -39,10 +40,10 @@ def _index(node: Any, importer: Any) -> Any:
 
     emit = importer.block_builder.emit
     x = argument(node, importer, 0, "self")
-    shape, rank = compat.shape_of(x), len(compat.shape_of(x))
+    shape, rank = ir.shape_of(x), len(ir.shape_of(x))
     given = {axis: importer.env[index] for axis, index in enumerate(node.args[1]) if index is not None}
     for index in given.values():
-        if compat.dtype_of(index) == "bool":
+        if ir.dtype_of(index) == "bool":
             raise ModelError(f"node {node.name!r} (index): expected integers as indices, found a mask: the shape of "
                              "the result depends on its numbers")
     axes = list(given)
@@ -59,7 +60,7 @@ def _index(node: Any, importer: Any) -> Any:
     chosen = emit(compat.relax_op("take")(x, places, axis=0, mode="clip"))
     if not together or axes[0] == 0:
         return chosen
-    made, before = len(compat.shape_of(places)), axes[0]
+    made, before = len(ir.shape_of(places)), axes[0]
     order = [*range(made, made + before), *range(made), *range(made + before, made + len(others))]
     return emit(compat.relax_op("permute_dims")(chosen, order))
 
@@ -69,7 +70,7 @@ def _from_start(index: Any, extent: int, emit: Callable[[Any], Any]) -> Any:
     from archloom.tvm_backend.ir import compat
 
     op, zero, size = compat.relax_op, *(compat.constant(np.asarray(n, np.int64)) for n in (0, extent))
-    if compat.dtype_of(index) != "int64":
+    if ir.dtype_of(index) != "int64":
         index = emit(op("astype")(index, "int64"))
     return emit(op("where")(emit(op("less")(index, zero)), emit(op("add")(index, size)), index))
 

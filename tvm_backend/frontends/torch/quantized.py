@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.torch.indexing import argument
+from archloom.tvm_backend.ir import expressions as ir
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +78,7 @@ def _real(x: Any, emit: Callable[[Any], Any]) -> Any:
     """Bytes as floats of the same values."""
     from archloom.tvm_backend.ir import compat
 
-    one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), compat.dtype_of(x)))
+    one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), ir.dtype_of(x)))
     return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
 
 

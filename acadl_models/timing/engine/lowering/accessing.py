@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.timing.engine.layout import NONE, WRITE
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import AccessKind
 from archloom.acadl_models.timing.engine.lowering.forms import Form
 from archloom.acadl_models.timing.engine.phases.meeting import connect, list_pairs
 from archloom.oracle.affine import Affine, Bounds
@@ -100,7 +101,7 @@ def classify(entries: list[Entry]) -> Classes:
     ends: list[int] = []
     sweeps: list[int] = []
     for group in groups.values():
-        if group[0].kind != WRITE and len({e.kind for e in group}) == 1:
+        if group[0].kind != AccessKind.WRITE and len({e.kind for e in group}) == 1:
             continue
         distinct = [len({e.low[axis] for e in group}) for axis in range(len(group[0].low))]
         sweep = distinct.index(max(distinct))
@@ -125,7 +126,7 @@ def classify(entries: list[Entry]) -> Classes:
     orders = [e.order for e in flat]
     mine = np.array([rows[k] for k in orders], np.int64), np.array([ranks[k] for k in orders], np.int64)
     list_pairs(*columns, *mine, met, _NOTHING, _NOTHING)
-    met[[rows[e.order] + ranks[e.order] for e in flat if e.kind == WRITE and rows[e.order] != NONE]] = 1
+    met[[rows[e.order] + ranks[e.order] for e in flat if e.kind == AccessKind.WRITE and rows[e.order] != NONE]] = 1
     return Classes(len(parts), met, rows, ranks, columns, orders, int(pairs))
 
 
@@ -157,4 +158,3 @@ def _same_place(part: list[Entry], axis: int) -> bool:
         if e.offsets[axis].terms or e.low[axis] != low:
             return False
     return True
-

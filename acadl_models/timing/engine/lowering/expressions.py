@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from archloom.acadl_models.acadl.latency import Expression, LatencyError, Num
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
 from archloom.acadl_models.timing.engine.lowering.latencies import Names, arguments, compile_latency, simplify
 from archloom.acadl_models.timing.engine.lowering.periods import Periods
 from archloom.acadl_models.timing.engine.lowering.tables import Tables

@@ -17,7 +17,8 @@ import numpy as np
 
 from archloom.acadl_models.acadl import FunctionalUnit
 from archloom.acadl_models.acadl.latency import Expression, Num
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
+from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
 from archloom.acadl_models.timing.engine.lowering.patterns import (
     NOTHING,
     Pattern,
@@ -34,7 +35,7 @@ from archloom.oracle.resolved import Buffer, WindowDim
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
 
-KINDS = {"read": READ, "write": WRITE, "accumulate": ACCUMULATE}
+KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
 
 Ranges: TypeAlias = tuple[tuple[int, int] | None, ...]
 """The smallest and the largest value of each name; None where there is none."""
@@ -45,7 +46,7 @@ class Form:
     """What accesses have in common that go to one place with windows of one shape: all but where they lie.
 
     ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
-    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``template``: their TA record, the
+    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``template``: their AccessSpec, the
     stores open (NONE) where latencies decide these; ``lists``: for some axes the position of the patterns,
     whether all are dense, and the span of the first.
     """
@@ -63,15 +64,15 @@ class Form:
         self.is_moved = any(s.origin for s in self.patterns)
         self.is_spread = len(self.place.banks) > 1
         """Over several banks."""
-        self.is_open = self.template[TA_STORES] == NONE and len(self.place.banks) > 0
+        self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
 
 
 @dataclass(eq=False)
 class Way:
     """How instructions with one mnemonic go that the same units take: what ``names`` stand for decides latencies.
 
-    ``routes``: positions and numbers of the records and ``TI_FIRST`` by the ranges of names; None where a latency
-    varies.
+    ``routes``: positions and numbers of the records and ``Instruction.FIRST`` by the ranges of names; None where a
+    latency varies.
     """
 
     takers: Mapping[str, FunctionalUnit]
@@ -85,7 +86,7 @@ class Shared:
 
     def __init__(self, graph: GraphTables) -> None:
         self.graph = graph
-        self.start = H_SIZE + len(graph.words)
+        self.start = H.SIZE + len(graph.words)
         self._words = array("q")
         self._lock = threading.Lock()
         self._forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = {}
@@ -158,26 +159,26 @@ class Shared:
 
     def _template(self, place: Place, kind: int, word_shape: Pattern) -> list[int]:
         banks = place.banks
-        record = [0] * TA_SIZE
-        record[TA_KIND], record[TA_STORE_COUNT] = kind, len(banks)
-        record[TA_REACH] = FOREVER
-        record[TA_WORD] = record[TA_WORD_NODE] = record[TA_STORES] = NONE
-        record[TA_SPAN], record[TA_WORDS] = word_shape.span + 1, words(word_shape)
-        record[TA_DATA_WIDTH] = place.data_width
+        record = [0] * AccessSpec.SIZE
+        record[AccessSpec.KIND], record[AccessSpec.STORE_COUNT] = kind, len(banks)
+        record[AccessSpec.REACH] = FOREVER
+        record[AccessSpec.WORD] = record[AccessSpec.WORD_NODE] = record[AccessSpec.STORES] = NONE
+        record[AccessSpec.SPAN], record[AccessSpec.WORDS] = word_shape.span + 1, words(word_shape)
+        record[AccessSpec.DATA_WIDTH] = place.data_width
         placed = self.graph.memories.is_placed(place)
-        record[TA_PLACE] = 0 if placed else NONE
+        record[AccessSpec.PLACE] = 0 if placed else NONE
         if len(banks) > 1 or placed:
             each = runs(word_shape)
-            record[TA_RUNS], record[TA_RUN_COUNT] = self.put([v for r in each for v in r]), len(each)
+            record[AccessSpec.RUNS], record[AccessSpec.RUN_COUNT] = self.put([v for r in each for v in r]), len(each)
         sizes = {(b.stop or 0) - b.start for b in banks}
         size = sizes.pop() if len(sizes) == 1 else 0
-        record[TA_BANK_SHIFT] = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
+        record[AccessSpec.BANK_SHIFT] = size.bit_length() - 1 if size and size & (size - 1) == 0 else NONE
         latencies = [constant_latency(self.graph, kind, bank.storage) for bank in banks]
         if banks and 0 not in latencies and all(len(path) == 1 for path in place.paths):
             known = iter(latencies)
-            record[TA_STORES] = self.put(bank_records(
-                self.graph, place, word_shape, lambda _: next(known), lambda _: NONE, self.put
-            ))
+            record[AccessSpec.STORES] = self.put(
+                bank_records(self.graph, place, word_shape, lambda _: next(known), lambda _: NONE, self.put)
+            )
         return record
 
 
@@ -189,14 +190,18 @@ def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
 
 def request_expression(graph: GraphTables, kind: int, storage: str) -> Expression:
     """The latency of requests to a storage."""
-    return graph.storage_latencies[graph.storage_numbers[storage]][int(kind != READ)]
+    return graph.storage_latencies[graph.storage_numbers[storage]][int(kind != AccessKind.READ)]
 
 
 def bank_records(
-    graph: GraphTables, place: Place, word_shape: Pattern,
-    latency: Callable[[str], int], way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
+    graph: GraphTables,
+    place: Place,
+    word_shape: Pattern,
+    latency: Callable[[str], int],
+    way: Callable[[tuple[str, ...]], int],
+    put: Callable[[list[int]], int],
 ) -> list[int]:
-    """The TB records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
+    """The BufferPart records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
 
     ``put`` appends words to the tables and returns their position.
     """

@@ -17,14 +17,15 @@ from archloom.acadl_models.acadl import (
     PipelineStage,
 )
 from archloom.acadl_models.acadl.latency import Expression, parse
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
-from archloom.acadl_models.timing.engine.memory_layout import PLAIN
+from archloom.acadl_models.timing.engine.state import group_words
 from archloom.acadl_models.timing.machine import Program, fetch_cycles
 
-READS_HOLD = {"finished": READS_UNTIL_FINISH, "started": READS_UNTIL_START, "ignored": READS_NEVER}
+READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
 """By the value of ``write_after_read``."""
 
 MOST_SHARED = 1 << 16
@@ -97,7 +98,7 @@ def _build(program: Program) -> GraphTables:
 
     def put(values: list[int]) -> int:
         words.extend(values)
-        return H_SIZE + len(words) - len(values)
+        return H.SIZE + len(words) - len(values)
 
     records: list[int] = []
     for stage in stages:
@@ -112,33 +113,41 @@ def _build(program: Program) -> GraphTables:
     semantics = graph.semantics
     _, memory = graph.instruction_memory(fetch)
     header = {
-        H_STAGES: len(stages), H_UNITS: len(units), H_STORES: len(storages),
-        H_ISSUE_SIZE: fetch.issue_buffer_size, H_FETCH_WIDTH: memory.port_width,
-        H_IN_ORDER: int(semantics.issue == "in_order"),
-        H_LATENCY_ADDED: int(semantics.stage_latency == "added"),
-        H_EDGE_ORDER: int(semantics.arbitration == "edge_order"),
-        H_READS_HOLD: READS_HOLD[semantics.write_after_read],
-        H_STAGE_TABLE: put(records),
-        H_UNIT_TABLE: put([
+        H.STAGES: len(stages), H.UNITS: len(units), H.STORES: len(storages),
+        H.ISSUE_SIZE: fetch.issue_buffer_size, H.FETCH_WIDTH: memory.port_width,
+        H.IN_ORDER: int(semantics.issue == "in_order"),
+        H.LATENCY_ADDED: int(semantics.stage_latency == "added"),
+        H.EDGE_ORDER: int(semantics.arbitration == "edge_order"),
+        H.READS_HOLD: READS_HOLD[semantics.write_after_read],
+        H.STAGE_TABLE: put(records),
+        H.UNIT_TABLE: put([
             v for u in units for v in (u.in_flight, int(u.interval is not None), stage_numbers[graph.stage_of(u).name])
         ]),
-        H_STORE_TABLE: put([
+        H.STORE_TABLE: put([
             v
             for m, state in zip(storages, memories.states)
             for v in (m.max_concurrent_requests, m.port_width, int(m.shared_port), memories.serial(m, state), *state,
-                      int(state[0] == PLAIN and state[2] == NONE))
+                      int(state[0] == StoreKind.PLAIN and state[2] == NONE))
         ]),
         **memories.header,
+        H.GROUPS: put(group_words()), H.HEADERS: 1,
     }  # fmt: skip
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
     latencies = [m.latencies() if isinstance(m, MemoryInterface) else at_once for m in storages]
     return GraphTables(
-        stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
+        stages,
+        units,
+        storages,
+        stage_numbers,
+        unit_numbers,
+        {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
         frozenset(stage_numbers[s.name] for s in graph.successors(fetch)),
         followers,
         tuple(s.latencies()["latency"] for s in stages),
         tuple((each["read_latency"], each["write_latency"]) for each in latencies),
-        header, np.array(words, np.int64),
-        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
+        header,
+        np.array(words, np.int64),
+        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units),
+        memories,
     )

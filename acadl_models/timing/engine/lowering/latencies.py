@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from archloom.acadl_models.acadl.latency import Call, Expression, IfElse, LatencyError, Name, Node, Num
-from archloom.acadl_models.timing.engine.layout import (
-    STACK,
-    X_ADD,
-    X_BYTES,
-    X_CDIV,
-    X_EQ,
-    X_EXPRESSION,
-    X_FLOORDIV,
-    X_GE,
-    X_GT,
-    X_JUMP,
-    X_JUMP_IF_ZERO,
-    X_LE,
-    X_LT,
-    X_MAX,
-    X_MIN,
-    X_MOD,
-    X_MUL,
-    X_NE,
-    X_NEG,
-    X_NOT,
-    X_NUMBER,
-    X_SUB,
-    X_WORDS,
-)
+from archloom.acadl_models.timing.engine.layout import STACK, Operation
 from archloom.oracle.affine import Affine, Bounds
 
 _BINARY = {
-    "+": X_ADD, "-": X_SUB, "*": X_MUL, "//": X_FLOORDIV, "%": X_MOD, "cdiv": X_CDIV, "min": X_MIN, "max": X_MAX,
-    "<": X_LT, "<=": X_LE, ">": X_GT, ">=": X_GE, "==": X_EQ, "!=": X_NE,
+    "+": Operation.ADD, "-": Operation.SUB, "*": Operation.MUL, "//": Operation.FLOORDIV, "%": Operation.MOD,
+    "cdiv": Operation.CDIV, "min": Operation.MIN, "max": Operation.MAX, "<": Operation.LT, "<=": Operation.LE,
+    ">": Operation.GT, ">=": Operation.GE, "==": Operation.EQ, "!=": Operation.NE,
 }  # fmt: skip
 
 Names = Mapping[str, Affine]
@@ -185,15 +162,21 @@ def compile_latency(root: Node, names: Names, place: Callable[[Affine], int]) ->
 
 def _emit(node: Node, names: Names, place: Callable[[Affine], int], code: list[tuple[int, int]]) -> None:
     if isinstance(node, Num):
-        code.append((X_NUMBER, node.value))
+        code.append((Operation.NUMBER, node.value))
     elif isinstance(node, Name):
         if node.name in names:
-            code.append((X_EXPRESSION, place(names[node.name])))
+            code.append((Operation.EXPRESSION, place(names[node.name])))
         else:
-            code.append((X_WORDS if node.name == "words" else X_BYTES, 0))
+            code.append((Operation.WORDS if node.name == "words" else Operation.BYTES, 0))
     elif isinstance(node, IfElse):
-        _emit_choice(node.condition, lambda: _emit(node.then, names, place, code),
-                     lambda: _emit(node.otherwise, names, place, code), names, place, code)
+        _emit_choice(
+            node.condition,
+            lambda: _emit(node.then, names, place, code),
+            lambda: _emit(node.otherwise, names, place, code),
+            names,
+            place,
+            code,
+        )
     else:
         _emit_call(node, names, place, code)
 
@@ -202,34 +185,39 @@ def _emit_call(node: Call, names: Names, place: Callable[[Affine], int], code: l
     def truth(operand: Node) -> Callable[[], None]:
         def emit() -> None:
             _emit(operand, names, place, code)
-            code.extend([(X_NOT, 0), (X_NOT, 0)])
+            code.extend([(Operation.NOT, 0), (Operation.NOT, 0)])
+
         return emit
 
     if node.op in ("and", "or"):
         first, second = node.arguments
-        number = (X_NUMBER, int(node.op == "or"))
+        number = (Operation.NUMBER, int(node.op == "or"))
         shortcut: Callable[[], None] = lambda: code.append(number)  # noqa: E731
         then, otherwise = (truth(second), shortcut) if node.op == "and" else (shortcut, truth(second))
         _emit_choice(first, then, otherwise, names, place, code)
         return
     _emit(node.arguments[0], names, place, code)
     if node.op in ("not", "neg"):
-        code.append((X_NOT if node.op == "not" else X_NEG, 0))
+        code.append((Operation.NOT if node.op == "not" else Operation.NEG, 0))
     for operand in node.arguments[1:]:
         _emit(operand, names, place, code)
         code.append((_BINARY[node.op], 0))
 
 
 def _emit_choice(
-    condition: Node, then: Callable[[], None], otherwise: Callable[[], None], names: Names,
-    place: Callable[[Affine], int], code: list[tuple[int, int]],
+    condition: Node,
+    then: Callable[[], None],
+    otherwise: Callable[[], None],
+    names: Names,
+    place: Callable[[Affine], int],
+    code: list[tuple[int, int]],
 ) -> None:
     _emit(condition, names, place, code)
     branch = len(code)
-    code.append((X_JUMP_IF_ZERO, 0))
+    code.append((Operation.JUMP_IF_ZERO, 0))
     then()
     leave = len(code)
-    code.append((X_JUMP, 0))
-    code[branch] = (X_JUMP_IF_ZERO, len(code))
+    code.append((Operation.JUMP, 0))
+    code[branch] = (Operation.JUMP_IF_ZERO, len(code))
     otherwise()
-    code[leave] = (X_JUMP, len(code))
+    code[leave] = (Operation.JUMP, len(code))

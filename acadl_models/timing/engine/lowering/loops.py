@@ -9,11 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import H, LoopSpec
 from archloom.acadl_models.timing.engine.lowering.accessing import Classes, Entry
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
+from archloom.acadl_models.timing.engine.state import LEAST_BODY, LEAST_RUN
 from archloom.acadl_models.timing.loops import LoopSites
 from archloom.acadl_models.timing.machine import StaticLoop
 
@@ -36,14 +38,20 @@ class LoopLowering:
     """Makes the records of all loops; ``places`` are the positions of the records of all accesses."""
 
     def __init__(
-        self, tables: Tables, expressions: Expressions, latencies: Latencies, entries: Sequence[Entry],
-        classes: Classes, places: Sequence[int], sites: LoopSites,
+        self,
+        tables: Tables,
+        expressions: Expressions,
+        latencies: Latencies,
+        entries: Sequence[Entry],
+        classes: Classes,
+        places: Sequence[int],
+        sites: LoopSites,
         memories: MemoryTables,
     ) -> None:
         self.tables, self.expressions, self.latencies = tables, expressions, latencies
         self.entries, self.classes, self.places = entries, classes, places
         self.sites, self.memories = sites, memories
-        self.width = tables.header[H_MAX_AXES] + 1
+        self.width = tables.header[H.MAX_AXES] + 1
         self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
         for e in entries:
             columns = [(column, x) for column, axis in enumerate(e.axes) if (x := e.offsets[axis]).terms]
@@ -58,7 +66,7 @@ class LoopLowering:
                 self.atoms.setdefault(variable, []).append(expressions.loops + k)
 
     def records(self, loops: Sequence[LoopText]) -> list[int]:
-        """The TL records of loops; rings of snapshots are counted in the header."""
+        """The LoopSpec records of loops; rings of snapshots are counted in the header."""
         records: list[int] = []
         for text in loops:
             records += self._record(text)
@@ -76,19 +84,19 @@ class LoopLowering:
             moves = shifts[self.width - 1 :: self.width]
             below = self.entries[text.first : text.first + text.below]
             moving = [self.places[e.order] for e, words in zip(below, moves) if words and e.form.is_spread]
-        record = [0] * TL_SIZE
-        record[TL_START], record[TL_STEP], record[TL_EXTENT] = values.start, values.step, extent
-        record[TL_BODY], record[TL_END], record[TL_PARENT] = text.body, text.end, text.parent
-        record[TL_SITE] = self.sites.of_loop[id(text.loop)]
-        record[TL_ATOMS], record[TL_ATOM_COUNT] = self.tables.list(self.atoms.get(text.loop.var, []))
-        record[TL_PERIOD], record[TL_REPEATS] = every if repeats else 0, period
-        record[TL_SHIFTS] = self.tables.put(shifts)
-        record[TL_WATCHED] = int(text.size >= LEAST_BODY * extent)
-        record[TL_FIRST_ACCESS], record[TL_ACCESS_COUNT] = text.first, text.below
-        record[TL_CLASHES], record[TL_CLASH_COUNT] = self.tables.put(clashes), len(clashes) // 2
-        record[TL_MOVING], record[TL_MOVING_COUNT] = self.tables.list(moving)
-        record[TL_HISTORY] = self.tables.header[H_HISTORIES]
-        self.tables.header[H_HISTORIES] += int(record[TL_PERIOD] > 0)
+        record = [0] * LoopSpec.SIZE
+        record[LoopSpec.START], record[LoopSpec.STEP], record[LoopSpec.EXTENT] = values.start, values.step, extent
+        record[LoopSpec.BODY], record[LoopSpec.END], record[LoopSpec.PARENT] = text.body, text.end, text.parent
+        record[LoopSpec.SITE] = self.sites.of_loop[id(text.loop)]
+        record[LoopSpec.ATOMS], record[LoopSpec.ATOM_COUNT] = self.tables.list(self.atoms.get(text.loop.var, []))
+        record[LoopSpec.PERIOD], record[LoopSpec.REPEATS] = every if repeats else 0, period
+        record[LoopSpec.SHIFTS] = self.tables.put(shifts)
+        record[LoopSpec.WATCHED] = int(text.size >= LEAST_BODY * extent)
+        record[LoopSpec.FIRST_ACCESS], record[LoopSpec.ACCESS_COUNT] = text.first, text.below
+        record[LoopSpec.CLASHES], record[LoopSpec.CLASH_COUNT] = self.tables.put(clashes), len(clashes) // 2
+        record[LoopSpec.MOVING], record[LoopSpec.MOVING_COUNT] = self.tables.list(moving)
+        record[LoopSpec.HISTORY] = self.tables.header[H.HISTORIES]
+        self.tables.header[H.HISTORIES] += int(record[LoopSpec.PERIOD] > 0)
         return record
 
     def _multiple(self, text: LoopText, shifts: Sequence[int]) -> int:

@@ -14,25 +14,25 @@ from archloom.acadl_models.acadl import (
     FunctionalUnit,
     SetAssociativeCache,
 )
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import H, Policy, StoreKind
 from archloom.acadl_models.timing.engine.lowering.accessing import Entry
-from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.state import STEPS_PER_LEVEL, Tail, WayStep
 from archloom.acadl_models.timing.program import Place
 
 Put = Callable[[list[int]], int]
 """Appends words to the tables; returns their position."""
 
-POLICIES = {"LRU": LRU, "FIFO": FIFO, "MRU": MRU, "RANDOM": RANDOM}
+POLICIES = {"LRU": Policy.LRU, "FIFO": Policy.FIFO, "MRU": Policy.MRU, "RANDOM": Policy.RANDOM}
 
 
 @dataclass(frozen=True)
 class MemoryTables:
     """What the tables of a graph say about memories with state.
 
-    ``states``: for each storage the fields of its TM record from ``TM_KIND`` on; ``caches`` and ``spaces`` are numbers
-    by name (of a cache; of a memory behind caches, with bank state or
-    with channels); ``grains``: bits of which lines and rows of each
-    such memory are whole parts.
+    ``states``: for each storage the fields from ``StoreSpec.KIND`` on; ``caches`` and ``spaces`` are numbers by name
+    (of a cache; of a memory behind caches, with bank state or with channels); ``grains``: bits of which lines and rows
+    of each such memory are whole parts.
     """
 
     graph: ArchitectureGraph
@@ -58,8 +58,9 @@ class MemoryTables:
         one.
         """
         alone = storage.max_concurrent_requests == 1 or (
-            storage.shared_port and state[2] == NONE and state[0] != INTERLEAVED)
-        return int(alone or (state[0] == CACHED and not self.header[H_HIT_AFTER_MISS]))
+            storage.shared_port and state[2] == NONE and state[0] != StoreKind.INTERLEAVED
+        )
+        return int(alone or (state[0] == StoreKind.CACHED and not self.header[H.HIT_AFTER_MISS]))
 
     def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> int:
         """The table of the caches on the way to a memory, or NONE; ``latency`` codes that of an attribute."""
@@ -74,9 +75,7 @@ class MemoryTables:
 
     def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
         """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
-        moving = [
-            (path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths
-        ]
+        moving = [(path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths]
         placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
         found = [_times(self.grains[space], bits) for space, bits in placed]
         for name in self.caches:
@@ -113,22 +112,22 @@ def memory_tables(
         ]  # fmt: skip
         first += count
     header = {
-        H_CACHES: len(caches),
-        H_CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
-        H_DRAMS: len(drams), H_DRAM_TABLE: put(dram_records), H_BANKS: first,
-        H_LINKS: len(graph.links),
-        H_LINK_TABLE: put([v for k in graph.links for v in (k.bandwidth, k.latency, int(k.exclusive))]),
-        H_SPACES: len(spaces), H_SPACE_TABLE: put(list(grains)),
-        H_LEVELS: levels, H_HIT_AFTER_MISS: int(graph.semantics.cache_miss_end == "after_hit"),
-        H_TAIL_SIZE: W_LATENCIES + 2 * levels + SP_SIZE * (2 + STEPS_PER_LEVEL * levels) if spaces else 0,
+        H.CACHES: len(caches),
+        H.CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
+        H.DRAMS: len(drams), H.DRAM_TABLE: put(dram_records), H.BANKS: first,
+        H.LINKS: len(graph.links),
+        H.LINK_TABLE: put([v for k in graph.links for v in (k.bandwidth, k.latency, int(k.exclusive))]),
+        H.SPACES: len(spaces), H.SPACE_TABLE: put(list(grains)),
+        H.LEVELS: levels, H.HIT_AFTER_MISS: int(graph.semantics.cache_miss_end == "after_hit"),
+        H.TAIL_SIZE: Tail.LATENCIES + 2 * levels + WayStep.SIZE * (2 + STEPS_PER_LEVEL * levels) if spaces else 0,
     }  # fmt: skip
     states = []
     for storage in storages:
-        kind, state = PLAIN, 0
+        kind, state = StoreKind.PLAIN, 0
         if storage.name in numbers:
-            kind, state = CACHED, numbers[storage.name]
+            kind, state = StoreKind.CACHED, numbers[storage.name]
         elif isinstance(storage, DRAM) and storage in drams:
-            kind, state = INTERLEAVED if storage.is_interleaved else BANKED, drams.index(storage)
+            kind, state = StoreKind.INTERLEAVED if storage.is_interleaved else StoreKind.BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
     return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
 

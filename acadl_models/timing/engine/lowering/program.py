@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
 from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering
 from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
 from archloom.acadl_models.timing.engine.lowering.expressions import (
@@ -22,6 +23,7 @@ from archloom.acadl_models.timing.engine.lowering.lists import access_lists
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
+from archloom.acadl_models.timing.engine.state import Access, Instance, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
 from archloom.oracle.errors import GraphError
@@ -58,14 +60,14 @@ class _Lowering:
         self.innermost: list[int] = []
         self.code: list[int] = []
         self.total = self._walk(program.body, (), NONE)
-        self.code += [OP_END, 0]
+        self.code += [Code.END, 0]
 
     def _walk(self, nodes: Iterable[StaticNode], around: tuple[str, ...], parent: int) -> int:
         """Emit the code of the nest; returns its number of instances. Loops without instances vanish."""
         total = 0
         for node in nodes:
             if isinstance(node, StaticInstruction):
-                self.code += [OP_INSTRUCTION, len(self.statics)]
+                self.code += [Code.INSTRUCTION, len(self.statics)]
                 self.statics.append(node)
                 self.around.append(around)
                 self.innermost.append(parent)
@@ -74,12 +76,12 @@ class _Lowering:
             number, begin, first = len(self.loops), len(self.code), len(self.statics)
             self.loops.append(node)
             self.loop_places.append((0, 0, 0, 0, 0, 0))
-            self.code += [OP_LOOP, number]
+            self.code += [Code.LOOP, number]
             size = len(node.values) and len(node.values) * self._walk(node.body, (*around, node.var), number)
             if size:
                 body, end = begin // 2 + 1, len(self.code) // 2
                 self.loop_places[number] = parent, body, end, size, first, len(self.statics)
-                self.code += [OP_BACK, number]
+                self.code += [Code.BACK, number]
             else:
                 del self.loops[number:], self.loop_places[number:], self.code[begin:]
             total += size
@@ -102,25 +104,25 @@ class _Lowering:
         self.tables = Tables(self.graph.words, known, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
         self.latencies = Latencies(self.expressions, bounds)
-        at = H_SIZE + len(self.graph.words) + len(known)
+        at = H.SIZE + len(self.graph.words) + len(known)
         self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
         d = self.tables.header
         for field, value in self.graph.header.items():
             d[field] = value
-        d[H_STATICS], d[H_LOOPS], d[H_TOTAL] = len(self.statics), len(self.loops), self.total
-        d[H_FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
+        d[H.STATICS], d[H.LOOPS], d[H.TOTAL] = len(self.statics), len(self.loops), self.total
+        d[H.FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
         flights = self.program.graph.semantics.fetches_in_flight
-        d[H_FETCH_FLIGHTS] = min(flights, d[H_FETCH_LATENCY])  # at most one starts in a cycle
-        d[H_CLASSES], d[H_MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
-        d[H_ACCESSES], d[H_SITES] = len(entries), len(self.sites.sites)
+        d[H.FETCH_FLIGHTS] = min(flights, d[H.FETCH_LATENCY])  # at most one starts in a cycle
+        d[H.CLASSES], d[H.MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
+        d[H.ACCESSES], d[H.SITES], d[H.SITE_COUNTERS] = len(entries), len(self.sites.sites), len(self.sites.sites) + 1
         places = self._instruction_tables(of_static, requests, routes)
-        d[H_PROGRAM], d[H_PLACES] = self.tables.put(self._program()), self.tables.put(places)
+        d[H.PROGRAM], d[H.PLACES] = self.tables.put(self._program()), self.tables.put(places)
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
         )
-        d[H_LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
-        d[H_VALUES] = len(self.loops) + len(self.expressions.atoms)
-        d[H_ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
+        d[H.LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
+        d[H.VALUES] = len(self.loops) + len(self.expressions.atoms)
+        d[H.ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
 
     def _entries(self, k: int, before: list[Entry], shared: Shared) -> list[Entry]:
@@ -143,8 +145,8 @@ class _Lowering:
     def _program(self) -> list[int]:
         """The code of the nest with the positions of the instructions' records."""
         code = np.array(self.code, np.int64).reshape(-1, 2)
-        code[code[:, 0] == OP_INSTRUCTION, 1] *= TI_SIZE
-        code[code[:, 0] == OP_INSTRUCTION, 1] += self.tables.header[H_STATIC_TABLE]
+        code[code[:, 0] == Code.INSTRUCTION, 1] *= Instruction.SIZE
+        code[code[:, 0] == Code.INSTRUCTION, 1] += self.tables.header[H.STATIC_TABLE]
         return code.reshape(-1).tolist()
 
     # --- instructions ------------------------------------------------------------------------------------------
@@ -156,19 +158,19 @@ class _Lowering:
         signatures, home, top = self._signatures(), self.sites.home, len(self.sites.sites)
         records: list[int] = []
         accesses: list[int] = []
-        d[H_MAX_LATENCIES] = 0
-        d[H_MAX_ACCESSES] = max(map(len, of_static), default=0)
-        d[H_MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
-        d[H_ACCESS_SIZE] = A_OFFSETS + max(1, d[H_MAX_AXES])
-        d[H_SLOT_ACCESSES] = I_SIZE
-        d[H_SLOT_REQUESTS] = I_SIZE + d[H_MAX_ACCESSES] * d[H_ACCESS_SIZE]
+        d[H.MAX_LATENCIES] = 0
+        d[H.MAX_ACCESSES] = max(map(len, of_static), default=0)
+        d[H.MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
+        d[H.ACCESS_SIZE] = Access.OFFSETS + max(1, d[H.MAX_AXES])
+        d[H.SLOT_ACCESSES] = Instance.SIZE
+        d[H.SLOT_REQUESTS] = Instance.SIZE + d[H.MAX_ACCESSES] * d[H.ACCESS_SIZE]
         for k, static in enumerate(self.statics):
             way, varying = routes[k], list[int]()
             if way is None:
                 found, varying = route_records(self.graph, static, requests[k], self.latencies, self.around[k])
                 position = put([])
-                way = put(linked(found, position)), len(found) // TR_SIZE, first_record(self.graph, found, position)
-                d[H_MAX_LATENCIES] = max(d[H_MAX_LATENCIES], len(varying))
+                way = put(linked(found, position)), len(found) // Route.SIZE, first_record(self.graph, found, position)
+                d[H.MAX_LATENCIES] = max(d[H.MAX_LATENCIES], len(varying))
             site = home[static.index]
             records += (
                 self.innermost[k], signatures[k], way[0], way[1], len(accesses), len(of_static[k]), put(varying),
@@ -177,15 +179,15 @@ class _Lowering:
             for n, e in enumerate(of_static[k]):
                 accesses += self.accesses.record(e, n, static)
         first = put(accesses)
-        table = np.array(records, np.int64).reshape(-1, TI_NODES)
-        table[:, TI_ACCESSES] += first
+        table = np.array(records, np.int64).reshape(-1, Instruction.NODES)
+        table[:, Instruction.ACCESSES] += first
         entries, counts = [e for found in of_static for e in found], [len(found) for found in of_static]
         lists = access_lists(self.tables, entries, counts, first, accesses)
-        places = list(range(first, first + len(accesses), TA_SIZE))
-        d[H_STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
-        d[H_SLOT_LATENCIES] = d[H_SLOT_REQUESTS] + d[H_MAX_REQUESTS] * R_SIZE
-        d[H_SLOT_TAILS] = d[H_SLOT_LATENCIES] + d[H_MAX_LATENCIES]
-        d[H_SLOT_SIZE] = d[H_SLOT_TAILS] + d[H_MAX_REQUESTS] * d[H_TAIL_SIZE]
+        places = list(range(first, first + len(accesses), AccessSpec.SIZE))
+        d[H.STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
+        d[H.SLOT_LATENCIES] = d[H.SLOT_REQUESTS] + d[H.MAX_REQUESTS] * Request.SIZE
+        d[H.SLOT_TAILS] = d[H.SLOT_LATENCIES] + d[H.MAX_LATENCIES]
+        d[H.SLOT_SIZE] = d[H.SLOT_TAILS] + d[H.MAX_REQUESTS] * d[H.TAIL_SIZE]
         return places
 
     def _signatures(self) -> list[int]:
@@ -209,9 +211,9 @@ class _Lowering:
         lists = [0, 0, NONE] * len(graph.stages)
         for stage, numbers_there in offered.items():
             only = numbers_there[0] if len(numbers_there) == 1 else NONE
-            lists[TO_SIZE * stage : TO_SIZE * (stage + 1)] = *self.tables.list(numbers_there), only
+            lists[OfferSpec.SIZE * stage : OfferSpec.SIZE * (stage + 1)] = *self.tables.list(numbers_there), only
         d = self.tables.header
-        d[H_SIGNATURES], d[H_SIGNATURE_TABLE], d[H_OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
+        d[H.SIGNATURES], d[H.SIGNATURE_TABLE], d[H.OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import H, Route
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
@@ -25,7 +26,7 @@ class SharedRoutes:
         self.graph, self.shared, self.bounds, self.loops = graph, shared, bounds, loops
 
     def find(self, static: StaticInstruction, requests: bool, around: tuple[str, ...]) -> tuple[int, int, int] | None:
-        """Position and number of the TR records of an instruction, its ``TI_FIRST``; None where a latency varies."""
+        """Position and number of the Route records of an instruction, its ``FIRST``; None where a latency varies."""
         way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
         ranges = tuple([self._range(static.names.get(name)) for name in way.names])
         try:
@@ -36,7 +37,7 @@ class SharedRoutes:
             found = None
             if not varying:
                 position = self.shared.place(lambda position: linked(records, position))
-                found = position, len(records) // TR_SIZE, first_record(self.graph, records, position)
+                found = position, len(records) // Route.SIZE, first_record(self.graph, records, position)
             way.routes[ranges] = found
             return found
 
@@ -49,9 +50,9 @@ class SharedRoutes:
 def route_records(
     graph: GraphTables, static: StaticInstruction, requests: bool, latencies: Latencies, around: Sequence[str]
 ) -> tuple[list[int], list[int]]:
-    """The TR records of an instruction in all stages, and the positions of the programs of what varies in them.
+    """The Route records of an instruction in all stages, and the positions of the programs of what varies in them.
 
-    ``TR_NEXT`` is the number of the next record among them, see :func:`linked`.
+    ``Route.NEXT`` is the number of the next record among them, see :func:`linked`.
     """
     mnemonic = static.node.mnemonic
     numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
@@ -69,7 +70,7 @@ def route_records(
         stage = graph.stages[number]
         unit = static.takers.get(stage.name)
         held = latency = interval = 1
-        if unit is None or graph.header[H_LATENCY_ADDED]:
+        if unit is None or graph.header[H.LATENCY_ADDED]:
             held = code(graph.stage_latencies[number], 1, f"{stage}: latency")
         if unit is not None:
             latency = code(unit.latency_of(mnemonic), 0 if requests else 1, f"{unit}: latency")
@@ -82,16 +83,18 @@ def route_records(
 
 
 def linked(records: Sequence[int], position: int) -> list[int]:
-    """The TR records of an instruction as they are put at a position."""
+    """The Route records of an instruction as they are put at a position."""
     found = list(records)
-    found[TR_NEXT::TR_SIZE] = [NONE if k == NONE else position + k * TR_SIZE for k in records[TR_NEXT::TR_SIZE]]
+    found[Route.NEXT :: Route.SIZE] = [
+        NONE if k == NONE else position + k * Route.SIZE for k in records[Route.NEXT :: Route.SIZE]
+    ]
     return found
 
 
 def first_record(graph: GraphTables, records: Sequence[int], position: int) -> int:
-    """``TI_FIRST`` of an instruction whose TR records are put at a position."""
-    k = _only(graph.first_stages, records[TR_STAGE::TR_SIZE])
-    return NONE if k == NONE else position + k * TR_SIZE
+    """``Instruction.FIRST`` of an instruction whose Route records are put at a position."""
+    k = _only(graph.first_stages, records[Route.STAGE :: Route.SIZE])
+    return NONE if k == NONE else position + k * Route.SIZE
 
 
 def _only(stages: Collection[int], numbers: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.timing.engine.layout import H_SIZE
+from archloom.acadl_models.timing.engine.layout import H
 
 Array = NDArray[np.int64]
 
@@ -16,9 +16,9 @@ class Tables:
     """The header, then arrays that are known at the start, then records that are appended."""
 
     def __init__(self, *fixed: Array) -> None:
-        self.header = [0] * H_SIZE
+        self.header = [0] * H.SIZE
         self._fixed = fixed
-        self._start = H_SIZE + sum(map(len, fixed))
+        self._start = H.SIZE + sum(map(len, fixed))
         self._data: list[int] = []
 
     def put(self, values: Iterable[int]) -> int:
@@ -33,6 +33,6 @@ class Tables:
 
     def flat(self) -> Array:
         """The whole table."""
-        return np.concatenate([
-            np.array(self.header, dtype=np.int64), *self._fixed, np.array(self._data, dtype=np.int64)
-        ])
+        return np.concatenate(
+            [np.array(self.header, dtype=np.int64), *self._fixed, np.array(self._data, dtype=np.int64)]
+        )

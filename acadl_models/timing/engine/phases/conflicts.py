@@ -8,26 +8,38 @@ What an access touches is the product over the axes.
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.layout import (
+    MAX_DIMS,
+    AccessKind,
+    AccessSpec,
+    CheckSpec,
+    H,
+    Instruction,
+    NodeSpec,
+    PatternSpec,
+    ReadsHold,
+)
 from archloom.acadl_models.timing.engine.phases.values import value_of
+from archloom.acadl_models.timing.engine.state import Access, Ends, Instance, M, Unit
 
 
 @jit
 def access_meets(t, m, a, b):
     """Whether the accesses of two instances have an element in common."""
-    access_a, access_b = m[a + A_ACCESS], m[b + A_ACCESS]
-    axes = t[access_a + TA_AXES]
-    spans_a, spans_b = t[access_a + TA_PATTERNS] + axes, t[access_b + TA_PATTERNS] + axes
+    access_a, access_b = m[a + Access.ACCESS], m[b + Access.ACCESS]
+    axes = t[access_a + AccessSpec.AXES]
+    spans_a, spans_b = t[access_a + AccessSpec.PATTERNS] + axes, t[access_b + AccessSpec.PATTERNS] + axes
     for axis in range(axes):
-        distance = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis]
+        distance = m[b + Access.OFFSETS + axis] - m[a + Access.OFFSETS + axis]
         if distance > t[spans_a + axis] or distance + t[spans_b + axis] < 0:
             return False
-    if t[access_a + TA_DENSE] & t[access_b + TA_DENSE] == 1:
+    if t[access_a + AccessSpec.DENSE] & t[access_b + AccessSpec.DENSE] == 1:
         return True
     for axis in range(axes):
         p, q = t[spans_a - axes + axis], t[spans_b - axes + axis]
-        target = m[b + A_OFFSETS + axis] - m[a + A_OFFSETS + axis] + t[q + TP_SPAN]
+        target = m[b + Access.OFFSETS + axis] - m[a + Access.OFFSETS + axis] + t[q + PatternSpec.SPAN]
         if not is_sum(t, m, p, q, target):
             return False
     return True
@@ -36,7 +48,7 @@ def access_meets(t, m, a, b):
 @jit
 def is_sum(t, m, p, q, target):
     """Whether ``target`` (from 0 to the sum of both spans) is a sum of the progressions of two patterns."""
-    strides = m[M_WORK]
+    strides = m[M.WORK]
     count = merge(t, m, p, q)
     dense = 0  # every value from 0 to here is a sum of the first progressions
     first = 0
@@ -49,10 +61,10 @@ def is_sum(t, m, p, q, target):
 @jit
 def merge(t, m, p, q):
     """The progressions of two patterns by ascending stride, in the work space; those of equal stride become one."""
-    strides = m[M_WORK]
+    strides = m[M.WORK]
     extents = strides + MAX_DIMS
-    i, j = p + TP_LIST, q + TP_LIST
-    end_i, end_j = i + 2 * t[p + TP_DIMS], j + 2 * t[q + TP_DIMS]
+    i, j = p + PatternSpec.LIST, q + PatternSpec.LIST
+    end_i, end_j = i + 2 * t[p + PatternSpec.DIMS], j + 2 * t[q + PatternSpec.DIMS]
     count = 0
     while i < end_i or j < end_j:
         if j >= end_j or (i < end_i and t[i] <= t[j]):
@@ -72,7 +84,7 @@ def merge(t, m, p, q):
 @jit
 def search(m, first, count, dense, target):
     """Depth first from the largest stride; what is left must lie within reach of the smaller ones."""
-    strides = m[M_WORK]
+    strides = m[M.WORK]
     extents, reach = strides + MAX_DIMS, strides + 2 * MAX_DIMS
     chosen, rest = strides + 3 * MAX_DIMS, strides + 4 * MAX_DIMS
     total = dense
@@ -104,100 +116,100 @@ def find_blocker(t, m, unit):
     The scan goes through the lists of each access's class, one opposing kind after the other, and goes on where it
     stopped: what was judged to be free of conflict stays so.
     """
-    slot = m[unit + U_WAITING]
-    record = m[slot + I_STATIC]
-    checks = t[record + TI_CHECK_COUNT]
-    if m[unit + U_SCAN] >= checks:
+    slot = m[unit + Unit.WAITING]
+    record = m[slot + Instance.STATIC]
+    checks = t[record + Instruction.CHECK_COUNT]
+    if m[unit + Unit.SCAN] >= checks:
         return NONE
-    seq = m[slot + I_SEQ]
-    judged = m[unit + U_JUDGED]
-    classes = m[M_CLASSES]
-    check = t[record + TI_CHECKS] + m[unit + U_SCAN] * TV_SIZE
-    end = t[record + TI_CHECKS] + checks * TV_SIZE
+    seq = m[slot + Instance.SEQ]
+    judged = m[unit + Unit.JUDGED]
+    classes = m[M.CLASSES]
+    check = t[record + Instruction.CHECKS] + m[unit + Unit.SCAN] * CheckSpec.SIZE
+    end = t[record + Instruction.CHECKS] + checks * CheckSpec.SIZE
     while check < end:
-        node = m[classes + t[check + TV_ENDS] + C_FIRST]
-        mine = slot + t[check + TV_NODE]
-        first, reach, met = m[mine + A_OFFSETS], t[check + TV_REACH], t[check + TV_MET]
+        node = m[classes + t[check + CheckSpec.ENDS] + Ends.FIRST]
+        mine = slot + t[check + CheckSpec.NODE]
+        first, reach, met = m[mine + Access.OFFSETS], t[check + CheckSpec.REACH], t[check + CheckSpec.MET]
         while node != NONE:
-            other = m[node + A_OWNER]
-            if m[other + I_SEQ] >= seq:
+            other = m[node + Access.OWNER]
+            if m[other + Instance.SEQ] >= seq:
                 break
-            distance = first - m[node + A_OFFSETS]
-            near = (distance + reach >= 0) & (distance <= t[m[node + A_ACCESS] + TA_REACH])
+            distance = first - m[node + Access.OFFSETS]
+            near = (distance + reach >= 0) & (distance <= t[m[node + Access.ACCESS] + AccessSpec.REACH])
             if (
-                near & (m[other + I_SEQ] >= judged)
-                and (met == NONE or t[met + t[m[node + A_ACCESS] + TA_RANK]] == 1)
+                near & (m[other + Instance.SEQ] >= judged)
+                and (met == NONE or t[met + t[m[node + Access.ACCESS] + AccessSpec.RANK]] == 1)
                 and access_meets(t, m, node, mine)
             ):
-                m[unit + U_SCAN] = (check - t[record + TI_CHECKS]) // TV_SIZE
-                m[unit + U_JUDGED] = m[other + I_SEQ]
+                m[unit + Unit.SCAN] = (check - t[record + Instruction.CHECKS]) // CheckSpec.SIZE
+                m[unit + Unit.JUDGED] = m[other + Instance.SEQ]
                 return other
-            node = m[node + A_YOUNGER]
+            node = m[node + Access.YOUNGER]
         judged = -1
-        check += TV_SIZE
+        check += CheckSpec.SIZE
     return NONE
 
 
 @jit
 def enter_classes(t, m, slot, record):
     """Put the accesses of a new instance that may conflict into the lists of their class and kind."""
-    classes = m[M_CLASSES]
-    entry = t[record + TI_NODES]
-    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    classes = m[M.CLASSES]
+    entry = t[record + Instruction.NODES]
+    end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        node = slot + t[entry + TE_NODE]
-        access = t[entry + TE_ACCESS]
-        expressions = t[access + TA_EXPRESSIONS]
-        for axis in range(t[access + TA_AXES]):
-            m[node + A_OFFSETS + axis] = value_of(t, m, t[expressions + axis])
-        m[node + A_OWNER] = slot
-        m[node + A_ACCESS] = access
-        if t[entry + TE_ENDS] != NONE:
-            ends = classes + t[entry + TE_ENDS]
-            last = m[ends + C_LAST]
-            m[node + A_OLDER] = last
-            m[node + A_YOUNGER] = NONE
-            m[ends + C_LAST] = node
+        node = slot + t[entry + NodeSpec.NODE]
+        access = t[entry + NodeSpec.ACCESS]
+        expressions = t[access + AccessSpec.EXPRESSIONS]
+        for axis in range(t[access + AccessSpec.AXES]):
+            m[node + Access.OFFSETS + axis] = value_of(t, m, t[expressions + axis])
+        m[node + Access.OWNER] = slot
+        m[node + Access.ACCESS] = access
+        if t[entry + NodeSpec.ENDS] != NONE:
+            ends = classes + t[entry + NodeSpec.ENDS]
+            last = m[ends + Ends.LAST]
+            m[node + Access.OLDER] = last
+            m[node + Access.YOUNGER] = NONE
+            m[ends + Ends.LAST] = node
             if last == NONE:
-                m[ends + C_FIRST] = node
+                m[ends + Ends.FIRST] = node
             else:
-                m[last + A_YOUNGER] = node
-        entry += TE_SIZE
+                m[last + Access.YOUNGER] = node
+        entry += NodeSpec.SIZE
 
 
 @jit
 def leave_classes(t, m, slot):
     """Take the accesses of a finished instance out of their lists: its conflicts are released."""
-    record = m[slot + I_STATIC]
-    reads_left = t[H_READS_HOLD] == READS_UNTIL_FINISH
-    entry = t[record + TI_NODES]
-    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    record = m[slot + Instance.STATIC]
+    reads_left = t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH
+    entry = t[record + Instruction.NODES]
+    end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        if reads_left or t[t[entry + TE_ACCESS] + TA_KIND] != READ:
-            leave_class(m, slot + t[entry + TE_NODE], m[M_CLASSES] + t[entry + TE_ENDS])
-        entry += TE_SIZE
+        if reads_left or t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] != AccessKind.READ:
+            leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
+        entry += NodeSpec.SIZE
 
 
 @jit
 def release_reads(t, m, slot):
     """Take the reads of an instance that has started out of their lists: later writes need not wait for them."""
-    record = m[slot + I_STATIC]
-    entry = t[record + TI_NODES]
-    end = entry + t[record + TI_NODE_COUNT] * TE_SIZE
+    record = m[slot + Instance.STATIC]
+    entry = t[record + Instruction.NODES]
+    end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        if t[t[entry + TE_ACCESS] + TA_KIND] == READ:
-            leave_class(m, slot + t[entry + TE_NODE], m[M_CLASSES] + t[entry + TE_ENDS])
-        entry += TE_SIZE
+        if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == AccessKind.READ:
+            leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
+        entry += NodeSpec.SIZE
 
 
 @jit
 def leave_class(m, node, ends):
-    older, younger = m[node + A_OLDER], m[node + A_YOUNGER]
+    older, younger = m[node + Access.OLDER], m[node + Access.YOUNGER]
     if older == NONE:
-        m[ends + C_FIRST] = younger
+        m[ends + Ends.FIRST] = younger
     else:
-        m[older + A_YOUNGER] = younger
+        m[older + Access.YOUNGER] = younger
     if younger == NONE:
-        m[ends + C_LAST] = older
+        m[ends + Ends.LAST] = older
     else:
-        m[younger + A_OLDER] = older
+        m[younger + Access.OLDER] = older

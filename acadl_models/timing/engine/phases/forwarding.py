@@ -5,14 +5,21 @@ A stage is looked at in the cycles in which it is marked: something is newly off
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.layout import FETCH, H, Instruction, OfferSpec, Route, SignatureSpec, StageSpec
 from archloom.acadl_models.timing.engine.phases.accounting import leave_idle, note_hunger, settle_stage
+from archloom.acadl_models.timing.engine.phases.agenda import (
+    first_mark,
+    mark,
+    next_mark,
+    note_candidate,
+    schedule,
+    unmark,
+)
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
-from archloom.acadl_models.timing.engine.phases.marks import first_mark, mark, next_mark, unmark
-from archloom.acadl_models.timing.engine.phases.order import note_candidate
-from archloom.acadl_models.timing.engine.phases.timers import schedule
 from archloom.acadl_models.timing.engine.phases.values import latency_of
+from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase, Queue, Stage, Tag, Unit
 
 
 @jit
@@ -21,11 +28,11 @@ def forward(t, m):
 
     What is offered to a stage that has had its turn is taken in the next cycle: it stays marked.
     """
-    now = m[M_TIME]
+    now = m[M.TIME]
     number = first_mark(t, m)
     while number != NONE:
-        stage = m[M_STAGES] + number * S_SIZE
-        record = m[stage + S_RECORD]
+        stage = m[M.STAGES] + number * Stage.SIZE
+        record = m[stage + Stage.SPEC]
         while has_room(t, m, stage, record):
             slot = take(t, m, stage, record, number, now)
             if slot == NONE:
@@ -33,23 +40,23 @@ def forward(t, m):
             enter(t, m, stage, slot, number, now)
         unmark(m, number)
         number = next_mark(t, m, number)
-    if t[H_IN_ORDER] == 1:
-        while m[M_ISSUED] > 0 and issue_next(t, m, now):
+    if t[H.IN_ORDER] == 1:
+        while m[M.ISSUED] > 0 and issue_next(t, m, now):
             pass
 
 
 @jit
 def issue_next(t, m, now):
     """In order: pass on the oldest instance, which another one hid from its stage when that had its turn."""
-    slot = m[M_ISSUED_FIRST]
-    signature = t[m[slot + I_STATIC] + TI_SIGNATURE]
-    record = t[H_SIGNATURE_TABLE] + signature * TG_SIZE
-    receivers = t[record + TG_RECEIVERS]
-    for k in range(receivers, receivers + t[record + TG_RECEIVER_COUNT]):
-        stage = m[M_STAGES] + t[k] * S_SIZE
-        if has_room(t, m, stage, m[stage + S_RECORD]):
-            m[M_CHANGED] = now
-            take_issued(t, m, m[M_QUEUES] + signature * Q_SIZE, now)
+    slot = m[M.ISSUED_FIRST]
+    signature = t[m[slot + Instance.STATIC] + Instruction.SIGNATURE]
+    record = t[H.SIGNATURE_TABLE] + signature * SignatureSpec.SIZE
+    receivers = t[record + SignatureSpec.RECEIVERS]
+    for k in range(receivers, receivers + t[record + SignatureSpec.RECEIVER_COUNT]):
+        stage = m[M.STAGES] + t[k] * Stage.SIZE
+        if has_room(t, m, stage, m[stage + Stage.SPEC]):
+            m[M.CHANGED] = now
+            take_issued(t, m, m[M.QUEUES] + signature * Queue.SIZE, now)
             enter(t, m, stage, slot, t[k], now)
             return True
     return False
@@ -57,7 +64,7 @@ def issue_next(t, m, now):
 
 @jit
 def has_room(t, m, stage, record):
-    return m[stage + S_COUNT] < t[record + TS_DEPTH] and m[stage + S_UNREADY] == 0
+    return m[stage + Stage.COUNT] < t[record + StageSpec.DEPTH] and m[stage + Stage.UNREADY] == 0
 
 
 # --- offers ----------------------------------------------------------------------------------------------------
@@ -67,24 +74,24 @@ def take(t, m, stage, record, number, now):
 
     The oldest in program order wins, or the oldest of the sender whose edge was made first.
     """
-    senders = t[record + TS_SENDERS]
-    if t[record + TS_SENDER_COUNT] != 1:
-        source = arbitrate(t, m, senders, t[record + TS_SENDER_COUNT], number)
+    senders = t[record + StageSpec.SENDERS]
+    if t[record + StageSpec.SENDER_COUNT] != 1:
+        source = arbitrate(t, m, senders, t[record + StageSpec.SENDER_COUNT], number)
     elif t[senders] == FETCH:
         source = oldest_issued(t, m, number)
     else:
         source = ~offering(t, m, t[senders], number)
     if source == NONE:
         return NONE
-    m[M_CHANGED] = now
+    m[M.CHANGED] = now
     return take_issued(t, m, source, now) if source >= 0 else take_head(t, m, ~source, now)
 
 
 @jit
 def offering(t, m, sender, number):
     """The record of a stage if it offers an instance that is routed to another one, or 0."""
-    stage = m[M_STAGES] + sender * S_SIZE
-    return stage if m[stage + S_OFFERS] == 1 and next_route(t, m, m[stage + S_HEAD], number) != NONE else 0
+    stage = m[M.STAGES] + sender * Stage.SIZE
+    return stage if m[stage + Stage.OFFERS] == 1 and next_route(t, m, m[stage + Stage.HEAD], number) != NONE else 0
 
 
 @jit
@@ -94,13 +101,13 @@ def arbitrate(t, m, senders, count, number):
     for k in range(senders, senders + count):
         if t[k] == FETCH:
             source = oldest_issued(t, m, number)
-            head = m[source + Q_HEAD] if source != NONE else NONE
+            head = m[source + Queue.HEAD] if source != NONE else NONE
         else:
             source = ~offering(t, m, t[k], number)
-            head = m[~source + S_HEAD] if source != NONE else NONE
-        if head != NONE and m[head + I_SEQ] < best:
-            best, winner = m[head + I_SEQ], source
-        if best != FOREVER and t[H_EDGE_ORDER] == 1:
+            head = m[~source + Stage.HEAD] if source != NONE else NONE
+        if head != NONE and m[head + Instance.SEQ] < best:
+            best, winner = m[head + Instance.SEQ], source
+        if best != FOREVER and t[H.EDGE_ORDER] == 1:
             break
     return winner
 
@@ -109,17 +116,17 @@ def arbitrate(t, m, senders, count, number):
 def oldest_issued(t, m, number):
     """The list of the issue buffer whose head is the oldest instance offered to a stage; ``NONE`` if there is none."""
     best, found = FOREVER, NONE
-    record = t[H_OFFERS] + number * TO_SIZE
-    if t[record + TO_ONLY] != NONE and t[H_IN_ORDER] == 0:
-        queue = m[M_QUEUES] + t[record + TO_ONLY] * Q_SIZE
-        return queue if m[queue + Q_HEAD] != NONE else NONE
-    signatures = t[record + TO_SIGNATURES]
-    for k in range(signatures, signatures + t[record + TO_SIGNATURE_COUNT]):
-        queue = m[M_QUEUES] + t[k] * Q_SIZE
-        head = m[queue + Q_HEAD]
-        if head != NONE and m[head + I_SEQ] < best:
-            best, found = m[head + I_SEQ], queue
-    if t[H_IN_ORDER] == 1 and best != m[M_SEQ] - m[M_ISSUED]:
+    record = t[H.OFFERS] + number * OfferSpec.SIZE
+    if t[record + OfferSpec.ONLY] != NONE and t[H.IN_ORDER] == 0:
+        queue = m[M.QUEUES] + t[record + OfferSpec.ONLY] * Queue.SIZE
+        return queue if m[queue + Queue.HEAD] != NONE else NONE
+    signatures = t[record + OfferSpec.SIGNATURES]
+    for k in range(signatures, signatures + t[record + OfferSpec.SIGNATURE_COUNT]):
+        queue = m[M.QUEUES] + t[k] * Queue.SIZE
+        head = m[queue + Queue.HEAD]
+        if head != NONE and m[head + Instance.SEQ] < best:
+            best, found = m[head + Instance.SEQ], queue
+    if t[H.IN_ORDER] == 1 and best != m[M.SEQ] - m[M.ISSUED]:
         return NONE  # an older instruction has not left the issue buffer
     return found
 
@@ -127,98 +134,98 @@ def oldest_issued(t, m, number):
 @jit
 def take_issued(t, m, queue, now):
     """Take the head of a list of the issue buffer."""
-    slot = m[queue + Q_HEAD]
-    m[queue + Q_HEAD] = m[slot + I_LINK]
-    m[M_ISSUED] -= 1
-    m[M_ROOM] += 1
-    if m[M_ISSUED] == 0:
+    slot = m[queue + Queue.HEAD]
+    m[queue + Queue.HEAD] = m[slot + Instance.LINK]
+    m[M.ISSUED] -= 1
+    m[M.ROOM] += 1
+    if m[M.ISSUED] == 0:
         note_hunger(t, m, now)
-    if t[H_IN_ORDER] == 1 and m[M_ISSUED] > 0:
-        m[M_ISSUED_FIRST] = m[slot + I_YOUNGER]
-        mark_receivers(t, m, m[slot + I_YOUNGER])
+    if t[H.IN_ORDER] == 1 and m[M.ISSUED] > 0:
+        m[M.ISSUED_FIRST] = m[slot + Instance.YOUNGER]
+        mark_receivers(t, m, m[slot + Instance.YOUNGER])
     return slot
 
 
 @jit
 def take_head(t, m, sender, now):
     """Take the head of a stage; the next one may be offered at once."""
-    slot = m[sender + S_HEAD]
-    m[sender + S_STALL] += now - m[sender + S_SINCE]
-    m[sender + S_SINCE] = now
-    m[sender + S_OFFERS] = 0
-    count = m[sender + S_COUNT]
-    if count == t[m[sender + S_RECORD] + TS_DEPTH]:
-        mark(m, m[sender + S_NUMBER])
-    m[sender + S_COUNT] = count - 1
-    m[sender + S_HEAD] = m[slot + I_LINK]
+    slot = m[sender + Stage.HEAD]
+    m[sender + Stage.STALL] += now - m[sender + Stage.SINCE]
+    m[sender + Stage.SINCE] = now
+    m[sender + Stage.OFFERS] = 0
+    count = m[sender + Stage.COUNT]
+    if count == t[m[sender + Stage.SPEC] + StageSpec.DEPTH]:
+        mark(m, m[sender + Stage.NUMBER])
+    m[sender + Stage.COUNT] = count - 1
+    m[sender + Stage.HEAD] = m[slot + Instance.LINK]
     if count > 1:
-        leave = m[m[sender + S_HEAD] + I_LEAVE]
+        leave = m[m[sender + Stage.HEAD] + Instance.LEAVE]
         if leave <= now:
             offer(t, m, sender, now)
         else:
-            schedule(m, sender, TAG_STAGE, leave)
+            schedule(m, sender, Tag.STAGE, leave)
     return slot
 
 
 @jit_inline
 def offer(t, m, stage, now):
     """The head of a stage may leave: whoever may take it is marked."""
-    m[stage + S_BUSY] += now - m[stage + S_SINCE]
-    m[stage + S_SINCE] = now
-    m[stage + S_OFFERS] = 1
-    head = m[stage + S_HEAD]
-    route = t[m[head + I_ROUTE] + TR_NEXT]
+    m[stage + Stage.BUSY] += now - m[stage + Stage.SINCE]
+    m[stage + Stage.SINCE] = now
+    m[stage + Stage.OFFERS] = 1
+    head = m[stage + Stage.HEAD]
+    route = t[m[head + Instance.ROUTE] + Route.NEXT]
     if route != NONE:
-        mark(m, t[route + TR_STAGE])
+        mark(m, t[route + Route.STAGE])
     else:
-        mark_successors(t, m, stage, m[head + I_STATIC])
+        mark_successors(t, m, stage, m[head + Instance.STATIC])
 
 
 @jit
 def mark_successors(t, m, stage, static):
     """Mark the stages to which another one may pass an instance."""
-    record = m[stage + S_RECORD]
-    receivers, count = t[record + TS_RECEIVERS], t[record + TS_RECEIVER_COUNT]
-    if count <= t[static + TI_ROUTE_COUNT]:
+    record = m[stage + Stage.SPEC]
+    receivers, count = t[record + StageSpec.RECEIVERS], t[record + StageSpec.RECEIVER_COUNT]
+    if count <= t[static + Instruction.ROUTE_COUNT]:
         for k in range(receivers, receivers + count):
             mark(m, t[k])
         return
-    route = t[static + TI_ROUTES]
-    for _ in range(t[static + TI_ROUTE_COUNT]):
-        receiver = m[M_STAGES] + t[route + TR_STAGE] * S_SIZE
-        senders = t[m[receiver + S_RECORD] + TS_SENDERS]
-        for k in range(senders, senders + t[m[receiver + S_RECORD] + TS_SENDER_COUNT]):
-            if t[k] == m[stage + S_NUMBER]:
-                mark(m, t[route + TR_STAGE])
-        route += TR_SIZE
+    route = t[static + Instruction.ROUTES]
+    for _ in range(t[static + Instruction.ROUTE_COUNT]):
+        receiver = m[M.STAGES] + t[route + Route.STAGE] * Stage.SIZE
+        senders = t[m[receiver + Stage.SPEC] + StageSpec.SENDERS]
+        for k in range(senders, senders + t[m[receiver + Stage.SPEC] + StageSpec.SENDER_COUNT]):
+            if t[k] == m[stage + Stage.NUMBER]:
+                mark(m, t[route + Route.STAGE])
+        route += Route.SIZE
 
 
 @jit
 def arrive(t, m, slot):
     """A fetched instance enters the issue buffer."""
-    queue = m[M_QUEUES] + t[m[slot + I_STATIC] + TI_SIGNATURE] * Q_SIZE
-    if m[queue + Q_HEAD] == NONE:
-        m[queue + Q_HEAD] = slot
+    queue = m[M.QUEUES] + t[m[slot + Instance.STATIC] + Instruction.SIGNATURE] * Queue.SIZE
+    if m[queue + Queue.HEAD] == NONE:
+        m[queue + Queue.HEAD] = slot
         mark_receivers(t, m, slot)
     else:
-        m[m[queue + Q_TAIL] + I_LINK] = slot
-    m[queue + Q_TAIL] = slot
-    if m[M_ISSUED] == 0:
-        m[M_ISSUED_FIRST] = slot
-    m[M_ISSUED] += 1
+        m[m[queue + Queue.TAIL] + Instance.LINK] = slot
+    m[queue + Queue.TAIL] = slot
+    if m[M.ISSUED] == 0:
+        m[M.ISSUED_FIRST] = slot
+    m[M.ISSUED] += 1
 
 
 @jit
 def mark_receivers(t, m, slot):
     """Mark the stages to which the fetch stage may pass an instance."""
-    route = t[m[slot + I_ROUTE] + TR_NEXT]
+    route = t[m[slot + Instance.ROUTE] + Route.NEXT]
     if route != NONE:
-        mark(m, t[route + TR_STAGE])
+        mark(m, t[route + Route.STAGE])
         return
-    signature = t[m[slot + I_STATIC] + TI_SIGNATURE]
-    record = t[H_SIGNATURE_TABLE] + signature * TG_SIZE
-    receivers = t[record + TG_RECEIVERS]
-    for k in range(receivers, receivers + t[record + TG_RECEIVER_COUNT]):
+    signature = t[m[slot + Instance.STATIC] + Instruction.SIGNATURE]
+    record = t[H.SIGNATURE_TABLE] + signature * SignatureSpec.SIZE
+    receivers = t[record + SignatureSpec.RECEIVERS]
+    for k in range(receivers, receivers + t[record + SignatureSpec.RECEIVER_COUNT]):
         mark(m, t[k])
 
 
@@ -226,26 +233,26 @@ def mark_receivers(t, m, slot):
 @jit
 def next_route(t, m, slot, number):
     """The record of an instance in a stage that follows the one where it is; ``NONE`` if it does not go there."""
-    route = t[m[slot + I_ROUTE] + TR_NEXT]
+    route = t[m[slot + Instance.ROUTE] + Route.NEXT]
     if route == NONE:
-        return route_to(t, m[slot + I_STATIC], number)
-    return route if t[route + TR_STAGE] == number else NONE
+        return route_to(t, m[slot + Instance.STATIC], number)
+    return route if t[route + Route.STAGE] == number else NONE
 
 
 @jit
 def route_to(t, static, number):
     """The record of an instruction in a stage; ``NONE`` if it does not go there."""
-    low, high = 0, t[static + TI_ROUTE_COUNT]
-    routes = t[static + TI_ROUTES]
+    low, high = 0, t[static + Instruction.ROUTE_COUNT]
+    routes = t[static + Instruction.ROUTES]
     while high - low > 4:
         middle = (low + high) // 2
-        if t[routes + middle * TR_SIZE + TR_STAGE] <= number:
+        if t[routes + middle * Route.SIZE + Route.STAGE] <= number:
             low = middle
         else:
             high = middle
     for k in range(low, high):
-        if t[routes + k * TR_SIZE + TR_STAGE] == number:
-            return routes + k * TR_SIZE
+        if t[routes + k * Route.SIZE + Route.STAGE] == number:
+            return routes + k * Route.SIZE
     return NONE
 
 
@@ -253,36 +260,36 @@ def route_to(t, static, number):
 def enter(t, m, stage, slot, number, now):
     """Hand an instance to the unit of a stage, or buffer it."""
     route = next_route(t, m, slot, number)
-    m[slot + I_ROUTE] = route
-    m[stage + S_HELD] += 1
-    if t[route + TR_UNIT] != NONE and t[H_LATENCY_ADDED] == 0:
-        hand_over(t, m, t[route + TR_UNIT], slot, now)
+    m[slot + Instance.ROUTE] = route
+    m[stage + Stage.HELD] += 1
+    if t[route + Route.UNIT] != NONE and t[H.LATENCY_ADDED] == 0:
+        hand_over(t, m, t[route + Route.UNIT], slot, now)
         return
-    leave = now + latency_of(t, m, slot, t[route + TR_HELD])
-    m[slot + I_LEAVE] = leave
-    note(m, G_ENTERED, number, m[slot + I_SEQ], leave, 0, 0)
-    m[slot + I_LINK] = NONE
-    if m[stage + S_COUNT] == 0:
-        m[stage + S_SINCE] = now
-        m[stage + S_HEAD] = slot
-        schedule(m, stage, TAG_STAGE, leave)
+    leave = now + latency_of(t, m, slot, t[route + Route.HELD])
+    m[slot + Instance.LEAVE] = leave
+    note(m, Logged.ENTERED, number, m[slot + Instance.SEQ], leave, 0, 0)
+    m[slot + Instance.LINK] = NONE
+    if m[stage + Stage.COUNT] == 0:
+        m[stage + Stage.SINCE] = now
+        m[stage + Stage.HEAD] = slot
+        schedule(m, stage, Tag.STAGE, leave)
     else:
-        m[m[stage + S_TAIL] + I_LINK] = slot
-    m[stage + S_TAIL] = slot
-    m[stage + S_COUNT] += 1
+        m[m[stage + Stage.TAIL] + Instance.LINK] = slot
+    m[stage + Stage.TAIL] = slot
+    m[stage + Stage.COUNT] += 1
 
 
 @jit_inline
 def hand_over(t, m, number, slot, now):
     """A unit takes an instance; it is judged in phase 3."""
-    unit = m[M_UNITS] + number * U_SIZE
-    m[unit + U_WAITING] = slot
-    m[unit + U_SCAN] = 0
-    m[unit + U_JUDGED] = -1
-    m[unit + U_TAKEN] += 1
-    m[slot + I_UNIT] = unit
-    m[slot + I_PHASE] = WAITING
-    note_step(m, G_RECEIVED, slot)
+    unit = m[M.UNITS] + number * Unit.SIZE
+    m[unit + Unit.WAITING] = slot
+    m[unit + Unit.SCAN] = 0
+    m[unit + Unit.JUDGED] = -1
+    m[unit + Unit.TAKEN] += 1
+    m[slot + Instance.UNIT] = unit
+    m[slot + Instance.PHASE] = Phase.WAITING
+    note_step(m, Logged.RECEIVED, slot)
     note_candidate(m, slot)
     leave_idle(m, unit, now)
 
@@ -290,9 +297,9 @@ def hand_over(t, m, number, slot, now):
 @jit
 def deliver(t, m, stage, now):
     """An execute stage has held the head for its latency: the unit takes it."""
-    slot = m[stage + S_HEAD]
+    slot = m[stage + Stage.HEAD]
     settle_stage(m, stage, now)
-    m[stage + S_COUNT] -= 1
-    m[stage + S_HEAD] = m[slot + I_LINK]
-    m[M_CHANGED] = now
-    hand_over(t, m, t[m[slot + I_ROUTE] + TR_UNIT], slot, now)
+    m[stage + Stage.COUNT] -= 1
+    m[stage + Stage.HEAD] = m[slot + Instance.LINK]
+    m[M.CHANGED] = now
+    hand_over(t, m, t[m[slot + Instance.ROUTE] + Route.UNIT], slot, now)

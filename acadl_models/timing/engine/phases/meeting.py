@@ -5,14 +5,15 @@ The accesses come group by group, one group for each buffer, in each by ascendin
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine.jit import entry, jit
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.jit import entry, jit, prepare
+from archloom.acadl_models.timing.engine.layout import AccessKind
 
 
 @jit
 def boxes_meet(kinds, low, high, a, b):
     """Whether two accesses of which one modifies something have an element in common, as far as their boxes tell."""
-    if kinds[a] == kinds[b] and kinds[a] != WRITE:
+    if kinds[a] == kinds[b] and kinds[a] != AccessKind.WRITE:
         return False
     for axis in range(low.shape[1]):
         if low[a, axis] > high[b, axis] or low[b, axis] > high[a, axis]:
@@ -39,7 +40,7 @@ def connect(kinds, low, high, ends, sweeps, label, related):
     pairs = 0
     for a in range(count):
         label[a] = a
-        related[a] = int(kinds[a] == WRITE)
+        related[a] = int(kinds[a] == AccessKind.WRITE)
     for a in range(count):
         b = a + 1
         while b < ends[a] and low[b, sweeps[a]] <= high[a, sweeps[a]]:
@@ -76,5 +77,5 @@ def list_pairs(kinds, low, high, ends, sweeps, rows, ranks, met, first, second):
 def compile_all() -> None:
     """Compile both, or load them from the cache on disk."""
     table, column = "int64[:, ::1]", "int64[::1]"
-    connect.compile(f"int64({column}, {table}, {table}, {', '.join([column] * 4)})")
-    list_pairs.compile(f"void({column}, {table}, {table}, {', '.join([column] * 7)})")
+    prepare(connect, f"int64({column}, {table}, {table}, {', '.join([column] * 4)})")
+    prepare(list_pairs, f"void({column}, {table}, {table}, {', '.join([column] * 7)})")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
-from archloom.acadl_models.timing.engine.memory_layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
+from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule
 from archloom.acadl_models.timing.engine.phases.channels import over_channels
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
 from archloom.acadl_models.timing.engine.phases.memories import (
@@ -17,33 +18,32 @@ from archloom.acadl_models.timing.engine.phases.memories import (
     send,
     tail_of,
 )
-from archloom.acadl_models.timing.engine.phases.order import note_mover
-from archloom.acadl_models.timing.engine.phases.timers import schedule
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
 from archloom.acadl_models.timing.engine.phases.values import fail
+from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Request, Store, Tag, Tail, Unit
 
 
 @jit
 def end_request(m, request):
     """Phase 1a: a request ends and frees its slot; whoever it belongs to may move on."""
-    store = m[request + R_STORE]
-    m[store + D_ACTIVE] -= 1
-    m[store + D_EXCLUSIVE] = 0
-    if m[store + D_QUEUED] > 0 and m[store + D_FREED] == 0:
-        m[store + D_FREED] = 1
-        m[m[M_FREED] + m[M_FREES]] = store
-        m[M_FREES] += 1
-    slot = m[request + R_OWNER]
-    m[slot + I_PENDING] -= 1
-    if m[slot + I_PENDING] == 0:
+    store = m[request + Request.STORE]
+    m[store + Store.ACTIVE] -= 1
+    m[store + Store.EXCLUSIVE] = 0
+    if m[store + Store.QUEUED] > 0 and m[store + Store.FREED] == 0:
+        m[store + Store.FREED] = 1
+        m[m[M.FREED] + m[M.FREES]] = store
+        m[M.FREES] += 1
+    slot = m[request + Request.OWNER]
+    m[slot + Instance.PENDING] -= 1
+    if m[slot + Instance.PENDING] == 0:
         note_mover(m, slot)
 
 
 @jit
 def grant_freed(t, m, now):
     """Freed slots take the requests that wait, storage by storage."""
-    freed, count = m[M_FREED], m[M_FREES]
-    m[M_FREES] = 0
+    freed, count = m[M.FREED], m[M.FREES]
+    m[M.FREES] = 0
     for k in range(1, count):  # in the order of the storages
         store = m[freed + k]
         j = k - 1
@@ -53,53 +53,53 @@ def grant_freed(t, m, now):
         m[freed + j + 1] = store
     for k in range(count):
         store = m[freed + k]
-        m[store + D_FREED] = 0
-        while m[store + D_QUEUED] > 0 and has_slot(t, m, store, m[store + D_QUEUE_HEAD]):
+        m[store + Store.FREED] = 0
+        while m[store + Store.QUEUED] > 0 and has_slot(t, m, store, m[store + Store.QUEUE_HEAD]):
             grant_queued(t, m, store, now)
 
 
 @jit
 def has_slot(t, m, store, request):
     """Whether a storage may grant a request now."""
-    if m[store + D_ACTIVE] >= t[m[store + D_RECORD] + TM_CAPACITY]:
+    if m[store + Store.ACTIVE] >= t[m[store + Store.SPEC] + StoreSpec.CAPACITY]:
         return False
-    if t[m[store + D_RECORD] + TM_LINKS] == NONE or m[store + D_ACTIVE] == 0:
+    if t[m[store + Store.SPEC] + StoreSpec.LINKS] == NONE or m[store + Store.ACTIVE] == 0:
         return True
-    return m[store + D_EXCLUSIVE] == 0 and not is_exclusive(t, m, store, request)
+    return m[store + Store.EXCLUSIVE] == 0 and not is_exclusive(t, m, store, request)
 
 
 @jit
 def grant_queued(t, m, store, now):
-    """The request at the head of a storage's FIFO gets a slot."""
-    request = m[store + D_QUEUE_HEAD]
-    m[store + D_QUEUE_HEAD] = m[request + R_LINK]
+    """The request at the head of a storage's Policy.FIFO gets a slot."""
+    request = m[store + Store.QUEUE_HEAD]
+    m[store + Store.QUEUE_HEAD] = m[request + Request.LINK]
     settle_queue(m, store, now)
-    m[store + D_QUEUED] -= 1
-    slot = m[request + R_OWNER]
-    unit = m[slot + I_UNIT]
-    m[unit + U_QUEUED] -= 1
-    if m[request + R_IS_READ] == 1 and m[unit + U_LAST] == m[slot + I_SEQ]:
-        m[unit + U_UNGRANTED] -= 1
+    m[store + Store.QUEUED] -= 1
+    slot = m[request + Request.OWNER]
+    unit = m[slot + Instance.UNIT]
+    m[unit + Unit.QUEUED] -= 1
+    if m[request + Request.IS_READ] == 1 and m[unit + Unit.LAST] == m[slot + Instance.SEQ]:
+        m[unit + Unit.UNGRANTED] -= 1
     grant(t, m, store, request, now)
-    if m[unit + U_QUEUED] == 0 or m[unit + U_UNGRANTED] == 0:
+    if m[unit + Unit.QUEUED] == 0 or m[unit + Unit.UNGRANTED] == 0:
         note_unit(t, m, unit, now)
 
 
 @jit_inline
 def grant(t, m, store, request, now):
     """A request gets a slot: from here on the time of its end, or of the next look-up in a cache, is known."""
-    note_request(t, m, G_GRANTED, request)
-    m[store + D_ACTIVE] += 1
-    record = m[store + D_RECORD]
-    if t[record + TM_SIMPLE] == 1:
-        latency = m[request + R_LATENCY]
+    note_request(t, m, Logged.GRANTED, request)
+    m[store + Store.ACTIVE] += 1
+    record = m[store + Store.SPEC]
+    if t[record + StoreSpec.SIMPLE] == 1:
+        latency = m[request + Request.LATENCY]
         if latency < 0:
-            latency = fail(t, m, -1 - latency, m[request + R_TIMER])
+            latency = fail(t, m, -1 - latency, m[request + Request.TIMER])
         first = now + latency
-        if t[record + TM_SHARED] == 1:
-            first = max(first, m[store + D_PORT_FREE])
-            m[store + D_PORT_FREE] = first + m[request + R_BEATS]
-        schedule(m, request, TAG_REQUEST, first + m[request + R_BEATS] - 1)
+        if t[record + StoreSpec.SHARED] == 1:
+            first = max(first, m[store + Store.PORT_FREE])
+            m[store + Store.PORT_FREE] = first + m[request + Request.BEATS]
+        schedule(m, request, Tag.REQUEST, first + m[request + Request.BEATS] - 1)
         begin_transfer(t, m, request, now)
         return
     grant_general(t, m, store, request, now)
@@ -108,21 +108,21 @@ def grant(t, m, store, request, now):
 @jit
 def grant_general(t, m, store, request, now):
     """The same where the storage has state or links."""
-    m[store + D_EXCLUSIVE] = int(is_exclusive(t, m, store, request))
-    kind = t[m[store + D_RECORD] + TM_KIND]
-    if kind == CACHED:
+    m[store + Store.EXCLUSIVE] = int(is_exclusive(t, m, store, request))
+    kind = t[m[store + Store.SPEC] + StoreSpec.KIND]
+    if kind == StoreKind.CACHED:
         tail = tail_of(t, m, request)
         time = begin_lines(t, m, request, tail, now)
-        if m[tail + W_DEPTH] > 0:
-            schedule(m, request, TAG_REQUEST, time)
+        if m[tail + Tail.DEPTH] > 0:
+            schedule(m, request, Tag.REQUEST, time)
             return
     else:
-        latency = m[request + R_LATENCY]
+        latency = m[request + Request.LATENCY]
         if latency < 0:
-            latency = fail(t, m, -1 - latency, m[request + R_TIMER])
+            latency = fail(t, m, -1 - latency, m[request + Request.TIMER])
         time = now + latency
-        if kind == BANKED:
-            time = open_rows(t, m, store, tail_of(t, m, request), latency, now) - m[request + R_BEATS] + 1
+        if kind == StoreKind.BANKED:
+            time = open_rows(t, m, store, tail_of(t, m, request), latency, now) - m[request + Request.BEATS] + 1
     carry(t, m, store, request, time, now)
 
 
@@ -131,10 +131,10 @@ def carry(t, m, store, request, ready, now):
     """The words of a request can move from ``ready`` on: its end is known."""
     finish = arrival(t, m, store, request, ready)
     if finish > now:
-        schedule(m, request, TAG_REQUEST, finish)
+        schedule(m, request, Tag.REQUEST, finish)
         begin_transfer(t, m, request, now)
     else:  # a miss that ends without the latency of a hit
-        m[request + R_FINISH] = now
+        m[request + Request.FINISH] = now
         begin_transfer(t, m, request, now)
         end_request(m, request)
 
@@ -142,38 +142,40 @@ def carry(t, m, store, request, ready, now):
 @jit
 def arrival(t, m, store, request, ready):
     """When the last word of a request has moved whose first one can move from ``ready`` on: over port and link."""
-    record = m[store + D_RECORD]
-    if t[record + TM_KIND] == INTERLEAVED:
-        finish = over_channels(t, m, t[record + TM_STATE], tail_of(t, m, request), ready)
+    record = m[store + Store.SPEC]
+    if t[record + StoreSpec.KIND] == StoreKind.INTERLEAVED:
+        finish = over_channels(t, m, t[record + StoreSpec.STATE], tail_of(t, m, request), ready)
     else:
         first = ready
-        if t[record + TM_SHARED] == 1:
-            first = max(ready, m[store + D_PORT_FREE])
-            m[store + D_PORT_FREE] = first + m[request + R_BEATS]
-        finish = first + m[request + R_BEATS] - 1
+        if t[record + StoreSpec.SHARED] == 1:
+            first = max(ready, m[store + Store.PORT_FREE])
+            m[store + Store.PORT_FREE] = first + m[request + Request.BEATS]
+        finish = first + m[request + Request.BEATS] - 1
     link = link_of(t, m, store, request)
     if link == NONE:
         return finish
-    start = send(t, m, link, m[request + R_BYTES], m[request + R_IS_READ], ready)
-    m[request + R_SENT] = start
-    m[request + R_SEND_WAIT] = start - ready
-    table = t[H_LINK_TABLE] + link * TN_SIZE
-    note_carried(t, m, request, link, t[table + TN_BANDWIDTH])
-    return max(finish, start - (-m[request + R_BYTES] // t[table + TN_BANDWIDTH]) - 1 + t[table + TN_LATENCY])
+    start = send(t, m, link, m[request + Request.BYTES], m[request + Request.IS_READ], ready)
+    m[request + Request.SENT] = start
+    m[request + Request.SEND_WAIT] = start - ready
+    table = t[H.LINK_TABLE] + link * LinkSpec.SIZE
+    note_carried(t, m, request, link, t[table + LinkSpec.BANDWIDTH])
+    return max(
+        finish, start - (-m[request + Request.BYTES] // t[table + LinkSpec.BANDWIDTH]) - 1 + t[table + LinkSpec.LATENCY]
+    )
 
 
 @jit
 def note_look(m, request):
     """A request looks on in a cache in this cycle."""
-    m[m[M_STEPPING] + m[M_STEPS]] = request
-    m[M_STEPS] += 1
+    m[m[M.STEPPING] + m[M.STEPS]] = request
+    m[M.STEPS] += 1
 
 
 @jit
 def take_steps(t, m, now):
     """Requests look on in caches: by storages, in the order in which they got their slots."""
-    list_, count = m[M_STEPPING], m[M_STEPS]
-    m[M_STEPS] = 0
+    list_, count = m[M.STEPPING], m[M.STEPS]
+    m[M.STEPS] = 0
     for k in range(1, count):
         request = m[list_ + k]
         j = k - 1
@@ -185,42 +187,42 @@ def take_steps(t, m, now):
         request = m[list_ + k]
         tail = tail_of(t, m, request)
         time = go_on(t, m, request, tail, now)
-        if m[tail + W_DEPTH] == 0:
-            carry(t, m, m[request + R_STORE], request, time, now)
+        if m[tail + Tail.DEPTH] == 0:
+            carry(t, m, m[request + Request.STORE], request, time, now)
         else:
-            schedule(m, request, TAG_REQUEST, time)
+            schedule(m, request, Tag.REQUEST, time)
 
 
 @jit
 def comes_later(t, m, request, other):
     """Whether a request looks on after another in the same cycle."""
-    if m[request + R_STORE] != m[other + R_STORE]:
-        return m[request + R_STORE] > m[other + R_STORE]
-    return m[tail_of(t, m, request) + W_ORDER] > m[tail_of(t, m, other) + W_ORDER]
+    if m[request + Request.STORE] != m[other + Request.STORE]:
+        return m[request + Request.STORE] > m[other + Request.STORE]
+    return m[tail_of(t, m, request) + Tail.ORDER] > m[tail_of(t, m, other) + Tail.ORDER]
 
 
 @jit
 def issue(t, m, slot, first, end, now):
     """Issue the requests ``first .. end - 1`` of an instance; returns how many found no slot."""
     waiting = 0
-    request = slot + t[H_SLOT_REQUESTS] + first * R_SIZE
+    request = slot + t[H.SLOT_REQUESTS] + first * Request.SIZE
     for _ in range(first, end):
-        store = m[request + R_STORE]
-        if m[store + D_QUEUED] == 0 and has_slot(t, m, store, request):
+        store = m[request + Request.STORE]
+        if m[store + Store.QUEUED] == 0 and has_slot(t, m, store, request):
             grant(t, m, store, request, now)
         else:
-            if m[store + D_QUEUED] == 0:
-                m[store + D_QUEUE_HEAD] = request
+            if m[store + Store.QUEUED] == 0:
+                m[store + Store.QUEUE_HEAD] = request
             else:
-                m[m[store + D_QUEUE_TAIL] + R_LINK] = request
-            m[request + R_LINK] = NONE
-            m[request + R_FINISH] = FOREVER
-            note_request(t, m, G_QUEUED, request)
-            m[store + D_QUEUE_TAIL] = request
+                m[m[store + Store.QUEUE_TAIL] + Request.LINK] = request
+            m[request + Request.LINK] = NONE
+            m[request + Request.FINISH] = FOREVER
+            note_request(t, m, Logged.QUEUED, request)
+            m[store + Store.QUEUE_TAIL] = request
             settle_queue(m, store, now)
-            m[store + D_QUEUED] += 1
+            m[store + Store.QUEUED] += 1
             waiting += 1
-        request += R_SIZE
+        request += Request.SIZE
     if waiting > 0:
-        m[m[slot + I_UNIT] + U_QUEUED] += waiting
+        m[m[slot + Instance.UNIT] + Unit.QUEUED] += waiting
     return waiting

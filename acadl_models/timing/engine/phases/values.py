@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.layout import H, Instruction, LatencySpec, Operation, Sum
+from archloom.acadl_models.timing.engine.state import DIVIDES_BY_ZERO, Instance, M, Status
 
 
 @jit
 def value_of(t, m, expression):
     """The value of an affine expression at the present values of loop variables and atoms."""
-    values = m[M_VALUES]
-    total = t[expression + TX_CONSTANT]
-    at = expression + TX_LIST
-    for _ in range(t[expression + TX_TERMS]):
+    values = m[M.VALUES]
+    total = t[expression + Sum.CONSTANT]
+    at = expression + Sum.LIST
+    for _ in range(t[expression + Sum.TERMS]):
         total += m[values + t[at]] * t[at + 1]
         at += 2
     return total
@@ -21,31 +22,33 @@ def value_of(t, m, expression):
 @jit
 def latency_program(t, m, program, words, size):
     """Run the program of a latency."""
-    at = program + TC_CODE
-    end = at + 2 * t[program + TC_LENGTH]
-    top = m[M_STACK] - 1
+    at = program + LatencySpec.CODE
+    end = at + 2 * t[program + LatencySpec.LENGTH]
+    top = m[M.STACK] - 1
     while at < end:
         operation, operand = t[at], t[at + 1]
         at += 2
-        if operation <= X_BYTES:
+        if operation <= Operation.BYTES:
             top += 1
-            if operation == X_NUMBER:
+            if operation == Operation.NUMBER:
                 m[top] = operand
-            elif operation == X_EXPRESSION:
+            elif operation == Operation.EXPRESSION:
                 m[top] = value_of(t, m, operand)
             else:
-                m[top] = words if operation == X_WORDS else size
-        elif operation == X_JUMP:
-            at = program + TC_CODE + 2 * operand
-        elif operation == X_JUMP_IF_ZERO:
+                m[top] = words if operation == Operation.WORDS else size
+        elif operation == Operation.JUMP:
+            at = program + LatencySpec.CODE + 2 * operand
+        elif operation == Operation.JUMP_IF_ZERO:
             top -= 1
             if m[top + 1] == 0:
-                at = program + TC_CODE + 2 * operand
-        elif operation == X_NOT or operation == X_NEG:
-            m[top] = -m[top] if operation == X_NEG else int(m[top] == 0)
+                at = program + LatencySpec.CODE + 2 * operand
+        elif operation == Operation.NOT or operation == Operation.NEG:
+            m[top] = -m[top] if operation == Operation.NEG else int(m[top] == 0)
         else:
             top -= 1
-            if (operation == X_FLOORDIV or operation == X_MOD or operation == X_CDIV) and m[top + 1] == 0:
+            if (operation == Operation.FLOORDIV or operation == Operation.MOD or operation == Operation.CDIV) and m[
+                top + 1
+            ] == 0:
                 return DIVIDES_BY_ZERO
             m[top] = binary(operation, m[top], m[top + 1])
     return m[top]
@@ -53,36 +56,36 @@ def latency_program(t, m, program, words, size):
 
 @jit
 def binary(operation, a, b):
-    if operation == X_ADD:
+    if operation == Operation.ADD:
         return a + b
-    if operation == X_SUB:
+    if operation == Operation.SUB:
         return a - b
-    if operation == X_MUL:
+    if operation == Operation.MUL:
         return a * b
-    if operation == X_FLOORDIV:
+    if operation == Operation.FLOORDIV:
         return a // b
-    if operation == X_MOD:
+    if operation == Operation.MOD:
         return a - (a // b) * b
-    if operation == X_CDIV:
+    if operation == Operation.CDIV:
         return -(-a // b)
-    if operation == X_MIN:
+    if operation == Operation.MIN:
         return min(a, b)
-    if operation == X_MAX:
+    if operation == Operation.MAX:
         return max(a, b)
     return compare(operation, a, b)
 
 
 @jit
 def compare(operation, a, b):
-    if operation == X_LT:
+    if operation == Operation.LT:
         return int(a < b)
-    if operation == X_LE:
+    if operation == Operation.LE:
         return int(a <= b)
-    if operation == X_GT:
+    if operation == Operation.GT:
         return int(a > b)
-    if operation == X_GE:
+    if operation == Operation.GE:
         return int(a >= b)
-    if operation == X_EQ:
+    if operation == Operation.EQ:
         return int(a == b)
     return int(a != b)
 
@@ -90,10 +93,10 @@ def compare(operation, a, b):
 @jit
 def fail(t, m, program, value):
     """Stop the run: a latency has no legal value. Returns one, for the rest of the cycle."""
-    if m[M_STATUS] == RUNNING:
-        m[M_STATUS] = BAD_LATENCY
-        m[M_OBJECT] = t[program + TC_OBJECT]
-        m[M_VALUE] = value
+    if m[M.STATUS] == Status.RUNNING:
+        m[M.STATUS] = Status.BAD_LATENCY
+        m[M.OBJECT] = t[program + LatencySpec.OBJECT]
+        m[M.VALUE] = value
     return 1
 
 
@@ -102,6 +105,6 @@ def latency_of(t, m, slot, code):
     """A latency of an instance: cycles, or evaluated when the instance was made."""
     if code >= 0:
         return code
-    latency = m[slot + t[H_SLOT_LATENCIES] - 1 - code]
-    program = t[t[m[slot + I_STATIC] + TI_LATENCIES] - 1 - code]
-    return latency if latency >= t[program + TC_LEAST] else fail(t, m, program, latency)
+    latency = m[slot + t[H.SLOT_LATENCIES] - 1 - code]
+    program = t[t[m[slot + Instance.STATIC] + Instruction.LATENCIES] - 1 - code]
+    return latency if latency >= t[program + LatencySpec.LEAST] else fail(t, m, program, latency)

@@ -15,8 +15,9 @@ The end of the transition is then the present, with times, program order, counte
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
+from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
 from archloom.acadl_models.timing.engine.skipping.memories_state import same_memories
@@ -30,6 +31,7 @@ from archloom.acadl_models.timing.engine.skipping.moving import (
     is_active,
     is_inside,
     is_kept,
+    keep_efforts,
     move_instance,
     move_machine,
     remember_machine,
@@ -37,48 +39,59 @@ from archloom.acadl_models.timing.engine.skipping.moving import (
     shifts_of,
 )
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
+from archloom.acadl_models.timing.engine.state import (
+    MOST_MACHINE_WORDS,
+    TRANSITIONS,
+    Access,
+    Instance,
+    Loop,
+    LoopMemory,
+    M,
+    Memory,
+    Transition,
+)
 
 
 # --- remembering -----------------------------------------------------------------------------------------------
 @jit
 def begin_transition(t, m, h, loop, length, offsets, hashed):
     """Remember the present as the first state of a transition of a loop."""
-    number = h[HM_NEXT]
-    h[HM_NEXT] = (number + 1) % TRANSITIONS
-    index = h[HM_INDEX] + number * HT_SIZE
+    number = h[Memory.NEXT]
+    h[Memory.NEXT] = (number + 1) % TRANSITIONS
+    index = h[Memory.INDEX] + number * Transition.SIZE
     forget_pending(t, h, number)
-    memory = h[HM_LOOPS] + loop * HL_SIZE
-    h[memory + HL_PENDING] = number
-    h[index + HT_VALID] = 0
-    h[index + HT_LOOP], h[index + HT_HASH] = loop, hashed
-    h[index + HT_LENGTH], h[index + HT_OFFSETS] = length, offsets
-    h[index + HT_BEGIN] = reserve(h, HM_TRANSITIONS, m[M_REST] + length + offsets)
-    begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
-    remember_machine(m, h, begin, m[M_REST])
-    copy(h, h[HM_SCRATCH], begin + m[M_REST], length + offsets)
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
+    h[memory + LoopMemory.PENDING] = number
+    h[index + Transition.VALID] = 0
+    h[index + Transition.LOOP], h[index + Transition.HASH] = loop, hashed
+    h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
+    h[index + Transition.BEGIN] = reserve(h, Memory.TRANSITIONS, m[M.REST] + length + offsets)
+    begin = address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
+    remember_machine(m, h, begin, m[M.REST])
+    copy(h, h[Memory.SCRATCH], begin + m[M.REST], length + offsets)
 
 
 @jit
 def forget_pending(t, h, number):
     """The room of a transition is taken again: nobody completes it any more."""
-    memory = h[HM_LOOPS] + h[h[HM_INDEX] + number * HT_SIZE + HT_LOOP] * HL_SIZE
-    if h[memory + HL_PENDING] == number:
-        h[memory + HL_PENDING] = NONE
+    memory = h[Memory.LOOPS] + h[h[Memory.INDEX] + number * Transition.SIZE + Transition.LOOP] * LoopMemory.SIZE
+    if h[memory + LoopMemory.PENDING] == number:
+        h[memory + LoopMemory.PENDING] = NONE
 
 
 @jit
 def complete_transition(t, m, h, loop):
     """The present is the end of the pending transition of a loop."""
-    memory = h[HM_LOOPS] + loop * HL_SIZE
-    number = h[memory + HL_PENDING]
-    h[memory + HL_PENDING] = NONE
-    words = m[M_SLOTS] + m[M_ACTIVE] * t[H_SLOT_SIZE]
-    if words > MOST_MACHINE_WORDS or t[H_TOTAL] - m[M_FETCHED] < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
+    number = h[memory + LoopMemory.PENDING]
+    h[memory + LoopMemory.PENDING] = NONE
+    words = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE]
+    if words > MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return
-    index = h[HM_INDEX] + number * HT_SIZE
-    h[index + HT_VALID] = 1
-    h[index + HT_END] = reserve(h, HM_TRANSITIONS, words)
-    copy_machine(t, h, address(h, HM_TRANSITIONS, h[index + HT_END]), m, 0)
+    index = h[Memory.INDEX] + number * Transition.SIZE
+    h[index + Transition.VALID] = 1
+    h[index + Transition.END] = reserve(h, Memory.TRANSITIONS, words)
+    copy_machine(t, h, address(h, Memory.TRANSITIONS, h[index + Transition.END]), m, 0)
 
 
 # --- applying --------------------------------------------------------------------------------------------------
@@ -86,25 +99,25 @@ def complete_transition(t, m, h, loop):
 def recall(t, m, h, loop, length, offsets, hashed):
     """Apply a transition that begins in the present state; returns whether there was one."""
     for number in range(TRANSITIONS):
-        index = h[HM_INDEX] + number * HT_SIZE
+        index = h[Memory.INDEX] + number * Transition.SIZE
         if (
-            h[index + HT_VALID] == 0
-            or h[index + HT_HASH] != hashed
-            or h[index + HT_LOOP] != loop
-            or h[index + HT_LENGTH] != length
-            or h[index + HT_OFFSETS] != offsets
+            h[index + Transition.VALID] == 0
+            or h[index + Transition.HASH] != hashed
+            or h[index + Transition.LOOP] != loop
+            or h[index + Transition.LENGTH] != length
+            or h[index + Transition.OFFSETS] != offsets
         ):
             continue
-        if not is_kept(h, HM_TRANSITIONS, h[index + HT_BEGIN]):
+        if not is_kept(h, Memory.TRANSITIONS, h[index + Transition.BEGIN]):
             continue  # its end was written later and is there, too
-        begin = address(h, HM_TRANSITIONS, h[index + HT_BEGIN])
-        end = address(h, HM_TRANSITIONS, h[index + HT_END])
-        state = begin + m[M_REST]
+        begin = address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
+        end = address(h, Memory.TRANSITIONS, h[index + Transition.END])
+        state = begin + m[M.REST]
         if (
-            equal(h, h[HM_SCRATCH], state, length)
+            equal(h, h[Memory.SCRATCH], state, length)
             and same_path(t, m, h, begin, end)
-            and windows_move_together(t, m, h, loop, begin, end, h[HM_SCRATCH] + length, state + length)
-            and same_memories(t, m, h, begin, h[HM_SCRATCH] + length + offsets, state + length + offsets)
+            and windows_move_together(t, m, h, loop, begin, end, h[Memory.SCRATCH] + length, state + length)
+            and same_memories(t, m, h, begin, h[Memory.SCRATCH] + length + offsets, state + length + offsets)
         ):
             apply(t, m, h, loop, begin, end)
             return True
@@ -114,32 +127,32 @@ def recall(t, m, h, loop, length, offsets, hashed):
 @jit
 def stays(t, m, h, loop, begin, end):
     """Whether a loop that was active at the begin of a transition was never left up to its end."""
-    entry = m[M_LOOPS] + loop * L_SIZE + L_ENTRY_SEQ
-    record = t[H_LOOP_TABLE] + loop * TL_SIZE
-    return is_active(t, record, h[end + M_PC]) and h[begin + entry] == h[end + entry]
+    entry = m[M.LOOPS] + loop * Loop.SIZE + Loop.ENTRY_SEQ
+    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+    return is_active(t, record, h[end + M.PC]) and h[begin + entry] == h[end + entry]
 
 
 @jit
 def same_path(t, m, h, begin, end):
     """Whether the same instructions are fetched as in the transition, with the same latencies."""
-    if m[M_TIME] + h[end + M_TIME] - h[begin + M_TIME] >= m[M_PAUSE]:
+    if m[M.TIME] + h[end + M.TIME] - h[begin + M.TIME] >= m[M.PAUSE]:
         return False
-    fetched = m[M_FETCHED] + h[end + M_FETCHED] - h[begin + M_FETCHED]
-    if t[H_TOTAL] - fetched < t[H_FETCH_FLIGHTS] * t[H_FETCH_WIDTH]:
+    fetched = m[M.FETCHED] + h[end + M.FETCHED] - h[begin + M.FETCHED]
+    if t[H.TOTAL] - fetched < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return False
     loop = innermost(t, m)
     while loop != NONE:
-        record = t[H_LOOP_TABLE] + loop * TL_SIZE
-        iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
+        record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+        iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
         moved = m[iteration] - h[begin + iteration]
         if stays(t, m, h, loop, begin, end):
-            if m[iteration] + h[end + iteration] - h[begin + iteration] >= t[record + TL_EXTENT]:
+            if m[iteration] + h[end + iteration] - h[begin + iteration] >= t[record + LoopSpec.EXTENT]:
                 return False
         elif moved != 0:
             return False
-        if moved != 0 and (t[record + TL_REPEATS] == 0 or moved % t[record + TL_REPEATS] != 0):
+        if moved != 0 and (t[record + LoopSpec.REPEATS] == 0 or moved % t[record + LoopSpec.REPEATS] != 0):
             return False
-        loop = t[record + TL_PARENT]
+        loop = t[record + LoopSpec.PARENT]
     return True
 
 
@@ -147,31 +160,31 @@ def same_path(t, m, h, begin, end):
 def windows_move_together(t, m, h, loop, begin, end, new, old):
     """Whether all windows of each conflict class are equally far from where they were in the transition.
 
-    The distances are left in ``M_SHIFTS``. Windows in flight are compared one by one; those to come lie below the
+    The distances are left in ``M.SHIFTS``. Windows in flight are compared one by one; those to come lie below the
     innermost loop that the transition did not leave.
     """
-    for k in range(t[H_CLASSES]):
-        m[m[M_SHIFTED] + k] = 0
-    slot = m[M_OLDEST]
+    for k in range(t[H.CLASSES]):
+        m[m[M.SHIFTED] + k] = 0
+    slot = m[M.OLDEST]
     while slot != NONE:
-        static = m[slot + I_STATIC]
-        for k in range(t[static + TI_ACCESS_COUNT]):
-            access = t[static + TI_ACCESSES] + k * TA_SIZE
-            for axis in range(t[access + TA_AXES]):
-                m[m[M_WORK] + axis] = h[new] - h[old]
+        static = m[slot + Instance.STATIC]
+        for k in range(t[static + Instruction.ACCESS_COUNT]):
+            access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
+            for axis in range(t[access + AccessSpec.AXES]):
+                m[m[M.WORK] + axis] = h[new] - h[old]
                 new += 1
                 old += 1
             if not agrees(t, m, access):
                 return False
-        slot = m[slot + I_YOUNGER]
+        slot = m[slot + Instance.YOUNGER]
     scope = loop
     while scope != NONE and not stays(t, m, h, scope, begin, end):
-        scope = t[t[H_LOOP_TABLE] + scope * TL_SIZE + TL_PARENT]
-    first, count = 0, t[H_ACCESSES]
+        scope = t[t[H.LOOP_TABLE] + scope * LoopSpec.SIZE + LoopSpec.PARENT]
+    first, count = 0, t[H.ACCESSES]
     if scope != NONE:
-        record = t[H_LOOP_TABLE] + scope * TL_SIZE
-        first, count = t[record + TL_FIRST_ACCESS], t[record + TL_ACCESS_COUNT]
-        at = m[M_LOOPS] + scope * L_SIZE + L_ITERATION
+        record = t[H.LOOP_TABLE] + scope * LoopSpec.SIZE
+        first, count = t[record + LoopSpec.FIRST_ACCESS], t[record + LoopSpec.ACCESS_COUNT]
+        at = m[M.LOOPS] + scope * Loop.SIZE + Loop.ITERATION
         value_ranges(t, m, record, m[at], m[at] + h[end + at] - h[begin + at])
     for order in range(first, first + count):
         if not window_agrees(t, m, h, order, begin, scope):
@@ -182,16 +195,16 @@ def windows_move_together(t, m, h, loop, begin, end, new, old):
 @jit
 def agrees(t, m, access):
     """Whether the distances in the work space are those of the access's class so far."""
-    conflict_class = t[access + TA_CLASS]
+    conflict_class = t[access + AccessSpec.CLASS]
     if conflict_class == NONE:
         return True
-    shifts = m[M_SHIFTS] + conflict_class * t[H_MAX_AXES]
-    known = m[m[M_SHIFTED] + conflict_class] == 1
-    m[m[M_SHIFTED] + conflict_class] = 1
-    for axis in range(t[access + TA_AXES]):
-        if known and m[shifts + axis] != m[m[M_WORK] + axis]:
+    shifts = m[M.SHIFTS] + conflict_class * t[H.MAX_AXES]
+    known = m[m[M.SHIFTED] + conflict_class] == 1
+    m[m[M.SHIFTED] + conflict_class] = 1
+    for axis in range(t[access + AccessSpec.AXES]):
+        if known and m[shifts + axis] != m[m[M.WORK] + axis]:
             return False
-        m[shifts + axis] = m[m[M_WORK] + axis]
+        m[shifts + axis] = m[m[M.WORK] + axis]
     return True
 
 
@@ -201,24 +214,28 @@ def window_agrees(t, m, h, order, begin, scope):
 
     Where there is a loop that the transition did not leave, the ranges of values in it are known.
     """
-    access = t[t[H_PLACES] + order]
-    width = t[H_MAX_AXES] + 1
+    access = t[t[H.PLACES] + order]
+    width = t[H.MAX_AXES] + 1
     for column in range(width):
-        m[m[M_WORK] + column] = 0
+        m[m[M.WORK] + column] = 0
     loop = innermost(t, m)
     while loop != NONE:
-        record = t[H_LOOP_TABLE] + loop * TL_SIZE
-        iteration = m[M_LOOPS] + loop * L_SIZE + L_ITERATION
+        record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+        iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
         moved = m[iteration] - h[begin + iteration]
-        inside = t[record + TL_FIRST_ACCESS] <= order < t[record + TL_FIRST_ACCESS] + t[record + TL_ACCESS_COUNT]
+        inside = (
+            t[record + LoopSpec.FIRST_ACCESS]
+            <= order
+            < t[record + LoopSpec.FIRST_ACCESS] + t[record + LoopSpec.ACCESS_COUNT]
+        )
         if moved != 0 and inside:
-            periods = moved // t[record + TL_REPEATS]
+            periods = moved // t[record + LoopSpec.REPEATS]
             shifts = shifts_of(t, record, order)
             for column in range(width):
-                m[m[M_WORK] + column] += periods * t[shifts + column]
-        loop = t[record + TL_PARENT]
-    moved = m[m[M_WORK] + width - 1]
-    if moved != 0 and (scope == NONE or t[access + TA_PLACE] != NONE or not stays_in_bank(t, m, access, moved)):
+                m[m[M.WORK] + column] += periods * t[shifts + column]
+        loop = t[record + LoopSpec.PARENT]
+    moved = m[m[M.WORK] + width - 1]
+    if moved != 0 and (scope == NONE or t[access + AccessSpec.PLACE] != NONE or not stays_in_bank(t, m, access, moved)):
         return False
     return agrees(t, m, access)
 
@@ -226,64 +243,60 @@ def window_agrees(t, m, h, order, begin, scope):
 @jit
 def stays_in_bank(t, m, access, moved):
     """Whether one bank holds all words of an access within the ranges of values, here and before they moved."""
-    low, high = range_of(t, m, t[access + TA_WORD])
+    low, high = range_of(t, m, t[access + AccessSpec.WORD])
     return bank_of(t, access, min(low, low - moved), max(high, high - moved)) != NONE
 
 
 @jit
 def apply(t, m, h, loop, begin, end):
     """Make the end of a transition the present."""
-    now = h[HM_MACHINE]
-    remember_machine(m, h, now, m[M_REST])
+    now = h[Memory.MACHINE]
+    remember_machine(m, h, now, m[M.REST])
     copy_machine(t, m, 0, h, end)
-    cycles = h[now + M_TIME] - h[begin + M_TIME]
-    instances = h[now + M_SEQ] - h[begin + M_SEQ]
-    m[M_LEFT] += h[now + M_LEFT] - h[begin + M_LEFT]
-    m[M_STEPPED] = h[now + M_STEPPED]
-    m[M_ITERATIONS] = h[now + M_ITERATIONS]
-    m[M_SKIPS] = h[now + M_SKIPS] + 1
-    for k in range(m[M_ITERATED], m[M_ITERATED] + t[H_SITES]):
-        m[k] = h[now + k]
+    cycles = h[now + M.TIME] - h[begin + M.TIME]
+    instances = h[now + M.SEQ] - h[begin + M.SEQ]
+    keep_efforts(m, h, now)
+    m[M.SKIPS] += 1
     join_peaks(t, m, h, now, begin)
-    add_counters(t, m, h, now, h, begin, 1)
+    add_counters(m, h, now, h, begin, 1)
     move_machine(t, m, cycles, instances)
     shift_instances(t, m, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
-    h[h[HM_LOOPS] + loop * HL_SIZE + HL_MISSES] = 0
+    h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
 
 
 @jit
 def shift_instances(t, m, cycles, instances):
     """The instances in flight at the end, moved in time, in program order and with their conflict class."""
-    slot = m[M_OLDEST]
+    slot = m[M.OLDEST]
     while slot != NONE:
         move_instance(t, m, slot, cycles, instances)
-        static = m[slot + I_STATIC]
-        node = slot + t[H_SLOT_ACCESSES] + A_OFFSETS
-        for k in range(t[static + TI_ACCESS_COUNT]):
-            access = t[static + TI_ACCESSES] + k * TA_SIZE
-            if t[access + TA_CLASS] != NONE:
-                shifts = m[M_SHIFTS] + t[access + TA_CLASS] * t[H_MAX_AXES]
-                for axis in range(t[access + TA_AXES]):
+        static = m[slot + Instance.STATIC]
+        node = slot + t[H.SLOT_ACCESSES] + Access.OFFSETS
+        for k in range(t[static + Instruction.ACCESS_COUNT]):
+            access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
+            if t[access + AccessSpec.CLASS] != NONE:
+                shifts = m[M.SHIFTS] + t[access + AccessSpec.CLASS] * t[H.MAX_AXES]
+                for axis in range(t[access + AccessSpec.AXES]):
                     m[node + axis] += m[shifts + axis]
-            node += t[H_ACCESS_SIZE]
-        slot = m[slot + I_YOUNGER]
+            node += t[H.ACCESS_SIZE]
+        slot = m[slot + Instance.YOUNGER]
 
 
 @jit
 def restore_loops(t, m, h, recalled, now, begin, end, instances):
     """Loops that go on stand as far on as in the transition; those entered in it stand where they stood."""
-    for loop in range(t[H_LOOPS]):
-        record = t[H_LOOP_TABLE] + loop * TL_SIZE
-        state = m[M_LOOPS] + loop * L_SIZE
-        was_active = is_active(t, record, h[now + M_PC])
+    for loop in range(t[H.LOOPS]):
+        record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+        state = m[M.LOOPS] + loop * Loop.SIZE
+        was_active = is_active(t, record, h[now + M.PC])
         if was_active and stays(t, m, h, loop, begin, end):
-            m[state + L_ITERATION] += h[now + state + L_ITERATION] - h[begin + state + L_ITERATION]
-            m[state + L_ENTRY_SEQ] = h[now + state + L_ENTRY_SEQ]
+            m[state + Loop.ITERATION] += h[now + state + Loop.ITERATION] - h[begin + state + Loop.ITERATION]
+            m[state + Loop.ENTRY_SEQ] = h[now + state + Loop.ENTRY_SEQ]
         else:
-            m[state + L_ENTRY_SEQ] += instances
-        if not was_active or is_inside(t, record, t[H_LOOP_TABLE] + recalled * TL_SIZE):
-            h[h[HM_LOOPS] + loop * HL_SIZE + HL_PENDING] = NONE
-    for loop in range(t[H_LOOPS]):
-        if is_active(t, t[H_LOOP_TABLE] + loop * TL_SIZE, m[M_PC]):
-            set_iteration(t, m, loop, m[m[M_LOOPS] + loop * L_SIZE + L_ITERATION])
+            m[state + Loop.ENTRY_SEQ] += instances
+        if not was_active or is_inside(t, record, t[H.LOOP_TABLE] + recalled * LoopSpec.SIZE):
+            h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.PENDING] = NONE
+    for loop in range(t[H.LOOPS]):
+        if is_active(t, t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.PC]):
+            set_iteration(t, m, loop, m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION])

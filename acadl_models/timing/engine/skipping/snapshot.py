@@ -6,13 +6,51 @@ offsets of accesses follow in a part of their own: they need not be equal, but m
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import *  # noqa: F403
-from archloom.acadl_models.timing.engine.phases.marks import first_mark, next_mark
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, state, until
+from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline
+from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
+from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
+from archloom.acadl_models.timing.engine.state import (
+    LEAST_STATE_WORDS,
+    Access,
+    Flight,
+    Group,
+    Instance,
+    M,
+    Memory,
+    Phase,
+    Queue,
+    Request,
+    Stage,
+    Store,
+    Unit,
+)
 
 END = -1
 """Closes a list."""
+
+TO_THE_PORT = 2
+"""Cycles from a state to when a request that is granted later is at a port or a link, at the earliest: see
+docs/timing_semantics.md, "Ports from two cycles on"."""
+
+
+@jit_inline
+def write_state(m, h, field, at, now):
+    """A field as it is."""
+    h[at] = m[field]
+
+
+@jit_inline
+def write_until(m, h, field, at, now):
+    """How many cycles of a field are left."""
+    h[at] = END if m[field] == FOREVER else max(m[field] - now, 0)
+
+
+instance_states = for_each(places(Instance, state), write_state)
+instance_untils = for_each(places(Instance, until), write_until)
+request_states = for_each(places(Request, state), write_state)
+request_untils = for_each(places(Request, until), write_until)
 
 
 @jit
@@ -21,22 +59,23 @@ def describe(t, m, h, base):
 
     Both are 0 if the state is too long.
     """
-    if words_in_flight(t, m) > h[HM_STATE_SIZE]:
+    if words_in_flight(t, m) > h[Memory.STATE_SIZE]:
         return 0, 0
     number_instances(m)
-    now = m[M_TIME]
-    at = describe_position(t, m, h, base, now)
-    slot = m[M_OLDEST]
+    now = m[M.TIME]
+    at = describe_fields(m, h, base, now)
+    at = describe_position(t, m, h, at, now)
+    slot = m[M.OLDEST]
     while slot != NONE:
         at = describe_instance(t, m, h, slot, at, now)
-        slot = m[slot + I_YOUNGER]
-    at = describe_places(t, m, h, at, now)
-    at = describe_storages(t, m, h, at, now)
-    if t[H_SPACES] + t[H_LINKS] > 0:
-        at = describe_memories(t, m, h, at, now)
+        slot = m[slot + Instance.YOUNGER]
+    at = describe_places(t, m, h, at)
+    at = describe_storages(t, m, h, at)
+    if t[H.SPACES] + t[H.LINKS] > 0:
+        at = describe_memories(t, m, h, at)
     length = at - base
     at = describe_offsets(t, m, h, at)
-    if t[H_SPACES] > 0:
+    if t[H.SPACES] > 0:
         at = describe_addresses(t, m, h, at)
     return length, at - length - base
 
@@ -44,7 +83,7 @@ def describe(t, m, h, base):
 @jit
 def in_flight(m):
     """Instances that are fetched and not finished."""
-    return m[M_FETCHED] - m[M_FINISHED]
+    return m[M.FETCHED] - m[M.FINISHED]
 
 
 @jit
@@ -56,60 +95,71 @@ def words_in_flight(t, m):
     if words <= LEAST_STATE_WORDS:  # there is room in any case
         return words
     requests = 0
-    slot = m[M_OLDEST]
+    slot = m[M.OLDEST]
     while slot != NONE:
-        requests += m[slot + I_REQUESTS]
-        slot = m[slot + I_YOUNGER]
-    return words - (count * t[H_MAX_REQUESTS] - requests) * (9 + 2 * t[H_TAIL_SIZE])
+        requests += m[slot + Instance.REQUESTS]
+        slot = m[slot + Instance.YOUNGER]
+    return words - (count * t[H.MAX_REQUESTS] - requests) * (9 + 2 * t[H.TAIL_SIZE])
 
 
 @jit
 def state_words(t, instances):
     """A bound of the words of a state with so many instances in flight, whatever they are doing."""
-    fixed = 6 + 3 * t[H_FETCH_FLIGHTS] + t[H_SIGNATURES] + 3 * t[H_STAGES] + 4 * t[H_UNITS] + 3 * t[H_STORES]
-    fixed += 2 * t[H_BANKS] + 2 * t[H_LINKS] + t[H_STORES]
-    each = 10 + (9 + 2 * t[H_TAIL_SIZE]) * t[H_MAX_REQUESTS] + t[H_MAX_LATENCIES] + t[H_MAX_ACCESSES] * t[H_MAX_AXES]
+    fixed = 6 + 3 * t[H.FETCH_FLIGHTS] + t[H.SIGNATURES] + 3 * t[H.STAGES] + 4 * t[H.UNITS] + 3 * t[H.STORES]
+    fixed += 2 * t[H.BANKS] + 2 * t[H.LINKS] + t[H.STORES]
+    each = 10 + (9 + 2 * t[H.TAIL_SIZE]) * t[H.MAX_REQUESTS] + t[H.MAX_LATENCIES] + t[H.MAX_ACCESSES] * t[H.MAX_AXES]
     return fixed + instances * each
 
 
 @jit
 def number_instances(m):
     """Number the instances in flight in program order."""
-    slot = m[M_OLDEST]
+    slot = m[M.OLDEST]
     count = 0
     while slot != NONE:
-        m[slot + I_ORDINAL] = count
+        m[slot + Instance.ORDINAL] = count
         count += 1
-        slot = m[slot + I_YOUNGER]
+        slot = m[slot + Instance.YOUNGER]
 
 
 @jit
 def describe_offsets(t, m, h, at):
     """Where the accesses in flight lie."""
-    slot = m[M_OLDEST]
+    slot = m[M.OLDEST]
     while slot != NONE:
-        node = slot + t[H_SLOT_ACCESSES]
-        record = m[slot + I_STATIC]
-        for k in range(t[record + TI_ACCESS_COUNT]):
-            for axis in range(t[t[record + TI_ACCESSES] + k * TA_SIZE + TA_AXES]):
-                h[at] = m[node + A_OFFSETS + axis]
+        node = slot + t[H.SLOT_ACCESSES]
+        record = m[slot + Instance.STATIC]
+        for k in range(t[record + Instruction.ACCESS_COUNT]):
+            for axis in range(t[t[record + Instruction.ACCESSES] + k * AccessSpec.SIZE + AccessSpec.AXES]):
+                h[at] = m[node + Access.OFFSETS + axis]
                 at += 1
-            node += t[H_ACCESS_SIZE]
-        slot = m[slot + I_YOUNGER]
+            node += t[H.ACCESS_SIZE]
+        slot = m[slot + Instance.YOUNGER]
+    return at
+
+
+@jit
+def describe_fields(m, h, at, now):
+    """The fields of the machine, its stages, units, storages, banks and links that are a part of the state."""
+    for k in range(m[M.LISTS + Group.STATES], m[M.LISTS + Group.STATES + 1]):
+        h[at] = m[m[k]]
+        at += 1
+    for k in range(m[M.LISTS + Group.UNTILS], m[M.LISTS + Group.UNTILS + 1]):
+        h[at] = max(m[m[k]] - now, 0)
+        at += 1
+    for k in range(m[M.LISTS + Group.ARRIVALS], m[M.LISTS + Group.ARRIVALS + 1]):
+        h[at] = max(m[m[k]] - now - TO_THE_PORT, 0)
+        at += 1
     return at
 
 
 @jit
 def describe_position(t, m, h, at, now):
-    """Program position (the iterations of the loops are compared apart), fetches, and what is due in the next cycle."""
-    h[at] = m[M_PC]
-    h[at + 1] = m[M_AGAIN]
-    h[at + 2] = m[M_FETCHING]
-    at += 3
-    for k in range(m[M_FETCHING]):
-        flight = m[M_FLIGHTS] + (m[M_FETCH_FIRST] + k) % t[H_FETCH_FLIGHTS] * F_SIZE
-        h[at] = m[flight + F_END] - now
-        h[at + 1] = m[flight + F_COUNT]
+    """Fetches, and which stages may take something in the next cycle; iterations of loops are compared apart."""
+    for k in range(m[M.FETCHING]):
+        flight = m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % t[H.FETCH_FLIGHTS] * Flight.SIZE
+        h[at] = m[flight + Flight.END] - now
+        h[at + 1] = m[flight + Flight.COUNT]
         at += 2
     number = first_mark(t, m)
     while number != NONE:
@@ -123,27 +173,21 @@ def describe_position(t, m, h, at, now):
 @jit
 def describe_instance(t, m, h, slot, at, now):
     """What an instance is, how far it has come, what it asks for and how long it takes."""
-    h[at] = m[slot + I_STATIC]
-    h[at + 1] = m[slot + I_PHASE]
-    at += 2
-    if m[slot + I_PHASE] >= READING:
-        h[at] = m[slot + I_PENDING]
-        h[at + 1] = m[slot + I_END] - now if m[slot + I_PHASE] == PROCESSING else 0
-        unit = m[slot + I_UNIT]
-        h[at + 2] = 2 * unit + int(m[unit + U_LAST] == m[slot + I_SEQ])
+    if m[slot + Instance.PHASE] < Phase.READING:  # it has not started: the other fields say nothing
+        h[at] = m[slot + Instance.STATIC]
+        h[at + 1] = m[slot + Instance.PHASE]
+        h[at + 2] = max(m[slot + Instance.LEAVE] - now, 0)
         at += 3
-    request = slot + t[H_SLOT_REQUESTS]
-    for _ in range(m[slot + I_REQUESTS]):
-        h[at] = m[request + R_STORE]
-        h[at + 1] = m[request + R_BEATS]
-        h[at + 2] = m[request + R_LATENCY]
-        finish = m[request + R_FINISH]
-        h[at + 3] = END if finish == FOREVER else max(finish - now, 0)
-        h[at + 4] = m[request + R_BYTES]
-        at += 5
-        request += R_SIZE
-    for k in range(t[m[slot + I_STATIC] + TI_LATENCY_COUNT]):
-        h[at] = m[slot + t[H_SLOT_LATENCIES] + k]
+    else:
+        at = instance_untils(m, h, slot, instance_states(m, h, slot, at, now), now)
+        h[at] = int(m[m[slot + Instance.UNIT] + Unit.LAST] == m[slot + Instance.SEQ])
+        at += 1
+    request = slot + t[H.SLOT_REQUESTS]
+    for _ in range(m[slot + Instance.REQUESTS]):
+        at = request_untils(m, h, request, request_states(m, h, request, at, now), now)
+        request += Request.SIZE
+    for k in range(t[m[slot + Instance.STATIC] + Instruction.LATENCY_COUNT]):
+        h[at] = m[slot + t[H.SLOT_LATENCIES] + k]
         at += 1
     return at
 
@@ -152,49 +196,40 @@ def describe_instance(t, m, h, slot, at, now):
 def describe_list(m, h, slot, at):
     """The numbers of the instances of a list."""
     while slot != NONE:
-        h[at] = m[slot + I_ORDINAL]
+        h[at] = m[slot + Instance.ORDINAL]
         at += 1
-        slot = m[slot + I_LINK]
+        slot = m[slot + Instance.LINK]
     h[at] = END
     return at + 1
 
 
 @jit
-def describe_places(t, m, h, at, now):
-    """Which instances are in the issue buffer, the stages and the units, and in which step."""
-    for queue in range(m[M_QUEUES], m[M_QUEUES] + t[H_SIGNATURES] * Q_SIZE, Q_SIZE):
-        at = describe_list(m, h, m[queue + Q_HEAD], at)
-    for stage in range(m[M_STAGES], m[M_STAGES] + t[H_STAGES] * S_SIZE, S_SIZE):
-        slot = m[stage + S_HEAD] if m[stage + S_COUNT] > 0 else NONE
-        at = describe_list(m, h, slot, at)
-        while slot != NONE:
-            h[at] = max(m[slot + I_LEAVE] - now, 0)
-            at += 1
-            slot = m[slot + I_LINK]
-    for unit in range(m[M_UNITS], m[M_UNITS] + t[H_UNITS] * U_SIZE, U_SIZE):
-        waiting = m[unit + U_WAITING]
-        h[at] = END if waiting == NONE else m[waiting + I_ORDINAL]
-        h[at + 1] = max(m[unit + U_READY] - now, 0)
-        h[at + 2] = m[unit + U_UNGRANTED]
-        at += 3
+def describe_places(t, m, h, at):
+    """Which instances are in the issue buffer and the stages, and which wait at units."""
+    for queue in range(m[M.QUEUES], m[M.QUEUES] + t[H.SIGNATURES] * Queue.SIZE, Queue.SIZE):
+        at = describe_list(m, h, m[queue + Queue.HEAD], at)
+    for stage in range(m[M.STAGES], m[M.STAGES] + t[H.STAGES] * Stage.SIZE, Stage.SIZE):
+        at = describe_list(m, h, m[stage + Stage.HEAD] if m[stage + Stage.COUNT] > 0 else NONE, at)
+    for unit in range(m[M.UNITS], m[M.UNITS] + t[H.UNITS] * Unit.SIZE, Unit.SIZE):
+        waiting = m[unit + Unit.WAITING]
+        h[at] = END if waiting == NONE else m[waiting + Instance.ORDINAL]
+        at += 1
     return at
 
 
 @jit
-def describe_storages(t, m, h, at, now):
-    """Requests in the FIFOs, and when a shared port is free; those with a slot are described with their instances."""
-    for store in range(m[M_STORES], m[M_STORES] + t[H_STORES] * D_SIZE, D_SIZE):
-        request = m[store + D_QUEUE_HEAD] if m[store + D_QUEUED] > 0 else NONE
+def describe_storages(t, m, h, at):
+    """Requests in the FIFOs; those with a slot are described with their instances."""
+    for store in range(m[M.STORES], m[M.STORES] + t[H.STORES] * Store.SIZE, Store.SIZE):
+        request = m[store + Store.QUEUE_HEAD] if m[store + Store.QUEUED] > 0 else NONE
         while request != NONE:
-            owner = m[request + R_OWNER]
-            h[at] = m[owner + I_ORDINAL]
+            owner = m[request + Request.OWNER]
+            h[at] = m[owner + Instance.ORDINAL]
             h[at + 1] = request - owner
             at += 2
-            request = m[request + R_LINK]
+            request = m[request + Request.LINK]
         h[at] = END
-        # a request granted later is at the port two cycles from now at the earliest
-        h[at + 1] = max(m[store + D_PORT_FREE] - now - 2, 0)
-        at += 2
+        at += 1
     return at
 
 

@@ -11,45 +11,39 @@ from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.notation.build import substitute
-from archloom.oracle.xla.notation.constraints import conjunction, narrow, within
+from archloom.oracle.xla.notation.constraints import Case, conjunction, inside, narrow, within
 from archloom.oracle.xla.notation.expr import (
     Const,
     Constraint,
     Expr,
     Guarded,
     Leaf,
-    Let,
     Ranges,
     Sum,
     Switch,
-    bound_ranges,
-    children,
-    forms,
-    is_axis,
-    remake,
+    axis_of,
     same_kind,
     walk,
 )
 
-Piece = tuple[int, int, Expr]
 
-
-def one_function(form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr | None:
+def one_function(form: Affine, a: Case, b: Case, ranges: Ranges) -> Expr | None:
     """The expression that is ``a``'s where form is in a's range and ``b``'s in b's, or None if none is found."""
     if a[2] == b[2]:
         return a[2]
-    if not is_axis(form) or isinstance(a[2], Const) or isinstance(b[2], Const):
+    variable = axis_of(form)
+    if variable is None or isinstance(a[2], Const) or isinstance(b[2], Const):
         return None
     in_a, in_b = narrow(form, a[0], a[1], ranges), narrow(form, b[0], b[1], ranges)
     if substitute(a[2], {}, in_b) == b[2]:
         return a[2]
     if substitute(b[2], {}, in_a) == a[2]:
         return b[2]
-    joined = _Join(str(form.terms[0][0]), in_a, in_b).join(a[2], b[2])
+    joined = _Join(variable, in_a, in_b).join(a[2], b[2])
     return joined and _verified(joined, form, a, b, ranges)
 
 
-def _verified(e: Expr, form: Affine, a: Piece, b: Piece, ranges: Ranges) -> Expr | None:
+def _verified(e: Expr, form: Affine, a: Case, b: Case, ranges: Ranges) -> Expr | None:
     """``e`` in normal form if its restrictions are the pieces."""
     e = substitute(e, {}, narrow(form, a[0], b[1], ranges))
     fits = all(substitute(e, {}, narrow(form, first, last, ranges)) == piece for first, last, piece in (a, b))
@@ -84,12 +78,12 @@ class _Join:
             return self._cases(a, b)
         if isinstance(a, Switch) or not same_kind(a, b):
             return None
-        own = [self._form(f, g) for f, g in zip(forms(a), forms(b), strict=True)]
+        own = [self._form(f, g) for f, g in zip(a.forms, b.forms, strict=True)]
         if None in own:
             return None
-        inner = self.inside(_inside(a, self.in_a), _inside(b, self.in_b))
-        parts = [inner.join(c, d) for c, d in zip(children(a), children(b), strict=True)]
-        return None if None in parts else remake(a, [f for f in own if f], [p for p in parts if p is not None])
+        inner = self.inside(inside(a, self.in_a), inside(b, self.in_b))
+        parts = [inner.join(c, d) for c, d in zip(a.children, b.children, strict=True)]
+        return None if None in parts else a.rebuilt([f for f in own if f], [p for p in parts if p is not None])
 
     def inside(self, in_a: Ranges, in_b: Ranges) -> "_Join":
         """The same under other ranges."""
@@ -175,12 +169,6 @@ class _Join:
         return c
 
 
-def _inside(e: Expr, ranges: Ranges) -> Ranges:
-    """``ranges`` and those of the variables that a node binds."""
-    named = {v: form.range(ranges) for v, form in e.variables} if isinstance(e, Let) else bound_ranges(e)
-    return {**ranges, **named} if named else ranges
-
-
 def _agree(c: Constraint, other: Constraint | None) -> bool:
     """Whether the other piece has the same form without another bound."""
     return other is not None and all(x is None or y is None or x == y for x, y in zip(c[1:], other[1:], strict=True))
@@ -216,4 +204,4 @@ def _refine(a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
 
 
 def _rewritten(e: Expr, mapping: dict[str, Affine]) -> Expr:
-    return remake(e, [f.substitute(mapping) for f in forms(e)], [_rewritten(c, mapping) for c in children(e)])
+    return e.rebuilt([f.substitute(mapping) for f in e.forms], [_rewritten(c, mapping) for c in e.children])

@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.xla.lowering.direct import compute
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
 from archloom.oracle.xla.notation.expr import Expr, Leaf
-from archloom.oracle.xla.raising.match import NoNotation, Unraisable
-from archloom.oracle.xla.raising.program import Block, InstrItem, LoopItem, Program, ReadItem, WriteItem, program
-from archloom.oracle.xla.raising.tensors import Raiser, Tensor
+from archloom.oracle.xla.notation.fallbacks import How, Record
+from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.raising.tensors import Raiser, Tensor, leaf_over
+from archloom.oracle.xla.raising.tree import Block, InstrItem, ReadItem, Tree, WriteItem
 
 State = dict[str, Any]
 """The array of each buffer."""
@@ -32,14 +33,13 @@ class _Local(Raiser):
     """The tensors of single instructions: what is read, and constants that depend on loops, are arguments."""
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
-        axes, ranges = self._axes(s.window.shape)
-        flat = Affine(0)
-        for axis, extent in zip(axes, s.window.shape, strict=True):
-            flat = flat * extent + Affine.variable(axis)
-        return axes, Leaf(s.dst, flat.simplify(ranges), s.type.dtype)
+        axes, ranges = self._axes(s.type.shape)
+        return axes, leaf_over(s.dst, axes, s.type, ranges)
 
-    def _whole(self, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]]) -> Expr:
-        raise NoNotation(f"{s.opcode} is computed with the instruction as a whole")
+    def _whole(
+        self, owner: InstrItem, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]], why: str
+    ) -> Expr:
+        raise NoNotation(why)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
         value = owner.constants.get(number)
@@ -52,30 +52,31 @@ class _Local(Raiser):
 class LoopRunner:
     """Runs the whole of a stream inside a JAX trace."""
 
-    program: Program
+    tree: Tree
     tensors: _Local
+    record: Record
 
     @staticmethod
-    def of(stream: ResolvedStream) -> "LoopRunner":
-        made = program(stream)
-        return LoopRunner(made, _Local(made))
+    def of(stream: ResolvedStream, record: Record) -> "LoopRunner":
+        tree = Tree.of(stream)
+        return LoopRunner(tree, _Local(tree), record)
 
     def run(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments in their shapes and types."""
-        stream = self.program.stream
+        stream = self.tree.stream
         state = self._start(arguments)
-        state = self._block(self.program.root, state, {})
+        state = self._block(self.tree.root, state, {})
         return tuple(_load(state["hbm"], tensor) for tensor in stream.results)
 
     def on(self, state: State, values: Mapping[str, Any]) -> State:
         """The state after the whole of the stream, for values of the variables that loops around it would have."""
-        return self._block(self.program.root, state, values)
+        return self._block(self.tree.root, state, values)
 
     def _start(self, arguments: Mapping[str, Any]) -> State:
         import jax.numpy as jnp
         from jax import lax
 
-        stream = self.program.stream
+        stream = self.tree.stream
         # XLA must not see what is in them: it drops + 0.0, which makes 0.0 of -0.0
         state = {b.name: lax.optimization_barrier(jnp.zeros(b.shape, jax_dtype(b.dtype)))
                  for b in stream.buffers if b.name != "hbm"}
@@ -90,7 +91,7 @@ class LoopRunner:
         held: dict[str, Any] = {}
         owner: InstrItem | None = None
         for item in block.items:
-            if isinstance(item, LoopItem):
+            if isinstance(item, Block):
                 state, owner = self._loop(item, state, values), None
                 continue
             if item.owner is not owner:
@@ -105,7 +106,7 @@ class LoopRunner:
                 state = {**state, item.window.buffer: new}
         return state
 
-    def _loop(self, loop: LoopItem, state: State, values: Mapping[str, Any]) -> State:
+    def _loop(self, loop: Block, state: State, values: Mapping[str, Any]) -> State:
         from jax import lax
 
         carried = sorted(loop.written)
@@ -114,7 +115,7 @@ class LoopRunner:
 
         def body(i: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
             before = {**state, **dict(zip(carried, arrays, strict=True))}
-            inner = self._block(loop.body, before, {**values, loop.var: i})
+            inner = self._block(loop, before, {**values, loop.var: i})
             return tuple(inner[name] for name in carried)
 
         arrays = lax.fori_loop(0, loop.extent, body, tuple(state[name] for name in carried))
@@ -134,10 +135,11 @@ class LoopRunner:
     def _value(self, item: WriteItem, held: dict[str, Any]) -> Any:
         try:
             axes, e = self.tensors.tensor(item.owner, item.write.src)
-        except Unraisable:
+        except Unraisable as reason:
+            self.record.add(How.WHOLE_ARRAYS, item.owner.instr.mnemonic, str(reason), 1)
             return compute(item.owner.instr, item.write.src, held)
         ranges = {a: (0, n - 1) for a, n in zip(axes, item.write.type.shape, strict=True)}
-        return Lowering(held).tensor(e, axes, ranges)
+        return Lowering(held, Record(sizes=self.record.sizes)).tensor(e, axes, ranges)
 
 
 def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:
@@ -150,7 +152,7 @@ def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:
             part = values[atom]
         else:
             inner = evaluate(atom.numerator, values)
-            part = inner % atom.divisor if type(atom).__name__ == "Mod" else inner // atom.divisor
+            part = inner % atom.divisor if isinstance(atom, Mod) else inner // atom.divisor
         total = total + part * jnp.int32(_int32(coefficient))
     return total
 

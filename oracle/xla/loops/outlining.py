@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.nests import instructions, ranges, rewritten, variables, walk, with_windows
 from archloom.oracle.resolved import (
     Buffer,
     Op,
@@ -29,18 +29,20 @@ from archloom.oracle.resolved import (
     Window,
     Write,
 )
-from archloom.oracle.xla.boxes import Piece, Touch, first_written, pieces_of
-from archloom.oracle.xla.loops import LoopRunner
+from archloom.oracle.xla.loops.boxes import Box, Touch, boxes_of, first_written
+from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.ops import jax_dtype
 from archloom.oracle.xla.lowering.wholes import NEST
 from archloom.oracle.xla.notation.expr import Range
+from archloom.oracle.xla.notation.fallbacks import Record
+from archloom.oracle.xla.raising.tree import Block, InstrItem
 
 Path = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Nest:
-    """The kernel that runs ``body`` on arrays of ``buffers``: it takes those in ``read``, gives those in ``written``.
+    """The function that runs ``body`` on arrays of ``buffers``: it takes those in ``read``, gives those in ``written``.
 
     Those that are not read are written before the nest reads them. ``variables`` are of loops around the nest.
     """
@@ -53,21 +55,20 @@ class Nest:
     variables: tuple[str, ...]
 
     @property
-    def batched(self) -> bool:
-        """Addresses that differ between the iterations would be gathers and scatters."""
-        return not self.variables
+    def in_turn(self) -> str:
+        return "addresses that differ between the iterations would be gathers and scatters" if self.variables else ""
 
     @property
     def title(self) -> str:
         return f"loops at {show(self.place)}"
 
-    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def __call__(self, operands: Sequence[Any], values: Mapping[str, Any], record: Record) -> tuple[Any, ...]:
         import jax.numpy as jnp
 
         stream = ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
         given = dict(zip(self.read, operands, strict=True))
         state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}
-        state = LoopRunner.of(stream).on(state, values)
+        state = LoopRunner.of(stream, record).on(state, values)
         return tuple(state[name] for name in self.written)
 
 
@@ -77,7 +78,7 @@ def show(path: Path) -> str:
 
 
 @dataclass
-class Nested:
+class Outlined:
     """A stream with its nodes at the paths ``left`` as instructions, and where its nodes come from."""
 
     original: ResolvedStream
@@ -119,33 +120,39 @@ class Nested:
     def _nest(self, nodes: list[ResolvedNode], place: Path, outer: dict[str, Range]) -> Iterator[ResolvedInstr]:
         if not nodes:
             return
-        touches = list(_touches(nodes, {}))
+        touches = list(_touches(nodes))
         shapes = {b.name: b for b in self.original.buffers}
-        pieces = pieces_of(touches, shapes, outer)
-        placed = {window: piece for piece in pieces for window in piece.windows}
-        body = tuple(_moved(node, placed) for node in nodes)
-        written = [p for p in pieces if any(t.is_write for t in touches if placed[t.window] is p)]
+        boxes = boxes_of(touches, shapes, outer)
+        placed = {window: box for box in boxes for window in box.windows}
+
+        def moved(s: Read | Write) -> Window:  # loops without iterations touch nothing
+            return placed[s.window].moved(s.window) if s.window in placed else s.window
+
+        body = rewritten(nodes, lambda instr: [with_windows(instr, moved)])
+        written = [p for p in boxes if any(t.is_write for t in touches if placed[t.window] is p)]
         if not written:
             return
-        read = [p for p in pieces if not first_written(body, p.buffer)]
-        names = _variables(body)
-        nest = Nest(place, body, tuple(p.buffer for p in pieces), tuple(p.buffer.name for p in read),
+        read = [p for p in boxes if not first_written(body, p.buffer)]
+        names = frozenset[str]().union(*map(variables, instructions(body)))
+        nest = Nest(place, body, tuple(p.buffer for p in boxes), tuple(p.buffer.name for p in read),
                     tuple(p.buffer.name for p in written), tuple(v for v in outer if v in names))
         instr = _instruction(nest, read, written)
         self.instructions[id(instr)] = place
         self.nests[id(instr)] = instr
         yield instr
 
-    def path_of(self, culprit: object) -> Path | None:
-        """What to leave as loops next, where raising failed at an item of the program; None if there is nothing.
+    def path_of(self, item: object) -> Path | None:
+        """What to leave as loops next, where raising failed at an item of the tree; None if there is nothing.
 
         That is the loop or the instruction; the loop around a nest, or the node before one that is in none.
         """
-        var, instr = getattr(culprit, "var", None), getattr(culprit, "instr", None)
-        path = self.loops.get(var) if isinstance(var, str) else self.instructions.get(id(instr))
+        if isinstance(item, Block):
+            path = self.loops.get(item.var)
+        else:
+            path = self.instructions.get(id(item.instr)) if isinstance(item, InstrItem) else None
         if path is None:
             return None
-        if id(instr) in self.nests:
+        if isinstance(item, InstrItem) and id(item.instr) in self.nests:
             path = path[:-1] or self._before(path[0])
         while path and not self._normalized(path):
             path = path[:-1]
@@ -166,64 +173,34 @@ class Nested:
         return True
 
 
-def _instruction(nest: Nest, read: list[Piece], written: list[Piece]) -> ResolvedInstr:
-    def kind(p: Piece) -> TensorType:
+def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedInstr:
+    def kind(p: Box) -> TensorType:
         return TensorType(p.buffer.shape, p.buffer.dtype)
 
-    statements: list[Statement] = [Read(p.buffer.name, p.box, kind(p)) for p in read]
+    statements: list[Statement] = [Read(p.buffer.name, p.place, kind(p)) for p in read]
     for number, p in enumerate(written):
         attributes = (("nest", nest), ("result", number))
         statements.append(Op(f"new.{p.buffer.name}", NEST, nest.read, attributes, kind(p)))
-    statements += [Write(f"new.{p.buffer.name}", p.box, kind(p)) for p in written]
+    statements += [Write(f"new.{p.buffer.name}", p.place, kind(p)) for p in written]
     return ResolvedInstr(nest.title, (), (), tuple(statements), 0)
 
 
-def pieces_at(stream: ResolvedStream, path: Path) -> tuple[Piece, ...]:
+def boxes_at(stream: ResolvedStream, path: Path) -> tuple[Box, ...]:
     """The boxes of buffers that the node at a path touches, over the variables of the loops around it."""
     nodes, outer, found = stream.body, dict[str, Range](), list[ResolvedNode]()
     for number in path:
         found = [nodes[number]]
         if isinstance(found[0], ResolvedLoop) and len(outer) < len(path) - 1:
             nodes, outer[found[0].var] = found[0].body, (0, found[0].extent - 1)
-    return pieces_of(_touches(found, {}), {b.name: b for b in stream.buffers}, outer)
+    return boxes_of(_touches(found), {b.name: b for b in stream.buffers}, outer)
 
 
-def _touches(nodes: Sequence[ResolvedNode], ranges: dict[str, Range]) -> Iterator[Touch]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            if node.extent:
-                ends = node.start, node.start + (node.extent - 1) * node.step
-                yield from _touches(node.body, {**ranges, node.var: (min(ends), max(ends))})
-            continue
-        for s in node.statements:
-            if not isinstance(s, Op):
-                yield Touch(s.window, isinstance(s, Write), ranges)
-
-
-def _moved(node: ResolvedNode, placed: Mapping[Window, Piece]) -> ResolvedNode:
-    """The node with its windows in the pieces."""
-    if isinstance(node, ResolvedLoop):
-        return replace(node, body=tuple(_moved(n, placed) for n in node.body if not _is_empty(n)))
-    return replace(node, statements=tuple(
-        s if isinstance(s, Op) else replace(s, window=placed[s.window].moved(s.window)) for s in node.statements))
-
-
-def _is_empty(node: ResolvedNode) -> bool:
-    return isinstance(node, ResolvedLoop) and (not node.extent or all(map(_is_empty, node.body)))
-
-
-def _variables(nodes: Sequence[ResolvedNode]) -> frozenset[str]:
-    """The variables that addresses and constants mention."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            found |= _variables(node.body)
-            continue
-        for s in node.statements:
-            forms = [v for _, v in s.attributes if isinstance(v, Affine)] if isinstance(s, Op) else s.window.offsets
-            for form in forms:
-                found |= form.variables()
-    return frozenset(found)
+def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
+    for instr, around in walk(nodes):
+        if all(loop.extent for loop in around):
+            inside = ranges(around)
+            for s in instr.touching():
+                yield Touch(s.window, isinstance(s, Write), inside)
 
 
 def describe(stream: ResolvedStream, path: Path) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.resolved import Buffer, Op, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.affine import Affine
+from archloom.oracle.nests import touching
+from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.windows import span
 from archloom.oracle.xla.notation.expr import Range
 
 Form = tuple[Affine, ...]
@@ -22,16 +24,16 @@ class Touch:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A box: ``box`` is its place in its buffer, ``buffer`` what stands for it, ``windows`` those that lie in it."""
+class Box:
+    """Part of a buffer: ``place`` says which, ``buffer`` stands for it, ``windows`` are those that lie in it."""
 
     buffer: Buffer
-    box: Window
+    place: Window
     windows: tuple[Window, ...]
 
     def moved(self, window: Window) -> Window:
         """One of the windows, in the box."""
-        offsets = tuple(o - origin for o, origin in zip(window.offsets, self.box.offsets, strict=True))
+        offsets = tuple(o - origin for o, origin in zip(window.offsets, self.place.offsets, strict=True))
         return Window(self.buffer.name, offsets, window.dims)
 
 
@@ -44,40 +46,33 @@ class _Placed:
     spans: tuple[Range, ...]
 
 
-def pieces_of(
+def boxes_of(
     touches: Iterable[Touch], buffers: Mapping[str, Buffer], outer: Mapping[str, Range]
-) -> tuple[Piece, ...]:
+) -> tuple[Box, ...]:
     """Boxes of which no two share an element in the same iteration of the loops ``outer`` around the part."""
     found: dict[str, dict[Window, _Placed]] = {}
     for touch in touches:
         found.setdefault(touch.window.buffer, {}).setdefault(touch.window, _placed(touch, outer))
-    made: list[Piece] = []
+    made: list[Box] = []
     for name, placed in found.items():
-        for group in _apart(list(placed.values()), lambda p: _absolute(p, outer)[0]):
+        for group in _disjoint(list(placed.values()), lambda p: _absolute(p, outer)[0]):
             if len({p.base for p in group}) > 1:
                 zero = (Affine(0),) * len(group[0].base)
                 group = [replace(p, base=zero, spans=_absolute(p, outer)) for p in group]
-            for together in _apart(group, lambda p: p.spans[0]):
-                made.append(_piece(f"{name}.{len(made)}", buffers[name], together))
+            for cluster in _disjoint(group, lambda p: p.spans[0]):
+                made.append(_box(f"{name}.{len(made)}", buffers[name], cluster))
     return tuple(made)
 
 
 def _placed(touch: Touch, outer: Mapping[str, Range]) -> _Placed:
     base, spans = [], []
     for axis, offset in enumerate(touch.window.offsets):
-        around = Affine(0, tuple(t for t in offset.terms if _of(t[0]) <= outer.keys()))
+        around = Affine(0, tuple(t for t in offset.terms if Affine(0, (t,)).variables() <= outer.keys()))
         low, high = (offset - around).range({**outer, **touch.ranges})
-        for dim in touch.window.dims:
-            if dim.axis == axis:
-                reach = dim.stride * (dim.extent - 1)
-                low, high = low + min(0, reach), high + max(0, reach)
+        below, above = span(touch.window, axis)
         base.append(around)
-        spans.append((low, high))
+        spans.append((low + below, high + above))
     return _Placed(touch.window, tuple(base), tuple(spans))
-
-
-def _of(atom: str | Div | Mod) -> frozenset[str]:
-    return frozenset([atom]) if isinstance(atom, str) else frozenset(atom.numerator.variables())
 
 
 def _absolute(p: _Placed, outer: Mapping[str, Range]) -> tuple[Range, ...]:
@@ -86,7 +81,7 @@ def _absolute(p: _Placed, outer: Mapping[str, Range]) -> tuple[Range, ...]:
     return tuple((a + low, b + high) for (a, b), (low, high) in zip(ranges, p.spans, strict=True))
 
 
-def _apart(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list[_Placed]]:
+def _disjoint(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list[_Placed]]:
     """Groups whose spans along the first axis are apart."""
     groups: list[list[_Placed]] = []
     end = 0
@@ -101,13 +96,13 @@ def _apart(placed: list[_Placed], span: Callable[[_Placed], Range]) -> list[list
     return groups
 
 
-def _piece(name: str, buffer: Buffer, placed: Sequence[_Placed]) -> Piece:
+def _box(name: str, buffer: Buffer, placed: Sequence[_Placed]) -> Box:
     spans = [(min(p.spans[axis][0] for p in placed), max(p.spans[axis][1] for p in placed))
              for axis in range(len(buffer.shape))]
     shape = tuple(high - low + 1 for low, high in spans)
     origin = tuple(base + low for base, (low, _) in zip(placed[0].base, spans, strict=True))
     dims = tuple(WindowDim(axis, extent, 1) for axis, extent in enumerate(shape))
-    return Piece(Buffer(name, shape, buffer.dtype), Window(buffer.name, origin, dims), tuple(p.window for p in placed))
+    return Box(Buffer(name, shape, buffer.dtype), Window(buffer.name, origin, dims), tuple(p.window for p in placed))
 
 
 # --- written before they are read ---------------------------------------------------------------------------------
@@ -117,26 +112,13 @@ def first_written(nodes: Sequence[ResolvedNode], box: Buffer) -> bool:
     """Whether the nodes write all of the box before they read any of it, as far as can be seen at their beginning."""
     for node in nodes:
         if isinstance(node, ResolvedLoop):
-            touching = list(_touching(node, box.name, ()))
-            if touching:
-                return first_written(node.body, box) or (len(touching) == 1 and _fills(*touching[0], box))
+            found = list(touching([node], box.name))
+            if found:
+                return first_written(node.body, box) or (len(found) == 1 and _fills(*found[0], box))
             continue
-        for s in node.statements:
-            if not isinstance(s, Op) and s.window.buffer == box.name:
-                return _fills(s, (), box)
+        for s in node.touching(box.name):
+            return _fills(s, (), box)
     return False
-
-
-def _touching(
-    node: ResolvedNode, name: str, around: tuple[ResolvedLoop, ...]
-) -> "Iterable[tuple[Read | Write, tuple[ResolvedLoop, ...]]]":
-    if isinstance(node, ResolvedLoop):
-        for inner in node.body:
-            yield from _touching(inner, name, (*around, node))
-        return
-    for s in node.statements:
-        if not isinstance(s, Op) and s.window.buffer == name:
-            yield s, around
 
 
 def _fills(s: "Read | Write", around: tuple[ResolvedLoop, ...], box: Buffer) -> bool:

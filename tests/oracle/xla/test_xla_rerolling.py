@@ -10,7 +10,7 @@ import pytest
 
 from archloom.oracle.kernel import Kernel, isa
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode
-from archloom.oracle.xla.raising.repeats import with_loops
+from archloom.oracle.xla.raising.rerolling import with_loops
 
 TEXT = """isa repeats;
 [ram] (64) (8 x i8);

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import instructions, loops, rewritten, with_window
 from archloom.oracle.resolved import (
     Op,
     Read,
@@ -20,62 +22,36 @@ from archloom.oracle.resolved import (
     ResolvedNode,
     ResolvedStream,
     Statement,
-    Window,
     Write,
 )
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Instr, Loop, Node, Stream
-
-LONG = 64
-"""Instructions of fewer statements stay as they are."""
+from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def with_loops(stream: ResolvedStream) -> ResolvedStream:
+def with_loops(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
     """The stream with the repetitions within its long instructions as loops; itself where there are none."""
-    if not any(len(i.statements) >= LONG for i in _instructions(stream.body)):
+    if not any(len(i.statements) >= limits.rerolled_from for i in instructions(stream.body)):
         return stream
-    taken = set(_variables(stream.body))
-    prefix = "repeat"
-    while any(name.startswith(prefix) for name in taken):
-        prefix += "_"
-    body = tuple(_Repeats(prefix).nodes(stream.body))
-    return replace(stream, body=body)
-
-
-def _instructions(nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedInstr]:
-    for node in nodes:
-        if isinstance(node, ResolvedInstr):
-            yield node
-        else:
-            yield from _instructions(node.body)
-
-
-def _variables(nodes: Sequence[ResolvedNode]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield node.var
-            yield from _variables(node.body)
+    repeats = _Repeats(limits.rerolled_from, {loop.var for loop in loops(stream.body)})
+    return replace(stream, body=rewritten(stream.body, repeats.instruction))
 
 
 @dataclass
 class _Repeats:
-    prefix: str
-    loops: int = 0
+    long: int
+    """From how many statements on an instruction is looked at."""
+    taken: set[str]
+    """The variables of all loops."""
     kinds: dict[object, str] = field(default_factory=dict)
     """A mnemonic for each kind of segment: all of it but its constants."""
     segments: dict[str, tuple[Statement, ...]] = field(default_factory=dict)
     """A segment of each kind."""
 
-    def nodes(self, nodes: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
-        for node in nodes:
-            if isinstance(node, ResolvedLoop):
-                yield replace(node, body=tuple(self.nodes(node.body)))
-            elif len(node.statements) < LONG:
-                yield node
-            else:
-                yield from self.instruction(node)
-
     def instruction(self, instr: ResolvedInstr) -> Iterator[ResolvedNode]:
+        if len(instr.statements) < self.long:
+            yield instr
+            return
         body = tuple(self.coded(_renamed(segment)) for segment in _segments(instr.statements))
         rolled = roll(Stream("segments", (), (), (), 0, body, ""))
         if rolled.body == body:
@@ -98,8 +74,8 @@ class _Repeats:
                 yield replace(instr, statements=_with_constants(self.segments[node.mnemonic], constants))
             else:
                 assert isinstance(node, Loop)
-                self.loops += 1
-                var = f"{self.prefix}{self.loops}"
+                var = next(name for n in count(1) if (name := f"repeat{n}") not in self.taken)
+                self.taken.add(var)
                 inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
                 yield ResolvedLoop(var, node.start, node.stop, node.step, inner)
 
@@ -153,7 +129,7 @@ def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -
     made: list[Statement] = []
     for s in segment:
         if isinstance(s, Read | Write):
-            made.append(replace(s, window=_moved(s.window, constants)))
+            made.append(with_window(s, lambda s: s.window.with_offsets(lambda o: o - o.constant + next(constants))))
             continue
         value = s.attribute("value")
         if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
@@ -165,7 +141,3 @@ def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -
         else:
             made.append(s)
     return tuple(made)
-
-
-def _moved(window: Window, constants: Iterator[Affine]) -> Window:
-    return replace(window, offsets=tuple([o - o.constant + next(constants) for o in window.offsets]))

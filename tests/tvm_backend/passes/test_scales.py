@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import archloom
-from archloom.tvm_backend.ir import expressions as compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.compat import ensure_dataflow
-from archloom.tvm_backend.passes.scales import without_factors
+from archloom.tvm_backend.passes.scales import fold_scales
 
 
 class Scaled(nn.Module):
@@ -31,8 +31,8 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("shown", [False, True])
 def test_a_factor_goes_into_the_weights_where_nothing_else_reads_the_layer(bias: bool, shown: bool) -> None:
     network, x = Scaled(bias, shown).eval(), torch.randn(2, 5, 16)
-    module = without_factors(ensure_dataflow(archloom.load(network, example_inputs=x).module))
-    operators = [compat.op_name(b.value) for b in compat.bindings(module["main"])]
+    module = fold_scales(ensure_dataflow(archloom.load(network, example_inputs=x).module))
+    operators = [ir.op_name(b.value) for b in ir.bindings(module["main"])]
     assert operators.count("multiply") == shown and operators.count("matmul") == 1
     found, expected = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=x)(x), network(x)
     for one, other in zip(*((found, expected) if shown else ((found,), (expected,))), strict=True):
@@ -50,4 +50,4 @@ def test_a_tensor_is_no_factor() -> None:
 
     inputs = torch.randn(3, 16), torch.randn(3, 24)
     module = ensure_dataflow(archloom.load(Gated().eval(), example_inputs=inputs).module)
-    assert without_factors(module) is module
+    assert fold_scales(module) is module

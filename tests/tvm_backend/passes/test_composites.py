@@ -11,7 +11,7 @@ from torch import nn
 
 import archloom
 from archloom.tvm_backend.ir import expressions
-from archloom.tvm_backend.passes.composites import gathered
+from archloom.tvm_backend.passes.composites import fuse_composites
 
 
 class Rms(nn.Module):
@@ -47,7 +47,7 @@ class OtherMean(Rms):
 def test_one_operator_with_the_same_numbers(network: nn.Module, operator: str | None) -> None:
     x = torch.randn(3, 12)
     model = archloom.load(network.eval(), example_inputs=x)
-    names = [expressions.op_name(b.value) for b in expressions.bindings(gathered(model.module)["main"])]
+    names = [expressions.op_name(b.value) for b in expressions.bindings(fuse_composites(model.module)["main"])]
     assert [n for n in names if n] == [operator] if operator else "nn.rms_norm" not in names
     compiled = archloom.compile(model, "mesh", {"x": 1, "y": 1})
     expected = network(x).detach().numpy()

@@ -1,0 +1,160 @@
+"""The arrays of a run before its first cycle: the machine, and room for what skipping remembers."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from archloom.acadl_models.timing.engine.fields import PLAIN_MODE, Kind, Record, place, shaped, state
+from archloom.acadl_models.timing.engine.jit import python_of
+from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
+from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
+from archloom.acadl_models.timing.engine.state import (
+    LEAST_STATE_WORDS,
+    MOST_STATE_WORDS,
+    PARTS,
+    SNAPSHOT_WORDS,
+    SNAPSHOTS,
+    TRANSITION_WORDS,
+    TRANSITIONS,
+    Access,
+    Array,
+    Cache,
+    Instance,
+    Log,
+    LoopMemory,
+    M,
+    Memory,
+    Request,
+    Room,
+    Snapshot,
+    Stage,
+    Store,
+    Tail,
+    Transition,
+    Unit,
+)
+from archloom.acadl_models.timing.memories.cache import MODULUS
+
+
+def new_machine(t: Array, log: int = 0) -> Array:
+    """The state before the first cycle; ``log``: records for which the log has room."""
+    sizes = [len(part.kinds) * part.number(t) for part in PARTS]
+    sizes[-1] = log * Log.SIZE
+    m = np.zeros(M.SIZE + sum(sizes), np.int64)
+    m[: M.SIZE] = M.initial
+    position = int(M.SIZE)
+    for part, size in zip(PARTS, sizes):
+        m[part.position] = position
+        if part.initial:
+            m[position : position + size].reshape(-1, len(part.initial))[:] = part.initial
+        position += size
+    stages, units = records_of(m, M.STAGES, t[H.STAGES], Stage), records_of(m, M.UNITS, t[H.UNITS], Unit)
+    stores = records_of(m, M.STORES, t[H.STORES], Store)
+    stages[:, Stage.NUMBER] = np.arange(len(stages))
+    stages[:, Stage.SPEC] = t[H.STAGE_TABLE] + StageSpec.SIZE * stages[:, Stage.NUMBER]
+    units[:, Unit.SPEC] = t[H.UNIT_TABLE] + UnitSpec.SIZE * np.arange(len(units))
+    units[:, Unit.DOING] = Unit.IDLE
+    containing = records_of(t, H.UNIT_TABLE, t[H.UNITS], UnitSpec)[:, UnitSpec.STAGE]
+    units[:, Unit.STAGE] = m[M.STAGES] + Stage.SIZE * containing
+    stores[:, Store.SPEC] = t[H.STORE_TABLE] + StoreSpec.SIZE * np.arange(len(stores))
+    line = m[M.CACHE_LINES]
+    specs = records_of(t, H.CACHE_TABLE, t[H.CACHES], CacheSpec)
+    for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], Cache), specs):
+        cache[Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
+        cache[Cache.LINES] = line
+        line += spec[CacheSpec.SETS] * spec[CacheSpec.WAYS]
+    m[M.ROOM], m[M.WIDE] = t[H.ISSUE_SIZE], t[H.STAGES] > 64
+    m[M.LEFT], m[M.FRONT] = t[H.TOTAL], t[H.SITES]
+    return _checked(t, m) if PLAIN_MODE else m
+
+
+def records_of(array: Array, field: int, count: int, record: type[Record]) -> Array:
+    """So many records, from the position on that a field of the header has, int64 [record, field]."""
+    return array[array[field] : array[field] + count * record.SIZE].reshape(-1, record.SIZE)
+
+
+def new_memory(t: Array, m: Array, skip: bool) -> Array:
+    """Room for what is remembered of a run; none without skipping."""
+    if not skip:
+        return np.empty(0, np.int64)
+    bound = int(python_of(state_words)(t, int(t[H.POOL])))
+    state_size = min(max(bound, LEAST_STATE_WORDS), MOST_STATE_WORDS)
+    rest = int(m[M.REST])
+    sizes = {
+        Memory.LOOPS: int(t[H.LOOPS]) * LoopMemory.SIZE,
+        Memory.INDEX: TRANSITIONS * Transition.SIZE,
+        Memory.SCRATCH: state_size,
+        Memory.MACHINE: rest,
+        Memory.RINGS: int(t[H.HISTORIES]) * SNAPSHOTS * Snapshot.SIZE,
+        Memory.SNAPSHOTS + Room.BEGIN: max(SNAPSHOT_WORDS, 4 * (state_size + rest)),
+        Memory.TRANSITIONS + Room.BEGIN: TRANSITION_WORDS,
+    }
+    h = _room(Memory.SIZE + sum(sizes.values()))
+    h[: Memory.SIZE] = 0
+    position = int(Memory.SIZE)
+    for field, size in sizes.items():
+        h[field] = position
+        position += size
+    h[Memory.STATE_SIZE] = state_size
+    for room in (Memory.SNAPSHOTS, Memory.TRANSITIONS):
+        h[room + Room.WORDS] = sizes[room + Room.BEGIN]
+    h[h[Memory.LOOPS] : h[Memory.SCRATCH]] = 0
+    records_of(h, Memory.LOOPS, t[H.LOOPS], LoopMemory)[:] = LoopMemory.initial
+    return h
+
+
+_rooms = threading.local()
+"""Each thread keeps its room between runs: fresh pages would cost as much as a short run."""
+
+
+def _room(words: int) -> Array:
+    room: Array | None = getattr(_rooms, "room", None)
+    if room is None or len(room) < words:
+        room = _rooms.room = np.empty(words, np.int64)
+    return room
+
+
+# --- names of the words ----------------------------------------------------------------------------------------
+def machine_words(t: Array, m: Array) -> list[tuple[str, Kind]]:
+    """The name and the kind of each word of a machine."""
+    words = _words_of(M)
+    for part in PARTS:
+        assert m[part.position] == len(words), part
+        if part.position == M.SLOTS:
+            words += _slot_words(t) * int(t[H.POOL])
+        elif part.position == M.LOG:
+            words += _words_of(Log) * ((len(m) - len(words)) // Log.SIZE)
+        else:
+            each = [("", part.contents)] if isinstance(part.contents, Kind) else _words_of(part.contents)
+            words += each * part.number(t)
+    return words
+
+
+def _slot_words(t: Array) -> list[tuple[str, Kind]]:
+    """Names and kinds of the words of an instance with all that follows it, as far as there is room for it."""
+    tail = int(t[H.TAIL_SIZE])
+    accesses = _words_of(Access) + [("", place)] * int(t[H.ACCESS_SIZE] - Access.SIZE)
+    tails = _words_of(Tail) + [("", shaped)] * (tail - Tail.SIZE) if tail else []
+    requests = int(t[H.MAX_REQUESTS])
+    return [
+        *_words_of(Instance), *accesses * int(t[H.MAX_ACCESSES]), *_words_of(Request) * requests,
+        *[("", state)] * int(t[H.MAX_LATENCIES]), *tails * requests,
+    ]  # fmt: skip
+
+
+def _words_of(record: type[Record]) -> list[tuple[str, Kind]]:
+    return list(zip(record.labels, record.kinds))
+
+
+def _checked(t: Array, m: Array) -> Array:
+    """A machine that knows its words, for the plain mode."""
+    from archloom.acadl_models.timing.engine.plain import Machine
+
+    machine = m.view(Machine)
+    words = machine_words(t, m)
+    machine.labels = [name for name, _ in words]
+    begins = [int(m[part.position]) for part in PARTS]
+    machine.parts = {int(p.position): (a, b) for p, a, b in zip(PARTS, begins, [*begins[1:], len(m)])}
+    return machine

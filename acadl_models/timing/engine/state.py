@@ -1,0 +1,562 @@
+"""What lies where in the machine (``m``), the whole mutable state of a run, and in what skipping remembers (``h``).
+
+Every field of the machine is declared here once, with its kind (:mod:`.fields`); ``PARTS`` says which records lie in
+it. What is done with a field when periods are skipped follows from its kind: a :class:`Group` has the positions of all
+fields of some kinds. The header ``M`` lies at position 0 of ``m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archloom.acadl_models.timing.engine.fields import (
+    FOREVER,
+    NONE,
+    Kind,
+    Record,
+    arrival,
+    code,
+    constant,
+    control,
+    counter,
+    derived,
+    effort,
+    linked,
+    peak,
+    place,
+    records,
+    scratch,
+    sequence,
+    shaped,
+    starting,
+    state,
+    time,
+    until,
+)
+from archloom.acadl_models.timing.engine.layout import MAX_DIMS, STACK, CacheSpec, H, StoreKind, StoreSpec
+
+Array = NDArray[np.int64]
+
+
+# --- m: records of the machine ---------------------------------------------------------------------------------
+WHEEL = 256
+"""Cycles that the timing wheel spans."""
+
+MOST_IN_FLIGHT = 1 << 30
+"""More instances than any machine holds at once."""
+
+
+class M(Record):
+    """Header of the machine; the positions of its parts are those of ``PARTS``."""
+
+    HEADER = constant  # 0: where the header itself lies, as a part
+    TIME = time
+    STATUS = control
+    REMEMBERS = constant  # loop events are noted
+    EVENT = scratch  # a watched loop was entered or left, or a back edge was passed, in this cycle
+    EVENT_COUNT = scratch  # loops in EVENTS
+    OBJECT = VALUE = control  # what an error is about
+    PC = state
+    FETCHING = state  # fetches under way
+    FETCH_FIRST = FETCH_NEXT = derived  # the record of the first that ends, that of the next; the order alone matters
+    FETCH_END = starting(time, FOREVER)  # when the first fetch ends
+    ROOM = derived  # free places of the issue buffer: neither taken nor reserved for a fetch under way
+    MARKED = shaped  # stages that may take something: a bit for each, or in wide machines how many
+    WIDE = constant
+    AGAIN = state  # another fetch may start in the next cycle
+    LEFT = counter  # instances not yet asked for by a fetch
+    ISSUED = derived  # instances in the issue buffer
+    ISSUED_FIRST = derived  # the oldest of them, where they leave in order
+    SEQ = sequence
+    FREE = linked  # free slots
+    OLDEST = YOUNGEST = linked  # instances in program order
+    HUNGRY = derived  # whether the issue buffer is empty although instructions are left
+    HUNGRY_SINCE = time
+    FRONT = derived  # the loop of the text with the oldest instruction that is not finished
+    FRONT_SINCE = time
+    ACTIVE = derived  # first slot never used so far
+    FINISHED = FETCHED = FETCHES = FETCH_BUSY = STARVED = counter  # BUSY: cycles with a fetch under way
+    LAST_FETCH = time  # end of the last fetch
+    LATEST = time  # of the last completion
+    CHANGED = time  # of the last change of anything
+    STEPPED = effort  # instances that were simulated one by one
+    ITERATIONS = effort  # back edges that were passed one by one
+    SKIPS = effort
+    BASE = time  # the time at place 0 of the wheel
+    HORIZON = starting(time, WHEEL)  # timers before it are on the wheel
+    PAUSE = starting(control, FOREVER)  # the run stops before this cycle, and may be resumed
+    LOGGING = LOGGED = control  # whether a log is written, its records
+    LOG_ROOM = starting(control, FOREVER)  # how many of them make the run stop
+    BITS = derived.times(WHEEL // 64)  # places of the wheel that are taken
+    FAR = linked  # timers from the horizon on
+    FAR_TIME = starting(time, FOREVER)  # the earliest time among them
+    ORIGIN = scratch  # a sequence number before those of all instances in flight
+    MOVERS = FREES = TO_JUDGE = STEPS = scratch  # how many are in MOVING, FREED, JUDGED, STEPPING
+    LISTS = constant.times(8)  # where in FIELDS each Group begins, and where the last one ends
+    GRANTS = derived  # requests granted by caches so far: of it, what came after a request that looks on matters
+    # where the parts lie, as PARTS has them
+    STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = DRAMS = BANKS = LINKS = constant
+    REST = constant  # with the header all before this is kept of the begin of a period
+    FLIGHTS = VALUES = EVENTS = CLASSES = QUEUES = WHEEL = MARKS = SUMMARY = SLOTS = constant
+    FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = LOW = HIGH = SHIFTS = SHIFTED = (
+        constant
+    )
+    LOG = constant
+
+
+class Status(Record):
+    """``M.STATUS``."""
+
+    RUNNING = DONE = DEADLOCK = POOL_FULL = BAD_LATENCY = PAUSED = code
+
+
+DIVIDES_BY_ZERO = -(1 << 62)
+"""Stands for the value of a latency that divides by zero."""
+
+
+class Loop(Record):
+    """Loop: iteration number, sequence number at its entry, what happened to it in this cycle (``LoopEvent``)."""
+
+    ITERATION = ENTRY_SEQ = place
+    EVENT = scratch
+
+
+class LoopEvent(Record):
+    """Flags of ``Loop.EVENT``."""
+
+    ENTERED, CROSSED, LEFT = 1, 2, 4
+
+
+class Flight(Record):
+    """Fetch under way: its end, instances that it brings."""
+
+    END = time
+    COUNT = shaped
+
+
+class Queue(Record):
+    """Issue buffer: one list for each signature, linked by ``Instance.LINK``."""
+
+    HEAD = TAIL = linked
+
+
+class Stage(Record):
+    """Stage."""
+
+    DUE = time  # from when on its head may leave (a timer)
+    TIMER = linked
+    SPEC = NUMBER = constant
+    UNREADY = derived  # how many of its units are not ready
+    COUNT = derived
+    HEAD = TAIL = linked  # instances linked by Instance.LINK
+    OFFERS = derived  # whether its head may leave
+    SINCE = time  # up to when it is counted what the stage does
+    STALL = BUSY = HELD = counter  # cycles in which its head could leave, in which it could not yet, instances held
+
+
+class Unit(Record):
+    """Unit."""
+
+    READY = until  # start of the last instance plus interval (a timer)
+    TIMER = linked
+    SPEC = constant
+    STAGE = constant  # the stage that contains it
+    WAITING = linked  # the instance that waits for its dependences
+    SCAN = derived  # how far its conflicts are judged: the CheckSpec record
+    JUDGED = sequence  # the sequence number there
+    NEXT = linked  # the next unit that waits for the same instance
+    COUNT = derived  # instances inside
+    LAST = starting(sequence, NONE)  # the last one that started
+    UNGRANTED = state  # its read requests without a slot
+    QUEUED = derived  # requests of all instances inside without a slot
+    DOING = derived  # the counter of what it does
+    SINCE = time  # from when on that is not counted
+    FED = derived  # M.STARVED at that time
+    TAKEN = IDLE = STARVED = BUSY = DEPENDENCY = STORAGE = counter
+
+
+class Port(Record):
+    """What one direction of a storage carries: bytes in a cycle at present, and since when; the most so far, and in how
+    many cycles; cycles in which it carries anything."""
+
+    LEVEL = derived
+    SINCE = time
+    PEAK = PEAK_CYCLES = BUSY = peak
+
+
+class Store(Record):
+    """Storage; its counters."""
+
+    SPEC = constant
+    ACTIVE = derived  # requests with a slot
+    QUEUED = derived  # requests that wait
+    QUEUE_HEAD = QUEUE_TAIL = linked  # linked by Request.LINK
+    FREED = scratch  # a slot was freed in this cycle
+    PORT_FREE = arrival
+    EXCLUSIVE = state  # a request over a windowed link has it to itself
+    SINCE = time  # up to when QUEUE_CYCLES is complete
+    PORTS = records(Port, 2)  # writes, reads
+    READS = WRITES = BYTES_READ = BYTES_WRITTEN = WORDS_READ = WORDS_WRITTEN = BEATS = QUEUE_CYCLES = counter
+
+
+class Cache(Record):
+    """Cache."""
+
+    READ_HITS = READ_MISSES = WRITE_HITS = WRITE_MISSES = EVICTIONS = WRITE_BACKS = counter
+    FROM_BACKING = TO_BACKING = counter  # bytes
+    GENERATOR = place
+    ROTATION = scratch  # by how many sets a period that is skipped moves its lines
+    LINES = constant  # its sets, each a list of ways in the order of replacement: 2 * line + dirty, or NONE
+
+
+class Dram(Record):
+    """DRAM: counters of segments by the state of the row."""
+
+    HITS = MISSES = CONFLICTS = counter
+
+
+class Bank(Record):
+    """Bank of a DRAM: the open row or NONE, the first cycles in which it may be precharged and in which it is free.
+    Of a channel the last alone has a meaning."""
+
+    ROW = starting(place, NONE)
+    PRECHARGE = FREE = until
+
+
+class Link(Record):
+    """Link: when the channel of each direction (write, read) is free, a windowed link using the first alone; what each
+    carries; counters: bytes of each, cycles that requests waited."""
+
+    FREE = arrival.times(2)
+    PORTS = records(Port, 2)
+    BYTES = counter.times(2)
+    WAIT = counter
+
+
+class Instance(Record):
+    """Instance of an instruction; then its accesses, its requests, its latencies that vary and the tails of the
+    requests."""
+
+    END = until  # of processing (a timer)
+    TIMER = linked
+    SEQ = sequence
+    STATIC = PHASE = PENDING = state
+    LEAVE = until
+    LINK = OLDER = YOUNGER = linked
+    UNIT = state
+    ROUTE = derived  # its Route record in the stage where it is; in the issue buffer see phases.program.before_routes
+    WAITERS = linked  # units whose instances wait for this one, linked by Unit.NEXT
+    READS = REQUESTS = derived
+    ORDINAL = scratch
+
+
+class Phase(Record):
+    """``Instance.PHASE``."""
+
+    BUFFERED = WAITING = READING = PROCESSING = WRITING = code
+
+
+class Request(Record):
+    """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. ``RATE``: whole bytes
+    in each of its beats. Where ``LATENCY`` is no legal value (below zero: ``-1 -`` the position of its program),
+    ``TIMER`` has what it came to. ``EDGE``: when it next begins to carry more or fewer bytes in a cycle (a timer).
+    ``SENT``: when its link begins to carry it, and the cycles that it waited for that."""
+
+    FINISH = until
+    TIMER = linked
+    STORE = BEATS = BYTES = LATENCY = state
+    LINK = linked
+    OWNER = IS_READ = derived
+    EDGE = time
+    EDGE_TIMER = linked
+    SENT = time
+    SEND_WAIT = RATE = derived
+
+
+class Tag(Record):
+    """What a timer is about. Lists of timers hold ``8 * position of the record + tag``; the record begins with the time
+    and the link of its timer."""
+
+    STAGE = UNIT = REQUEST = INSTANCE = EDGE = code
+
+
+class Access(Record):
+    """Access of an instance: links in its conflict class and kind; then one offset for each axis, room for one at
+    least: places."""
+
+    OLDER = YOUNGER = linked
+    OWNER = ACCESS = derived
+    OFFSETS = place.times(0)
+
+
+class Tail(Record):
+    """Of a request, where the graph has memories with state; then the latencies of hit and miss of the caches on the
+    way, where they vary, and the stack of its ``WayStep`` records."""
+
+    BUFFER_PART = ACCESS = derived  # its records in t
+    FIRST = place  # number of the first word of the access in the buffer
+    ORDER = shaped  # how many requests had been granted by caches before it
+    DEPTH = shaped  # steps that are left, on a stack; 0: it is on its way to the end
+    LATENCIES = state.times(0)
+
+
+class WayStep(Record):
+    """Step: what is to be done at which cache of the way, bytes, and whether a line of it was missing."""
+
+    OP = LEVEL = shaped
+    FROM = TO = place
+    MISSED = shaped
+
+
+class WayStepKind(Record):
+    """Look up the lines of the request from the byte ``FROM`` on (``TO``: number of the run), or those of a line that
+    the cache before it lacks; take the line at ``FROM`` in; write into it."""
+
+    LINES = READ = FILL = WRITE = code
+
+
+STEPS_PER_LEVEL = 4
+"""Steps that a cache on the way of a request adds to its stack at most."""
+
+POSTED_PER_LEVEL = 6
+"""The same of bytes that are passed on."""
+
+
+class Posted(Record):
+    """Step of bytes that are passed on, which takes no time."""
+
+    OP = CACHE = FROM = TO = scratch
+
+
+class Live(Record):
+    """Access below a loop while it is proven that memories behave alike: first and last bit that share a line or a row
+    with it, bits by which it moves, its memory and its BufferPart record."""
+
+    LOW = HIGH = SHIFT = SPACE = BUFFER_PART = scratch
+
+
+class Ends(Record):
+    """Ends of a list of accesses of one conflict class and one kind."""
+
+    FIRST = LAST = linked
+
+
+class Log(Record):
+    """Record of the log: what happened when to which instance in which object (its number), and more about it."""
+
+    KIND = TIME = OBJECT = SEQ = A = B = C = control
+
+
+class Logged(Record):
+    """``Log.KIND``, and what ``A``, ``B`` and ``C`` are."""
+
+    FETCH = code  # a fetch begins: its end, instances
+    FETCHED = code
+    ENTERED = code  # a stage buffers an instance: until when at least
+    RECEIVED = STARTED = PROCESSING = WRITING = FINISHED = code  # steps in a unit
+    QUEUED = GRANTED = TRANSFER = code  # of a request: its number, finish, and bytes * BEATS_ROOM + 2 * beats + is_read
+    CARRIED = code  # by a link: cycles waited, begin, and bytes * BEATS_ROOM + 2 * bandwidth + is_read
+
+
+BEATS_ROOM = 1 << 31
+
+
+# --- m: its parts ----------------------------------------------------------------------------------------------
+Count = Callable[[Array], int]
+
+
+@dataclass(frozen=True)
+class MachinePart:
+    """So many records, or words of one kind: ``position`` is the M field with their position.
+
+    ``count``: the H field with their number, or what the tables say about it.
+    """
+
+    position: int
+    contents: type[Record] | Kind
+    count: int | Count
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of the words of one record."""
+        return (self.contents,) if isinstance(self.contents, Kind) else self.contents.kinds
+
+    @cached_property
+    def initial(self) -> tuple[int, ...] | None:
+        """The words of one record before the first cycle; None where they are 0."""
+        found = tuple(kind.initial for kind in self.kinds)
+        return found if any(found) else None
+
+    def number(self, t: Array) -> int:
+        """How many records there are."""
+        return int(t[self.count] if isinstance(self.count, int) else self.count(t))
+
+
+def _cache_lines(t: Array) -> int:
+    caches = t[t[H.CACHE_TABLE] :][: t[H.CACHES] * CacheSpec.SIZE].reshape(-1, CacheSpec.SIZE)
+    return int((caches[:, CacheSpec.SETS] * caches[:, CacheSpec.WAYS]).sum())
+
+
+def _most_stepping(t: Array) -> int:
+    stores = t[t[H.STORE_TABLE] :][: t[H.STORES] * StoreSpec.SIZE].reshape(-1, StoreSpec.SIZE)
+    return int(stores[stores[:, StoreSpec.KIND] == StoreKind.CACHED, StoreSpec.CAPACITY].sum())
+
+
+def _mark_words(t: Array) -> int:
+    return -(-int(t[H.STAGES]) // 64)
+
+
+PARTS: tuple[MachinePart, ...] = (
+    MachinePart(M.STAGES, Stage, H.STAGES),
+    MachinePart(M.UNITS, Unit, H.UNITS),
+    MachinePart(M.STORES, Store, H.STORES),
+    MachinePart(M.LOOPS, Loop, H.LOOPS),
+    MachinePart(M.SPENT, counter, H.SITE_COUNTERS),  # cycles with the front directly in each loop of the text
+    MachinePart(M.ITERATED, effort, H.SITES),  # iterations of each loop of the text begun one by one
+    MachinePart(M.CACHES, Cache, H.CACHES),
+    MachinePart(M.CACHE_LINES, Kind("place", NONE), _cache_lines),
+    MachinePart(M.DRAMS, Dram, H.DRAMS),
+    MachinePart(M.BANKS, Bank, H.BANKS),
+    MachinePart(M.LINKS, Link, H.LINKS),
+    MachinePart(M.REST, derived, lambda t: 0),
+    MachinePart(M.FLIGHTS, Flight, H.FETCH_FLIGHTS),
+    MachinePart(M.VALUES, derived, H.VALUES),
+    MachinePart(M.EVENTS, scratch, H.LOOPS),
+    MachinePart(M.CLASSES, Ends, lambda t: 3 * t[H.CLASSES]),
+    MachinePart(M.QUEUES, Queue, H.SIGNATURES),
+    MachinePart(M.WHEEL, linked, lambda t: WHEEL),
+    MachinePart(M.MARKS, shaped, _mark_words),  # in wide machines: a bit for each stage
+    MachinePart(M.SUMMARY, shaped, lambda t: -(-_mark_words(t) // 64)),  # a bit for each word of these
+    MachinePart(M.SLOTS, shaped, lambda t: t[H.POOL] * t[H.SLOT_SIZE]),  # see slot_kinds
+    MachinePart(M.FIELDS, constant, lambda t: listed(t)),  # positions of the fields of each group
+    MachinePart(M.STACK, scratch, lambda t: STACK),  # of latencies
+    MachinePart(M.WORK, scratch, lambda t: 5 * MAX_DIMS),  # of phases.conflicts.is_sum
+    MachinePart(M.MOVING, scratch, H.POOL),  # instances that move on in phase 1
+    MachinePart(M.JUDGED, scratch, H.UNITS),  # instances that may start in phase 3
+    MachinePart(M.FREED, scratch, H.STORES),  # storages with slots freed in phase 1
+    MachinePart(M.STEPPING, scratch, _most_stepping),  # requests that look on in a cache in phase 1
+    MachinePart(M.POSTED, Posted, lambda t: (t[H.LEVELS] + 1) * POSTED_PER_LEVEL),  # stack of bytes that are passed on
+    MachinePart(M.RANGES, Live, H.PLACED),  # accesses of a loop in a proof
+    MachinePart(M.LOW, scratch, H.VALUES),  # ranges of values in a proof
+    MachinePart(M.HIGH, scratch, H.VALUES),
+    MachinePart(M.SHIFTS, scratch, lambda t: t[H.CLASSES] * t[H.MAX_AXES]),  # distances of conflict classes
+    MachinePart(M.SHIFTED, scratch, H.CLASSES),
+    MachinePart(M.LOG, Log, lambda t: 0),  # room for more where a window is looked at
+)
+
+
+# --- m: its fields by kind -------------------------------------------------------------------------------------
+class Group(Record):
+    """Fields that are treated alike over the whole machine; their positions lie from ``m[M.LISTS + ...]`` to the next.
+
+    Those of instances are not among them: instances are walked in program order.
+    """
+
+    TIMES = SEQUENCES = COUNTERS = EFFORTS = STATES = UNTILS = ARRIVALS = code
+
+
+_KINDS = ((time, until, arrival), (sequence,), (counter,), (effort,), (state,), (until,), (arrival,))
+"""By group."""
+
+_GROUPS = tuple(
+    [
+        (part, offsets)
+        for part in (MachinePart(M.HEADER, M, H.HEADERS), *PARTS)
+        if (offsets := [k for k, kind in enumerate(part.kinds) if kind.name in {found.name for found in kinds}])
+    ]
+    for kinds in _KINDS
+)
+
+
+def group_words() -> list[int]:
+    """The ``GroupSpec`` records of each group with their fields, NONE behind each group."""
+    words: list[int] = []
+    for group in _GROUPS:
+        for part, offsets in group:
+            words += [part.position, part.count, len(part.kinds), len(offsets), *offsets]
+        words.append(NONE)
+    return words
+
+
+def listed(t: Array) -> int:
+    """Fields of all groups."""
+    return sum(fields * int(t[count]) for count, fields in _LISTED.items())
+
+
+_LISTED: dict[int, int] = {}
+"""Fields of all groups in one record of the parts that an H field counts."""
+for _part, _offsets in (found for group in _GROUPS for found in group):
+    assert isinstance(_part.count, int), _part
+    _LISTED[_part.count] = _LISTED.get(_part.count, 0) + len(_offsets)
+
+
+# --- h: what is remembered of the run --------------------------------------------------------------------------
+SNAPSHOTS = 16
+"""Snapshots of each loop that are compared with the present state."""
+
+TRANSITIONS = 96
+"""Transitions from one loop event to the next that are remembered."""
+
+LEAST_RUN = 24
+"""Loops of fewer instances, all iterations together, are not compared with earlier passes: stepping is as fast."""
+
+LEAST_BODY = 48
+"""A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
+
+LEAST_STATE_WORDS, MOST_STATE_WORDS = 4096, 1 << 21
+"""Room for a relative state: what the graph may need, within these bounds. Longer states are not compared."""
+
+MANY_IN_FLIGHT = 256
+"""Where more instances are in flight, a comparison takes as long as stepping as many: they become rarer."""
+
+MOST_MACHINE_WORDS = 65536
+"""Largest machine that is remembered as the end of a transition."""
+
+SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
+"""Room for the contents of snapshots and of transitions; the oldest give way."""
+
+
+class Room(Record):
+    """Room for contents: where it begins, words given away so far, its size."""
+
+    BEGIN = USED = WORDS = control
+
+
+class Memory(Record):
+    """Header of what is remembered."""
+
+    LOOPS = control  # LoopMemory records
+    SCRATCH = STATE_SIZE = control  # the state at hand, and the room for it
+    RINGS = control  # Snapshot records of each loop that may repeat
+    INDEX = control  # Transition records
+    NEXT = control  # the next of them to be used
+    MACHINE = control  # a copy of the machine up to M.REST
+    SNAPSHOTS = records(Room, 1)
+    TRANSITIONS = records(Room, 1)
+
+
+class LoopMemory(Record):
+    """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped
+    at the last one, the transition that begins at its last event."""
+
+    SNAPSHOTS = ACTIVATION = MISSES = SAMPLED = control
+    PENDING = linked
+
+
+class Transition(Record):
+    """Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to
+    M.REST with that state, and of the whole machine at its end."""
+
+    VALID = LOOP = HASH = LENGTH = OFFSETS = BEGIN = END = control
+
+
+class Snapshot(Record):
+    """Snapshot: hash and length of the relative state, number of offsets after it, iteration, and the place of the
+    machine up to M.REST, the state and the offsets of the accesses in flight."""
+
+    HASH = LENGTH = OFFSETS = ITERATION = PLACE = control

@@ -1,0 +1,82 @@
+"""The variables of expressions that are no loops of the stream (see :mod:`archloom.oracle.variables`)."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import count
+
+from archloom.oracle.variables import Variable
+
+OLD_CONTENTS = "%old"
+"""The argument that stands for what a window holds before a write; no tensor of a stream can have this name."""
+
+BIT_PATTERNS = "%bits"
+"""The argument that holds a stream's bit patterns; no tensor of a stream can have this name."""
+
+_numbers = count()
+
+
+class TensorAxis(Variable):
+    """Axis ``number`` of a tensor of an instruction, over its ``extent``; equal axes of all tensors are one variable.
+    """
+
+    extent: int
+
+    @staticmethod
+    @cache
+    def of(number: int, extent: int) -> str:
+        made = TensorAxis(f"&{number}:{extent}")
+        made.extent = extent
+        return made
+
+
+class Bound(Variable):
+    """Number ``number`` of the variables that a node binds; ``level`` counts the nodes within that bind such, too.
+
+    So equal functions are equal expressions, however they came about.
+    """
+
+    level: int
+
+    @staticmethod
+    @cache
+    def of(level: int, number: int) -> str:
+        made = Bound(f"%{level}_{number}")
+        made.level = level
+        return made
+
+
+class GuardedAxis(Variable):
+    """The axis on which the constraint ``number`` of a padded tensor lies while the tensor is computed."""
+
+    @staticmethod
+    def of(number: int) -> str:
+        return GuardedAxis(f"#{number}")
+
+
+class Fresh(Variable):
+    """A variable that no expression contained before."""
+
+
+def fresh() -> str:
+    """The next of them."""
+    return Fresh(f"~{next(_numbers)}")
+
+
+class Strip(Variable):
+    """The loop over the strips of a loop of the stream."""
+
+    @staticmethod
+    def of(loop: str, copy: str) -> str:
+        """The one in the copy of a body that ``copy`` tells from the others."""
+        return Strip(f"{loop}{copy}'")
+
+
+def strip_copy(copy: str, iteration: int) -> str:
+    """What tells the variables of an iteration of a strip apart; ``copy`` tells those of what is around it."""
+    return f"{copy}'{iteration}"
+
+
+def axis_range(name: str) -> tuple[int, int] | None:
+    """The first and the last value of the axis of a tensor; None of other variables."""
+    return (0, name.extent - 1) if isinstance(name, TensorAxis) else None
