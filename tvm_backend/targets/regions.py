@@ -58,8 +58,8 @@ def form_regions(
 ) -> tuple[ir.IRModule, tuple[HostFunction, ...], Positions]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
-    ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside each
-    other in one region.
+    ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
+    each other in one region.
     """
     main = module["main"]
     nodes = _placed(module, main, owners, tiled)
