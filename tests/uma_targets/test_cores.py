@@ -85,7 +85,7 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     (images,) = compiled.compiled.regions
     assert [value.layout.name for value in images.values] == [
         "tile-grid", "tile-grid", "tile-grid", "tile-places", "tiles"]
-    assert [value.form for value in images.values[:3]] == [(17, 17, 1)] * 3
+    assert [value.layout.numbers for value in images.values[:3]] == [(17, 17, 1)] * 3
     assert [op.op for op in conversions(compiled.compiled)] == [
         "to_windows", "retile", "retile", "from_tiles"]
     for step in compiled.compiled.steps():
