@@ -26,15 +26,11 @@ class Fallback:
         return f"{self.where}: {self.why} ({self.cost})"
 
 
-def text_of(fallbacks: Iterable[Fallback]) -> str:
-    """One line for each reason and cost, with the places where it was met; empty for none."""
+def titled(fallbacks: Iterable[Fallback]) -> str:
+    """A line that says what follows, then one for each reason and cost, with the places where it was met; empty for
+    none."""
     places: dict[tuple[str, str], list[str]] = {}
     for fallback in fallbacks:
         places.setdefault((fallback.why, fallback.cost), []).append(fallback.where)
-    return "\n".join(f"{', '.join(dict.fromkeys(where))}: {why} ({cost})" for (why, cost), where in places.items())
-
-
-def titled(fallbacks: Iterable[Fallback]) -> str:
-    """:func:`text_of`, indented under a line that says what it is; empty for none."""
-    lines = text_of(fallbacks).splitlines()
-    return "\n".join(["done in another way than meant", *(f"  {line}" for line in lines)]) if lines else ""
+    lines = [f"  {', '.join(dict.fromkeys(where))}: {why} ({cost})" for (why, cost), where in places.items()]
+    return "\n".join(["done in another way than meant", *lines]) if lines else ""

@@ -44,7 +44,7 @@ def compile_model(
     :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits.
     """
     partition = partition_model(model, target, options)
-    return CompiledModel(partition, plan_steps(partition, choose(target, options), progress))
+    return CompiledModel.of(partition, plan_steps(partition, choose(target, options), progress))
 
 
 def plan_steps(

@@ -6,10 +6,10 @@ print or save it. :mod:`archloom.tvm_backend.executable` makes it run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.host.plan import HostPlan
 
 __all__ = [
-    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refused", "Region", "Step", "TensorSpec",
-    "Value", "View",
+    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refuse", "Refused", "Region", "Step",
+    "TensorSpec", "Value", "View",
 ]
 
 
@@ -86,6 +86,10 @@ class Refused:
     needs: str = ""
 
 
+Refuse: TypeAlias = Callable[[str, str, str], None]
+"""Notes for the partition report what a pass of a target left alone: the variable, what was seen, what it takes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One workload of a region.
@@ -140,7 +144,7 @@ class Region:
     def value(self, name: str) -> Value:
         return self._by_name[name]
 
-    @property
+    @cached_property
     def _by_name(self) -> dict[str, Value]:
         return {v.name: v for v in self.values}
 
@@ -238,39 +242,15 @@ class Partition:
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledModel:
+class CompiledModel(Partition):
     """A partitioned network with a plan (mapping, stream, timing) for each step, by the step's name.
 
     Steps of equal workloads share one plan; steps that differ in the scale of the epilogue alone share a mapping.
     """
 
-    partition: Partition
-    plans: Mapping[str, "Plan"]
+    plans: "Mapping[str, Plan]" = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return self.partition.name
-
-    @property
-    def target(self) -> str:
-        return self.partition.target
-
-    @property
-    def options(self) -> Mapping[str, OptionValue]:
-        return self.partition.options
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return self.partition.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return self.partition.outputs
-
-    @property
-    def regions(self) -> tuple[Region, ...]:
-        return self.partition.regions
-
-    @property
-    def host(self) -> HostPart:
-        return self.partition.host
+    @classmethod
+    def of(cls, partition: Partition, plans: "Mapping[str, Plan]") -> "CompiledModel":
+        """The partition with its plans."""
+        return cls(**{f.name: getattr(partition, f.name) for f in fields(partition)}, plans=plans)

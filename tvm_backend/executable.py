@@ -53,7 +53,7 @@ class CompiledNetwork:
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """What was done in another way than meant: on the way into archloom, and so far in running and saving."""
-        return (*self.compiled.partition.fallbacks, *self.programs.fallbacks, *self._fallbacks)
+        return (*self.compiled.fallbacks, *self.programs.fallbacks, *self._fallbacks)
 
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
@@ -87,7 +87,7 @@ class CompiledNetwork:
         with self._lock:
             chosen = self._executor(executor)
             if isinstance(chosen, XlaExecutor):
-                chosen.prepare(list(self.compiled.partition.steps()))
+                chosen.prepare(list(self.compiled.steps()))
             result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
             regions = {region.symbol: region for region in self.compiled.regions}
             results = self._host(arrays, lambda symbol, tensors: run_region(
@@ -100,7 +100,7 @@ class CompiledNetwork:
             _ = self._host
             executor = self._executor("xla")
             assert isinstance(executor, XlaExecutor)
-            executor.prepare(list(self.compiled.partition.steps()), progress)
+            executor.prepare(list(self.compiled.steps()), progress)
             _ = self._output_stages
 
     def save(self, path: str | Path, *, programs: bool = True) -> Path:
@@ -111,6 +111,7 @@ class CompiledNetwork:
         """
         from archloom.tvm_backend.artifact import files as artifact_files
         from archloom.tvm_backend.artifact import network as artifact
+        from archloom.tvm_backend.artifact.host import unstorable
 
         artifact_files.check_free(Path(path))
         stored = None
@@ -121,6 +122,11 @@ class CompiledNetwork:
             except InputError as error:
                 self._fallbacks.append(Fallback(
                     f"{path}", f"it has no machine code: {error}", "whoever loads it compiles it again"))
+        plan = self.compiled.host.plan
+        if plan is not None and (types := unstorable(plan)):
+            self._fallbacks.append(Fallback(
+                f"host part of {path}", f"safetensors does not take constants of {', '.join(types)}",
+                "whoever loads it needs TVM, which runs a part of the host"))
         artifact.save(self.compiled, self.report, Path(path), stored)
         return Path(path)
 
@@ -135,7 +141,7 @@ class CompiledNetwork:
     def _output_stages(self) -> "OutputStages":
         from archloom.tvm_backend.host.output_stage import OutputStages
 
-        return OutputStages(self.compiled.partition.steps(), self.programs)
+        return OutputStages(self.compiled.steps(), self.programs)
 
     @cached_property
     def _host(self) -> "Host | PlannedHost":

@@ -31,21 +31,55 @@ class Executor(Protocol):
         """The result of the step's workload."""
 
 
-class InterpreterExecutor:
-    """The NumPy interpreter of the ISA: slow and plain."""
+class _Streams:
+    """The streams of a compiled network's steps, with their ISAs."""
 
     def __init__(self, compiled: CompiledModel) -> None:
-        self._compiled = compiled
+        from archloom.oracle import taidl
+
+        self._plans = compiled.plans
         self._isas: dict[Any, Isa] = {}
-        _make_known(compiled)
+        if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
+            from archloom.tvm_backend.targets.choice import backends
+
+            for backend in backends(compiled.target):  # the ISA of another package's target is known once that is
+                _ = backend.accelerator
+
+    def isa(self, stream: "Stream") -> "Isa":
+        """The ISA that a stream was written for, at its parameters."""
+        key = (stream.isa, stream.parameters)
+        if key not in self._isas:
+            from archloom.oracle import taidl
+
+            self._isas[key] = taidl.load(stream.isa, **dict(stream.parameters))
+        return self._isas[key]
+
+    def stream(self, step: Step) -> "Stream":
+        """The step's stream; StreamError unless it takes exactly the tensors of its workload and gives its output."""
+        stream = self._plans[step.name].stream
+        expected = {t.name: t.shape for t in step.workload.inputs}
+        found = {a.name: a.shape for a in stream.arguments}
+        if expected != found or {*dict(step.inputs), *step.constants} != set(found):
+            raise StreamError(
+                f"step {step.name!r}: its stream takes {found}, expected the workload's arguments {expected}"
+            )
+        if [r.name for r in stream.results] != [step.workload.output.name]:
+            raise StreamError(
+                f"step {step.name!r}: its stream gives {[r.name for r in stream.results]}, expected "
+                f"{step.workload.output.name!r}"
+            )
+        return stream
+
+
+class InterpreterExecutor(_Streams):
+    """The NumPy interpreter of the ISA: slow and plain."""
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> np.ndarray:
         from archloom.oracle import interpreter
 
-        stream = self._compiled.plans[step.name].stream
+        stream = self.stream(step)
         tensors = {k: np.ascontiguousarray(v) for k, v in {**arguments, **step.constants}.items()}
-        check_arguments(step, stream, tensors)
-        results = interpreter.run(stream, isa_of(stream, self._isas), tensors)
+        results = interpreter.run(stream, self.isa(stream), tensors)
         return np.asarray(results[step.workload.output.name]).reshape(step.workload.output.shape)
 
 
@@ -59,43 +93,43 @@ class _Prepared:
     bits: tuple[Any, ...]
 
 
-class XlaExecutor:
+class XlaExecutor(_Streams):
     """The functional oracle: each distinct stream is compiled once, and the steps' constants stay on the device."""
 
     def __init__(self, compiled: CompiledModel, programs: "Programs | None" = None) -> None:
         from archloom.tvm_backend.programs import Programs
 
-        self._compiled = compiled
-        self._isas: dict[Any, Isa] = {}
-        _make_known(compiled)
+        super().__init__(compiled)
         self._programs = programs if programs is not None else Programs()
         self._prepared: dict[str, _Prepared] = {}
 
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
+        from archloom.oracle.xla import compile_stream
         from archloom.tvm_backend.programs import stream_key
 
         waiting = [step for step in steps if step.name not in self._prepared]
+        later: list[tuple[Step, str]] = []
         with ThreadPoolExecutor(COMPILING_AT_A_TIME) as pool:
             made: dict[str, tuple[Oracle, Future[Program]]] = {}
             for done, step in enumerate(waiting):
                 if progress is not None:
                     progress(step.name, done, len(waiting))
-                stream = self._stream(step)
-                key = stream_key(stream, isa_of(stream, self._isas))
+                stream = self.stream(step)
+                key = stream_key(stream, self.isa(stream))
                 found = self._programs.find(key)
                 if found is not None:
                     self._place(step, *found)
-                elif key not in made:
-                    oracle = self._oracle(step)
+                    continue
+                later.append((step, key))
+                if key not in made:
+                    oracle = compile_stream(stream, self.isa(stream))
                     made[key] = oracle, pool.submit(oracle.stored)
             for key, (oracle, program) in made.items():
                 self._programs.keep(key, program.result(), oracle.bits)
-        for step in waiting:
-            if step.name not in self._prepared:
-                stream = self._stream(step)
-                oracle, program = made[stream_key(stream, isa_of(stream, self._isas))]
-                self._place(step, program.result(), oracle.bits)
+        for step, key in later:
+            oracle, program = made[key]
+            self._place(step, program.result(), oracle.bits)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
         if step.name not in self._prepared:
@@ -105,24 +139,13 @@ class XlaExecutor:
         tensors = [constants[n] if n in constants else on_device(arguments[n]) for n in prepared.names]
         return prepared.program(*tensors, *prepared.bits)[0]
 
-    def _stream(self, step: Step) -> "Stream":
-        stream = self._compiled.plans[step.name].stream
-        check_arguments(step, stream, {**dict.fromkeys(n for n, _ in step.inputs), **step.constants})
-        return stream
-
     def _place(self, step: Step, program: "Program", bits: np.ndarray) -> None:
         import jax
 
         constants = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
         patterns = (jax.numpy.asarray(bits),) if bits.size else ()
-        names = tuple(a.name for a in self._stream(step).arguments)
+        names = tuple(a.name for a in self.stream(step).arguments)
         self._prepared[step.name] = _Prepared(program, names, constants, patterns)
-
-    def _oracle(self, step: Step) -> "Oracle":
-        from archloom.oracle.xla import compile_stream
-
-        stream = self._stream(step)
-        return compile_stream(stream, isa_of(stream, self._isas))
 
 
 def on_device(array: Any) -> Any:
@@ -133,39 +156,3 @@ def on_device(array: Any) -> Any:
         with jax.enable_x64(True):
             return jax.numpy.asarray(array)
     return array
-
-
-def _make_known(compiled: CompiledModel) -> None:
-    """The ISA of a target from another package is known once that target is."""
-    from archloom.oracle import taidl
-
-    if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
-        from archloom.tvm_backend.targets.choice import backends
-
-        for backend in backends(compiled.target):
-            _ = backend.accelerator
-
-
-def isa_of(stream: "Stream", cache: "dict[Any, Isa]") -> "Isa":
-    """The ISA that a stream was written for, at its parameters."""
-    key = (stream.isa, stream.parameters)
-    if key not in cache:
-        from archloom.oracle import taidl
-
-        cache[key] = taidl.load(stream.isa, **dict(stream.parameters))
-    return cache[key]
-
-
-def check_arguments(step: Step, stream: "Stream", tensors: Mapping[str, Any]) -> None:
-    """A stream must take exactly the tensors of its workload and give its output."""
-    expected = {t.name: t.shape for t in step.workload.inputs}
-    found = {a.name: a.shape for a in stream.arguments}
-    if expected != found or set(tensors) != set(found):
-        raise StreamError(
-            f"step {step.name!r}: its stream takes {found}, expected the workload's arguments {expected}"
-        )
-    if [r.name for r in stream.results] != [step.workload.output.name]:
-        raise StreamError(
-            f"step {step.name!r}: its stream gives {[r.name for r in stream.results]}, expected "
-            f"{step.workload.output.name!r}"
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -116,7 +116,7 @@ class Programs:
         self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def keep(self, key: str, program: "Program", bits: "Sequence[int] | np.ndarray" = ()) -> None:
+    def keep(self, key: str, program: "Program", bits: Iterable[int] = ()) -> None:
         """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:

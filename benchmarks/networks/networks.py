@@ -125,8 +125,8 @@ def measure(text: str, target: str, mode: str, options: str = "") -> dict[str, A
         row["imported"] = True
         with clock("estimate" if mode == "estimate" else "compile"):
             compiled = _compiled(model, target, options)
-        row |= described(compiled.partition)
-        row["cycles"] = sum(plan.timing.cycles for plan in (compiled.plans[s.name] for s in compiled.partition.steps()))
+        row |= described(compiled)
+        row["cycles"] = sum(plan.timing.cycles for plan in (compiled.plans[s.name] for s in compiled.steps()))
         if mode == "all":
             row |= compared(compiled, model, references, inputs, clock)
         row["ok"] = not row.get("reason")

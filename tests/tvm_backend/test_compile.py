@@ -38,8 +38,8 @@ def test_oracle_and_interpreter_equal_onnxruntime(compiled: CompiledModel) -> No
 
 
 def test_every_step_has_a_plan_of_its_own_workload(compiled: CompiledModel) -> None:
-    assert set(compiled.plans) == {s.name for s in compiled.partition.steps()}
-    for step in compiled.partition.steps():
+    assert set(compiled.plans) == {s.name for s in compiled.steps()}
+    for step in compiled.steps():
         plan = compiled.plans[step.name]
         assert plan.workload == step.workload and plan.timing.cycles > 0
         assert plan.timing.cycles >= step.macs / 64
@@ -51,14 +51,14 @@ def test_batched_matmul_and_odd_sizes() -> None:
     a, b = net.input("a", 3, 5, 7), net.input("b", 3, 7, 11)
     model = quantized(net.model(net.node("Relu", [net.node("MatMul", [a, b], "scores")], "relu")))
     exe, x = CompiledNetwork(compile_model(load(model), "gemmini", {"dim": 4})), samples(model, 1)[0]
-    assert [s.op for s in exe.compiled.partition.steps()] == ["batch_matmul+relu"]
+    assert [s.op for s in exe.compiled.steps()] == ["batch_matmul+relu"]
     np.testing.assert_array_equal(exe(x), run(integer_session(model), x)["relu.out"])
 
 
 def test_progress_is_heard_for_every_step() -> None:
     heard: list[tuple[str, int, int]] = []
     compiled = compile_model(load(MODEL), "gemmini", {"dim": 8}, progress=lambda *a: heard.append(a))
-    names = [s.name for s in compiled.partition.steps()]
+    names = [s.name for s in compiled.steps()]
     assert heard == [(name, i, len(names)) for i, name in enumerate(names)]
 
 

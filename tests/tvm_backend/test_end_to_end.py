@@ -75,7 +75,7 @@ def test_saved_and_loaded_is_the_same(network: CompiledNetwork, tmp_path: Path, 
     network.save(tmp_path / name)
     loaded = archloom.load_compiled(tmp_path / name)
     assert loaded.report == network.report
-    assert loaded.compiled.partition.regions[0].steps[0].workload == network.compiled.regions[0].steps[0].workload
+    assert loaded.compiled.regions[0].steps[0].workload == network.compiled.regions[0].steps[0].workload
     assert {k: p.stream for k, p in loaded.compiled.plans.items()} == {
         k: p.stream for k, p in network.compiled.plans.items()}
     x = images(1, seed=9)

@@ -37,7 +37,7 @@ def test_capture_sees_every_step_with_its_tensors(exe: CompiledNetwork, image: d
         np.testing.assert_array_equal(output, evaluate(step.workload, {**inputs, **step.constants}))
 
     exe.run(image, executor=ReferenceExecutor(), capture=capture)
-    assert seen == [s.name for s in exe.compiled.partition.steps()]
+    assert seen == [s.name for s in exe.compiled.steps()]
 
 
 @pytest.mark.parametrize(("inputs", "message"), [

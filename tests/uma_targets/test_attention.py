@@ -190,7 +190,7 @@ def test_batches_without_heads() -> None:
 
     given = (torch.randn(3, 5, 4), torch.randn(3, 7, 4), torch.randn(3, 7, 6))
     compiled = archloom.compile(Plain(), "qkv", {"dim": 4}, example_inputs=given)
-    assert [s.op for s in compiled.compiled.partition.steps()] == ["attention"]
+    assert [s.op for s in compiled.compiled.steps()] == ["attention"]
     np.testing.assert_allclose(compiled(*given), Plain()(*given), rtol=1e-4, atol=1e-5)
 
 

@@ -85,10 +85,10 @@ def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     (images,) = compiled.compiled.regions
     assert [value.layout.name for value in images.values] == [
         "tile-grid", "tile-grid", "tile-grid", "tile-places", "tiles"]
-    assert [value.form for value in images.values[:3]] == [(17, 17, 1)] * 3
-    assert [op.op for op in conversions(compiled.compiled.partition)] == [
+    assert [value.layout.numbers for value in images.values[:3]] == [(17, 17, 1)] * 3
+    assert [op.op for op in conversions(compiled.compiled)] == [
         "to_windows", "retile", "retile", "from_tiles"]
-    for step in compiled.compiled.partition.steps():
+    for step in compiled.compiled.steps():
         assert workload_json.from_json(workload_json.to_json(step.workload)) == step.workload
     compiled.save(tmp_path / "net")
     again = archloom.load_compiled(tmp_path / "net")
@@ -124,7 +124,7 @@ def test_products_with_either_side_transposed() -> None:
     for found, expected in zip(compiled(a, b), network(a, b), strict=True):
         assert np.abs(found - expected.detach().numpy()).max() < TOLERANCE * float(expected.detach().abs().max())
     assert not [op for op in compiled.report.host if op.op == "matmul"]
-    transposed = [step.workload.transposed for step in compiled.compiled.partition.steps()]
+    transposed = [step.workload.transposed for step in compiled.compiled.steps()]
     assert (False, True) in transposed and (True, False) in transposed
 
 
@@ -160,7 +160,7 @@ def test_attention_is_one_layer(numbers: torch.dtype) -> None:
     layers = [layer.op for layer in compiled.report.accelerator_layers]
     if numbers == torch.float32:
         assert layers.count("attention+causal") == 1 and layers[-1] == "dense+bias+gelu+dense+bias+residual"
-        (attention,) = [s for s in compiled.compiled.partition.steps() if s.workload.kind == "attention"]
+        (attention,) = [s for s in compiled.compiled.steps() if s.workload.kind == "attention"]
         assert workload_json.from_json(workload_json.to_json(attention.workload)) == attention.workload
     assert compiled.report.offloaded_macs_share == 1
     assert len(compiled.compiled.regions) == 1 and not compiled.report.host
@@ -257,7 +257,7 @@ def test_two_products_are_one_layer_where_that_is_faster(tmp_path: Path) -> None
     compiled = archloom.compile(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)
     found = compiled(x)
     close(found, network(x))
-    (step,) = compiled.compiled.partition.steps()
+    (step,) = compiled.compiled.steps()
     (layer,) = compiled.report.accelerator_layers
     assert layer.op == "dense+bias+gelu+dense+bias+residual" and layer.macs == 2 * 60 * 256 * 500
     weighed = re.fullmatch(r"one layer of ([\d,]+) cycles; as two \((.*) and (.*)\) it would take ([\d,]+)", layer.note)

@@ -9,7 +9,7 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +95,9 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def _read_directory(path: Path) -> dict[str, bytes]:
-    manifest = path / MANIFEST
-    if not manifest.is_file():
+    if not (path / MANIFEST).is_file():
         raise ArtifactError(f"{path}: not an artifact, or half-written: {MANIFEST} is missing")
-    entries = _entries(manifest.read_bytes(), path)
-    found = {}
-    for name, entry in entries.items():
-        file = path / name
-        if not file.is_file():
-            raise ArtifactError(f"{path}: {name} is missing")
-        found[name] = _verified(path, name, file.read_bytes(), entry)
-    return found
+    return _verified_files(path, lambda name: (path / name).is_file(), lambda name: (path / name).read_bytes())
 
 
 def _read_zip(path: Path) -> dict[str, bytes]:
@@ -115,15 +107,21 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         if MANIFEST not in sizes:
             raise ArtifactError(f"{path}: not an artifact: {MANIFEST} is missing")
-        entries = _entries(archive.read(MANIFEST), path)
-        found = {}
-        for name, entry in entries.items():
-            if name not in sizes:
-                raise ArtifactError(f"{path}: {name} is missing")
-            if sizes[name] != entry["bytes"]:
-                raise ArtifactError(f"{path}: {name}: expected {entry['bytes']} bytes, found {sizes[name]}")
-            found[name] = _verified(path, name, archive.read(name), entry)
-        return found
+        return _verified_files(path, lambda name: name in sizes, archive.read, sizes)
+
+
+def _verified_files(
+    path: Path, has: Callable[[str], bool], data_of: Callable[[str], bytes], sizes: Mapping[str, int] | None = None
+) -> dict[str, bytes]:
+    """The files of the manifest; of a zip, whose ``sizes`` are known, none is unpacked that is too large."""
+    found = {}
+    for name, entry in _entries(data_of(MANIFEST), path).items():
+        if not has(name):
+            raise ArtifactError(f"{path}: {name} is missing")
+        if sizes is not None and sizes[name] != entry["bytes"]:
+            raise ArtifactError(f"{path}: {name}: expected {entry['bytes']} bytes, found {sizes[name]}")
+        found[name] = _verified(path, name, data_of(name), entry)
+    return found
 
 
 def _entries(data: bytes, path: Path) -> dict[str, dict[str, Any]]:

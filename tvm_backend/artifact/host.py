@@ -27,7 +27,7 @@ def host_files(host: HostPart) -> dict[str, bytes]:
     from safetensors.numpy import save as tensors
 
     plan = host.plan
-    if plan is None or any(c.dtype.kind not in _STORABLE for c in plan.constants):
+    if plan is None or unstorable(plan):
         return {HOST: as_json({"relax": RELAX}), RELAX: host.module_json.encode()}
     files = {f"host/{number:03}.stablehlo": program.export() for number, program in enumerate(plan.programs)}
     table = {
@@ -42,18 +42,29 @@ def host_files(host: HostPart) -> dict[str, bytes]:
     return {HOST: as_json(table), HOST_CONSTANTS: tensors(constants), **files}
 
 
+def read_tensors(data: bytes, file: str = "") -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file; ArtifactError for anything else."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        found: dict[str, np.ndarray] = load(data)
+        return found
+    except SafetensorError as error:
+        raise ArtifactError(f"{file}not a safetensors file: {error}") from error
+
+
+def unstorable(plan: HostPlan) -> list[str]:
+    """Types of the plan's constants that safetensors does not take."""
+    return sorted({str(c.dtype) for c in plan.constants if c.dtype.kind not in _STORABLE})
+
+
 def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
     """The text of a Relax module, or a plan; raises KeyError, ValueError or TypeError for files that hold neither."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as tensors
-
     data = json.loads(files[HOST])
     if "relax" in data:
         return files[str(data["relax"])].decode(), None
-    try:
-        found = tensors(files[HOST_CONSTANTS])
-    except SafetensorError as error:
-        raise ArtifactError(f"{HOST_CONSTANTS} is not a safetensors file: {error}") from error
+    found = read_tensors(files[HOST_CONSTANTS], f"{HOST_CONSTANTS} is ")
     programs = tuple(
         HostProgram(str(p["key"]), tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
                     exported=files[str(p["file"])])

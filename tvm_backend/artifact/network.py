@@ -15,7 +15,7 @@ from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
 from archloom.tvm_backend.artifact import workload_json
-from archloom.tvm_backend.artifact.host import as_json
+from archloom.tvm_backend.artifact.host import as_json, read_tensors
 from archloom.tvm_backend.compiled import (
     CompiledModel,
     HostOp,
@@ -61,13 +61,13 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
     from safetensors.numpy import save as tensors
 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
-                 for step in compiled.partition.steps() for name, value in step.constants.items()}
-    for step in compiled.partition.steps():
+                 for step in compiled.steps() for name, value in step.constants.items()}
+    for step in compiled.steps():
         if step.output_stage is not None:
             constants |= {f"{step.name}/{STAGE}{name}": np.array(v) for name, v in step.output_stage.arrays.items()}
     streams, plans = _plans(compiled.plans)
     artifact_files.write(path, {
-        NETWORK: as_json(_network(compiled.partition)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
+        NETWORK: as_json(_network(compiled)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
         CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
         **(artifact_host.program_files(programs) if programs is not None else {}),
     })
@@ -80,7 +80,7 @@ def load(path: Path) -> Loaded:
     """
     files = artifact_files.read(path)
     with _located(path, CONSTANTS):
-        constants = _constants(files[CONSTANTS])
+        constants = read_tensors(files[CONSTANTS])
     with _located(path, artifact_host.HOST):
         host = artifact_host.read_host(files)
     with _located(path, NETWORK):
@@ -91,7 +91,7 @@ def load(path: Path) -> Loaded:
         plans = _read_plans(json.loads(files[PLANS]), partition, files)
     with _located(path, REPORT):
         report = Report.from_json(json.loads(files[REPORT]))
-    return Loaded(CompiledModel(partition, plans), report, programs)
+    return Loaded(CompiledModel.of(partition, plans), report, programs)
 
 
 def load_report(path: Path) -> Report:
@@ -190,17 +190,6 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
 
 def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
     return tuple(Refused(**answer) for answer in item.get("refused", ()))
-
-
-def _constants(data: bytes) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as tensors
-
-    try:
-        found: dict[str, np.ndarray] = tensors(data)
-        return found
-    except SafetensorError as error:
-        raise ArtifactError(f"not a safetensors file: {error}") from error
 
 
 # Plans ------------------------------------------------------------------------------------------------------------

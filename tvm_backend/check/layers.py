@@ -66,7 +66,7 @@ def check_layers(
     interpreter = InterpreterExecutor(exe.compiled)
     if progress:
         progress("computing references of the layers", 0, len(runs))
-    expected = expected_layers(model, exe.compiled.partition.results, batch, floats)
+    expected = expected_layers(model, exe.compiled.results, batch, floats)
     values = {region_value.name: region_value for region in exe.compiled.regions for region_value in region.values}
     for i, run in enumerate(runs):
         if progress:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from archloom.tvm_backend.progress import Progress
 
 PATIENCE_SECONDS = 1.0
 WIDTH = 24
@@ -13,7 +15,7 @@ _CLEAR = "\r\x1b[K"
 
 
 @contextmanager
-def bar() -> Iterator[Callable[[str, int, int], None]]:
+def bar() -> Iterator[Progress]:
     """Give a function ``(what, done, of)`` that draws the bar; the bar is erased at the end."""
     if not sys.stderr.isatty():
         yield lambda what, done, total: None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +182,9 @@ class OnnxNetwork:
                     raise
                 report = _imported(self.source, self.request, progress)
             if key:
-                cache.store("reports", key, report.to_json())
+                failure = cache.store("reports", key, report.to_json())
+                if failure is not None:
+                    report = replace(report, fallbacks=(*report.fallbacks, failure))
         self.remember(report)
         return report
 

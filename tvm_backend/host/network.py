@@ -139,8 +139,7 @@ class Host:
             finally:
                 failure, self._failure = self._failure, None
                 del failure
-            outputs = [result] if hasattr(result, "dtype") else list(result)
-            return [np.array(y.numpy()) for y in outputs]
+            return _arrays(result)
 
     def _region(self, symbol: str, tensors: Sequence[Any]) -> Sequence[Any]:
         assert self._run_region is not None
@@ -184,11 +183,12 @@ def whole(function: Any) -> Piece:
         return jitted(function)
     run = compat.compile_vm(compat.build(compat.normalize(compat.module_of(function))), {})
 
-    def piece(inputs: Sequence[Any]) -> Sequence[Any]:
-        result = run(*[compat.to_tvm(np.asarray(x)) for x in inputs])
-        return [np.array(y.numpy()) for y in ([result] if hasattr(result, "dtype") else list(result))]
+    return lambda inputs: _arrays(run(*[compat.to_tvm(np.asarray(x)) for x in inputs]))
 
-    return piece
+
+def _arrays(result: Any) -> list[np.ndarray]:
+    """One tensor of TVM, or several, as arrays."""
+    return [np.array(y.numpy()) for y in ([result] if hasattr(result, "dtype") else result)]
 
 
 def jitted(function: Any) -> Piece:

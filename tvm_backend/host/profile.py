@@ -57,11 +57,7 @@ class HostProfile:
             return 0.0
         elements = math.prod(shape)
         moved = FLOAT_BYTES * elements * (1 + OPERANDS[kind])
-        return self.overhead_s + max(moved / self.bandwidth, (macs or elements) / self.rate(kind))
-
-    def rate(self, kind: str) -> float:
-        """Units a second of a class of operators."""
-        return self.rates[kind]
+        return self.overhead_s + max(moved / self.bandwidth, (macs or elements) / self.rates[kind])
 
 
 def class_of(op: str, macs: int) -> str | None:
@@ -122,7 +118,7 @@ def read(path: Path) -> HostProfile:
         if data.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         profile = HostProfile(**data)
-        numbers = [profile.bandwidth, profile.overhead_s, *(profile.rate(kind) for kind in OPERANDS)]
+        numbers = [profile.bandwidth, profile.overhead_s, *(profile.rates[kind] for kind in OPERANDS)]
         if not all(isinstance(n, int | float) and math.isfinite(n) and n > 0 for n in numbers):
             raise ValueError("numbers that are not positive")
         return profile

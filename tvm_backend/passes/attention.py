@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import (
     ATTENTION,
@@ -34,8 +35,6 @@ LOWEST = np.float32(-1e37)
 
 Fits: TypeAlias = Callable[[AttentionShape], "tuple[str, str] | None"]
 """None where the target takes attention of these sizes, else what it saw and what it takes."""
-Refuse: TypeAlias = Callable[[str, str, str], None]
-"""Hears of attention that is not taken: a variable of it, what was seen, what would be taken."""
 
 
 def as_attention(module: ir.IRModule, fits: Fits, refuse: Refuse) -> ir.IRModule:

@@ -23,7 +23,7 @@ def of_compiled(compiled: CompiledModel) -> Report:
     """The report of a compiled network."""
     from archloom.tvm_backend.targets.choice import choose
 
-    return build(compiled.partition, compiled.plans, choose(compiled.target, compiled.options))
+    return build(compiled, compiled.plans, choose(compiled.target, compiled.options))
 
 
 def build(

@@ -16,7 +16,7 @@ import numpy as np
 
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.tvm_backend.compiled import OptionValue, Refuse
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
@@ -124,13 +124,9 @@ Join: TypeAlias = Callable[["QuantizedOp", "QuantizedOp", Mapping[str, OptionVal
 that the target knows."""
 Predicate: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Verdict]
 Strategy: TypeAlias = Callable[["QuantizedOp"], Lowered]
-SizedStrategy: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
-"""A strategy that depends on the target's options."""
+StrategyWithOptions: TypeAlias = Callable[["QuantizedOp", Mapping[str, OptionValue]], Lowered]
 RelaxPass: TypeAlias = Callable[["IRModule"], "IRModule"]
-Refuse: TypeAlias = Callable[[str, str, str], None]
-"""Notes for the partition report what a pass left alone: the variable, what was seen, what the target takes."""
-SizedPass: TypeAlias = Callable[["IRModule", Mapping[str, OptionValue], Refuse], "IRModule"]
-"""A pass that depends on the target's options."""
+PassWithOptions: TypeAlias = Callable[["IRModule", Mapping[str, OptionValue], Refuse], "IRModule"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +146,8 @@ class UMABackend(ABC):
     def __init__(self) -> None:
         self._attributes: dict[str, OptionValue] = {}
         self._patterns: dict[str, Pattern] = {}
-        self._passes: list[tuple[UMAPhase, SizedPass]] = []
-        self._strategies: dict[str, Any] = {}
-        self._sized: set[str] = set()
+        self._passes: list[tuple[UMAPhase, PassWithOptions]] = []
+        self._strategies: dict[str, StrategyWithOptions] = {}
         self._codegens: dict[str, Callable[[], Accelerator]] = {}
         self._join: Join | None = None
 
@@ -215,11 +210,11 @@ class UMABackend(ABC):
             name, make or (lambda: pattern), predicate, quiet)  # type: ignore[return-value,arg-type]
 
     def _register_relax_pass(
-        self, phase: UMAPhase, relax_pass: "RelaxPass | SizedPass", *, sized: bool = False
+        self, phase: UMAPhase, relax_pass: "RelaxPass | PassWithOptions", *, takes_options: bool = False
     ) -> None:
         """Run a pass over the module at ``phase``; passes of a phase run in the order of registration.
 
-        With ``sized`` it gets the target's options, too, and a function to note what it left alone.
+        With ``takes_options`` it is called with the target's options, too, and a function to note what it left alone.
         """
         if not isinstance(phase, UMAPhase):
             raise TargetError(
@@ -227,21 +222,21 @@ class UMABackend(ABC):
                 f"({', '.join(p.name for p in UMAPhase)}), found {phase!r}"
             )
         run: Any = relax_pass
-        self._passes.append((phase, run if sized else lambda module, options, refuse: run(module)))
+        self._passes.append((phase, run if takes_options else lambda module, options, refuse: run(module)))
 
     def _register_operator_strategy(
-        self, op: str, strategy: "Strategy | SizedStrategy", *, sized: bool = False
+        self, op: str, strategy: "Strategy | StrategyWithOptions", *, takes_options: bool = False
     ) -> None:
-        """Say how matches of the pattern ``op`` become workloads; with ``sized`` it gets the target's options, too."""
+        """Say how matches of the pattern ``op`` become workloads; with ``takes_options`` it is called with the target's
+        options, too."""
         self._unique("operator strategy", op, self._strategies)
         if op not in self._patterns:
             raise TargetError(
                 f"target {self.target_name!r}: operator strategy for {op!r}: no such pattern"
                 f"{suggest(op, list(self._patterns))}"
             )
-        if sized:
-            self._sized.add(op)
-        self._strategies[op] = strategy
+        make: Any = strategy
+        self._strategies[op] = make if takes_options else lambda found, options: make(found)
 
     def _register_join(self, join: Join) -> None:
         """Offer to take two operators that follow each other as one where ``join`` finds that to be better."""
@@ -298,10 +293,7 @@ class UMABackend(ABC):
 
     def strategy(self, op: str, options: Mapping[str, OptionValue] | None = None) -> Strategy:
         """The operator strategy of the pattern ``op`` at ``options`` (by default the defaults)."""
-        strategy = self._strategies[op]
-        if op not in self._sized:
-            return strategy  # type: ignore[no-any-return]
-        values = dict(options or {})
+        strategy, values = self._strategies[op], dict(options or {})
         return lambda found: strategy(found, values)
 
     def join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -327,16 +328,12 @@ def layout_of(name: str, numbers: tuple[int, ...] = ()) -> Layout:
 
 def packed(x: Any, layout: Layout) -> Any:
     """:meth:`Layout.pack`; tiles of an array on the device are made by one program."""
-    if not layout.in_tiles or isinstance(x, np.ndarray):
-        return layout.pack(x)
-    return _packing(layout)(x)
+    return _at_once(_pack, layout.in_tiles, x, layout)
 
 
 def unpacked(stored: Any, layout: Layout, shape: Shape, dtype: str) -> Any:
     """:meth:`Layout.unpack`; of tiles on the device by one program."""
-    if not layout.in_tiles or isinstance(stored, np.ndarray):
-        return layout.unpack(stored, shape, dtype)
-    return _unpacking(layout, shape, dtype)(stored)
+    return _at_once(_unpack, layout.in_tiles, stored, layout, shape, dtype)
 
 
 def repacked(
@@ -346,13 +343,31 @@ def repacked(
     edges of its matrices, whatever was there."""
     if layout.is_same(shape, wanted, wanted_shape) and not zeros:
         return stored
-    if isinstance(stored, np.ndarray):
-        return _repacked(stored, layout, shape, wanted, wanted_shape)
-    return _repacking(layout, shape, wanted, wanted_shape)(stored)
+    return _at_once(_repack, True, stored, layout, shape, wanted, wanted_shape)
 
 
-def _repacked(stored: Any, layout: Layout, shape: Shape, wanted: Layout, wanted_shape: Shape) -> Any:
+def _pack(x: Any, layout: Layout) -> Any:
+    return layout.pack(x)
+
+
+def _unpack(stored: Any, layout: Layout, shape: Shape, dtype: str) -> Any:
+    return layout.unpack(stored, shape, dtype)
+
+
+def _repack(stored: Any, layout: Layout, shape: Shape, wanted: Layout, wanted_shape: Shape) -> Any:
     return wanted.pack(layout.unpack(stored, shape, DTYPE).reshape(wanted_shape))
+
+
+def _at_once(function: Callable[..., Any], tiles: bool, x: Any, *how: Any) -> Any:
+    """``function(x, *how)``, of ``tiles`` on the device as one program."""
+    return _program(function, *how)(x) if tiles and not isinstance(x, np.ndarray) else function(x, *how)
+
+
+@lru_cache(maxsize=4096)
+def _program(function: Callable[..., Any], *how: Any) -> Any:
+    import jax
+
+    return jax.jit(lambda x: function(x, *how))
 
 
 def _padded(x: Any, more: tuple[tuple[int, int], ...]) -> Any:
@@ -364,24 +379,3 @@ def _padded(x: Any, more: tuple[tuple[int, int], ...]) -> Any:
     import jax
 
     return jax.numpy.pad(x, more)
-
-
-@lru_cache(maxsize=1024)
-def _packing(layout: Layout) -> Any:
-    import jax
-
-    return jax.jit(layout.pack)
-
-
-@lru_cache(maxsize=1024)
-def _unpacking(layout: Layout, shape: Shape, dtype: str) -> Any:
-    import jax
-
-    return jax.jit(lambda x: layout.unpack(x, shape, dtype))
-
-
-@lru_cache(maxsize=1024)
-def _repacking(layout: Layout, shape: Shape, wanted: Layout, wanted_shape: Shape) -> Any:
-    import jax
-
-    return jax.jit(lambda x: _repacked(x, layout, shape, wanted, wanted_shape))

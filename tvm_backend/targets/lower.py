@@ -327,11 +327,11 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
         known = {r.target: r for r in refused.get(op.variable, ())}
         answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.variable), bound, c.backend) for c in chosen)
         name = results.get(op.variable, op.variable) if is_made_up(op.variable) else op.variable
-        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _together(answers), answers, op.position))
+        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _joint_reason(answers), answers, op.position))
     return HostPart(None, tuple(ops), kept)
 
 
-def _together(answers: Sequence[Refused]) -> str:
+def _joint_reason(answers: Sequence[Refused]) -> str:
     """One sentence: the reason if all targets give the same, else each one's."""
     if len({a.reason for a in answers}) == 1:
         return answers[0].reason

@@ -90,7 +90,9 @@ def partition(
         module = fuse_by_pattern(module, [
             (name, p.make(), _check(p, target, refusals, taken)) for name, p in target.composites.items()])
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
-    module, host, positions = form_regions(module, frozenset(c.name for c in chosen if c.backend.vectors))
+    owners = {name: target.name for target in chosen for name in target.composites}
+    tiled = frozenset(c.name for c in chosen if c.backend.vectors)
+    module, host, positions = form_regions(module, owners, tiled)
     for target in chosen:
         module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
     count = Counter(name for name, _ in taken)

@@ -10,7 +10,7 @@ sorting by level is a legal order of execution.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,14 +56,15 @@ Positions = dict[str, tuple[int, ...]]
 
 
 def form_regions(
-    module: ir.IRModule, tiled: frozenset[str] = frozenset()
+    module: ir.IRModule, owners: Mapping[str, str], tiled: frozenset[str] = frozenset()
 ) -> tuple[ir.IRModule, tuple[HostFunction, ...], Positions]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
-    Targets that are ``tiled`` keep images and matrices beside each other in one region.
+    ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
+    each other in one region.
     """
     main = module["main"]
-    nodes = _placed(module, main, tiled)
+    nodes = _placed(module, main, owners, tiled)
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
@@ -73,11 +74,13 @@ def form_regions(
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _placed(module: ir.IRModule, main: ir.Function, tiled: frozenset[str]) -> list[_Node]:
+def _placed(
+    module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]
+) -> list[_Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
-        nodes = _nodes(module, main, tiled, on_host)
+        nodes = _nodes(module, main, owners, tiled, on_host)
         _place_host(nodes)
         _level(nodes)
         elsewhere = _read_elsewhere(nodes, main)
@@ -106,7 +109,8 @@ def _read_elsewhere(nodes: list[_Node], main: ir.Function) -> set[int]:
 
 
 def _nodes(
-    module: ir.IRModule, main: ir.Function, tiled: frozenset[str], on_host: AbstractSet[int]
+    module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str],
+    on_host: AbstractSet[int],
 ) -> list[_Node]:
     """All bindings; transposes ``on_host`` (by number) stay there."""
     index: dict[Any, int] = {}
@@ -115,7 +119,7 @@ def _nodes(
         composite = ir.is_composite(module, binding.value)
         place = HOST
         if composite is not None:
-            name = composite[0].split(".", 1)[0]
+            name = owners[composite[0]]
             place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
         variables = ir.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]

@@ -11,7 +11,8 @@ from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMAPhase
+from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.targets.backend import Strategy, UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from archloom.uma_targets.kit.rules import AllOf, all_of
 from archloom.uma_targets.kit.target import DescribedTarget, lazy_pattern
@@ -92,7 +93,7 @@ class CoresTarget(DescribedTarget):
         self._register_operator_strategy("rows", sweeps.lowered)
         self._register_join(lambda first, second, options: chains.weighed(
             first, second, self.kit.accelerator, self._values(options)))
-        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
+        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:

@@ -35,7 +35,7 @@ class Gemmini(UMABackend):
             ("add_plain", add, strategies.add),
         ):
             self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.gemmini.patterns"), predicate)
-            self._register_operator_strategy(name, strategy, sized=strategy is conv2d)
+            self._register_operator_strategy(name, strategy, takes_options=strategy is conv2d)
         self._offer_sums()
         self._register_codegen("stream", _accelerator)
 
@@ -50,7 +50,7 @@ class Gemmini(UMABackend):
                 name = f"{anchor}_{form}"
                 make = lazy_pattern(f"{anchor}_{pattern}", "archloom.uma_targets.gemmini.patterns")
                 self._register_pattern(name, make, own)
-                self._register_operator_strategy(name, strategy, sized=True)
+                self._register_operator_strategy(name, strategy, takes_options=True)
 
     @property
     def target_name(self) -> str:

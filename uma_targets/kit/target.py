@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.mapper.tiling import square_tiles
+from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.numbers import is_quantized
-from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMABackend, UMAPhase
+from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
@@ -156,7 +157,7 @@ class KitTarget(DescribedTarget):
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if not is_quantized(self.kit.numbers):
-            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
+            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:

@@ -131,4 +131,4 @@ def split(
 
 def executable(source: onnx.ModelProto | Model, backend: UMABackend | None = None) -> CompiledNetwork:
     """A network that can run on an executor that needs no plans."""
-    return CompiledNetwork(CompiledModel(split(source, backend)[0], {}))
+    return CompiledNetwork(CompiledModel.of(split(source, backend)[0], {}))

@@ -29,7 +29,7 @@ def test_lower_with_uma(
     VanillaAccelerator().register()
     module = registry_bound(conv2d_module(x.shape, weight.shape, padding=padding), weight)
     network = archloom.compile(module, "vanilla_accelerator")
-    assert [s.macs for s in network.compiled.partition.steps()] == [n * w * h * co * ci * kw * kh]
+    assert [s.macs for s in network.compiled.steps()] == [n * w * h * co * ci * kw * kh]
     np.testing.assert_allclose(network(x), conv2d_reference(x, weight, padding=padding[:2]), rtol=1e-5)
 
 

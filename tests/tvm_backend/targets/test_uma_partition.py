@@ -29,7 +29,7 @@ class Borrowed(UMABackend):
             self._register_pattern(pattern.name, pattern.make, pattern.predicate)
             self._register_operator_strategy(pattern.name, self._source.strategy(pattern.name))
         for phase, relax_pass in self._source._passes:
-            self._register_relax_pass(phase, relax_pass, sized=True)
+            self._register_relax_pass(phase, relax_pass, takes_options=True)
         self._register_codegen("stream", lambda: self._source.accelerator)
 
     @property

@@ -52,7 +52,7 @@ def test_passes_patterns_and_predicates_of_the_target_decide() -> None:
     target = VanillaInt8()
     target.register()
     network = archloom.compile(model, "vanilla_int8", {"variant": "version2"})
-    assert [s.name for s in network.compiled.partition.steps()] == ["first"]
+    assert [s.name for s in network.compiled.steps()] == ["first"]
     assert target.seen == ["before", "composites", "regions"]
     (second,) = [op for op in network.compiled.host.ops if op.name == "second"]
     assert second.reason == "strides are (2, 2)" and second.refused[0].needs == "stride 1"
