@@ -140,12 +140,6 @@ class Hardware:
                 return unit
         raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
 
-    def interval_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
-        """Cycles after which the unit takes the next instruction after ``mnemonic`` with these attributes."""
-        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
-        expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
-        return expression.evaluate({**self._graph.parameters, **values})
-
     def latency_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
         """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
@@ -172,7 +166,7 @@ class Hardware:
         return "", port, port, 0
 
     def interval_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
-        """As :meth:`interval_cycles`, for columns of attributes."""
+        """Cycles after which the unit takes the next instruction after ``mnemonic``, for columns of attributes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
         return expression.evaluate_columns({**self._graph.parameters, **values})

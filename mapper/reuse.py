@@ -7,13 +7,17 @@ elements of the scratchpad or the accumulator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 
 Int: TypeAlias = "int | np.ndarray"
 
 
+@overload
+def ceil_div(a: int, b: int) -> int: ...
+@overload
+def ceil_div(a: Int, b: Int) -> Int: ...
 def ceil_div(a: Int, b: Int) -> Int:
     """``ceil(a / b)``."""
     return -(-a // b)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from archloom.mapper import cache
 from archloom.mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
@@ -130,7 +127,7 @@ def simulated_cycles(workload: Workload, mapping: Mapping, configuration: "Confi
 
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
     """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
-    needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in (*workload.inputs, workload.output))
+    needed = sum(t.size_bytes for t in (*workload.inputs, workload.output))
     held = configuration.graph.bytes_of("hbm")
     if needed > held:
         raise MappingError(

@@ -14,8 +14,9 @@ from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem
-from archloom.uma_targets.eyeriss.spans import Group, Span, groups, spans
+from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.spans import Group, Span, groups, spans
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class Block:
         if output.scale_bits is None:
             mnemonic, how = "store", {"relu": int(output.relu)}
         else:
-            mnemonic, how = "store_scaled", {"scale": output.scale_bits, "low": 0 if output.relu else -128}
+            mnemonic, how = "store_scaled", {"scale": output.scale_bits, "low": 0 if output.relu else LOWEST}
         return repeat("sn", self.images, lambda n: repeat("sy", self.strip.rows.size, lambda y: [Instr.make(
             mnemonic, dram=self.problem.ofmap.at(self.image + n, self.strip.e0 + y, self.strip.f0, self.o0),
             glb=n * (self.size * self.sums) + y * self.line, n0=self.size, n1=self.strip.cols.size, h0=steps[3],

@@ -13,7 +13,7 @@ from archloom.mapper.pipeline import Issue, Loop, Number, Rates
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.eyeriss.plan import Machine, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
-from archloom.uma_targets.eyeriss.spans import kinds
+from archloom.uma_targets.kit.spans import kinds
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 
@@ -119,7 +119,7 @@ class _Pass:
         self.filters = self.used * sets
         self.issued = 2 * (self.filters + sizes.images * (self.pes + self.ends)) + sizes.images * self.lines
         self.places = np.maximum(1, machine.fglb_words // (p * q * s_taps))
-        self.add_cycles, self.conv_cycles = p * sizes.f, p * q * self.s * sizes.f
+        self.add_cycles = p * sizes.f
 
     def conv(self, times: Number, units: Number) -> Issue:
         """Primitives, each in a PE of its own of so many ``units``."""

@@ -62,7 +62,6 @@ class ConvShape:
     o: int
     bias: bool
     out_bytes: int
-    out_pixels: int
 
 
 def load(times: Number, rows: Number, row_bytes: Number, parts: Number = 1, **more: Any) -> Issue:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Stream
-from archloom.uma_targets.eyeriss.spans import Group, groups
 from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.uma_targets.kit.spans import Group, groups
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check
 
 ISA = "plasticine"
