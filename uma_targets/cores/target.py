@@ -11,10 +11,11 @@ from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.targets.backend import Refuse, Strategy, UMAPhase
+from archloom.tvm_backend.targets.backend import Refuse, UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
-from archloom.uma_targets.kit.rules import AllOf, all_of
-from archloom.uma_targets.kit.target import DescribedTarget, lazy_pattern
+from archloom.uma_targets.kit.patterns import attention as attention_pattern
+from archloom.uma_targets.kit.rules import all_of
+from archloom.uma_targets.kit.target import DescribedTarget
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -76,8 +77,10 @@ class CoresTarget(DescribedTarget):
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
-                self._offer(f"{name}_{form}", kept, strategy)
-        self._register_pattern("attention", lazy_pattern("attention"), attention.rules(self._machine))
+                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), all_of(
+                    "nn.conv2d" if name == "conv2d" else "matmul", kept))
+                self._register_operator_strategy(f"{name}_{form}", strategy)
+        self._register_pattern("attention", attention_pattern, attention.rules(self._machine))
         self._register_operator_strategy("attention", attention.strategy)
         taken = sweeps.taken(self._machine)
         for count in range(patterns.CHAINED, 0, -1):
@@ -89,11 +92,6 @@ class CoresTarget(DescribedTarget):
             first, second, self.kit.accelerator, self._values(options)))
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, sized=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
-
-    def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:
-        predicate: AllOf = all_of("nn.conv2d" if name.startswith("conv2d") else "matmul", kept)
-        self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.cores.patterns"), predicate)
-        self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written
