@@ -130,8 +130,8 @@ class Hardware:
         for memory in self.memories:
             if memory.buffer == buffer:
                 return memory
-        held = ", ".join(m.buffer for m in self.memories)
-        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {held})")
+        known = ", ".join(m.buffer for m in self.memories)
+        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {known})")
 
     def unit(self, mnemonic: str) -> Unit:
         """The unit that processes ``mnemonic``; TargetError if none does."""

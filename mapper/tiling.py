@@ -107,8 +107,8 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardwa
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
     steps = tuple(d for d in "knm" if len(tiling.sizes[d]) > 1)
-    alike = tuple(d for d in steps if d != "m")
-    builder.add(Table(columns, needs, estimate, mapping, steps, alike or None))
+    family = tuple(d for d in steps if d != "m")
+    builder.add(Table(columns, needs, estimate, mapping, steps, family or None))
     return builder.build()
 
 

@@ -120,7 +120,7 @@ def _add_gemms(
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
         lambda c: cycles(gemm_loops(shape, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
-        alike=("mb", "nb", "kb"),
+        family=("mb", "nb", "kb"),
     ))
 
 
@@ -289,7 +289,7 @@ def _conv_table(
         columns, {
             SPAD: np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
             ACC: np.asarray(r.c_rows * columns["slots_c"]),
-        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), alike=("oh", "ow", "ob"),
+        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
     )
 
 

@@ -72,8 +72,8 @@ class Emission:
     def _column(self, first: Affine, height: int, n: Affine, column: Piece) -> Nodes:
         bias = self.gemm.bias is not None
         rows, tall = pieces(height, self.dim), ceil_div(height, self.dim)
-        turns = 2 if 2 * self.block * self.dim <= self.sum_rows else 1
-        base = n % turns * (self.block * self.dim)
+        sets = 2 if 2 * self.block * self.dim <= self.sum_rows else 1
+        base = n % sets * (self.block * self.dim)
         nodes: Nodes = []
         if bias:
             nodes += each("r", rows, lambda r, strip: [Instr.make(
