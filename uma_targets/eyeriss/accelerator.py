@@ -17,8 +17,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
-from archloom.uma_targets.eyeriss.emit import Emission
-from archloom.uma_targets.eyeriss.kernels import ISA, product_nodes
+from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
 from archloom.uma_targets.eyeriss.loops import Tensors
 from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
