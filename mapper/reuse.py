@@ -49,7 +49,8 @@ def gemm_residency(
     tmb, tnb, tkb = ceil_div(tm, dim), ceil_div(tn, dim), ceil_div(tk, dim)
     kb = ceil_div(k, dim)
     # whole tiles, so that every tile of the inner loop keeps its own place
-    mb, nb = ceil_div(m, tm) * tmb * (tm < m) + ceil_div(m, dim) * (tm >= m), ceil_div(n, tn) * tnb * (tn < n) + ceil_div(n, dim) * (tn >= n)
+    mb = ceil_div(m, tm) * tmb * (tm < m) + ceil_div(m, dim) * (tm >= m)
+    nb = ceil_div(n, tn) * tnb * (tn < n) + ceil_div(n, dim) * (tn >= n)
     a_width = np.where(np.logical_or(a_streamed, m_outer), tmb, mb)
     b_width = np.where(np.logical_or(b_streamed, np.logical_not(m_outer)), tnb, nb)
     a_rows = a_width * np.where(a_streamed, tkb, kb) * dim
