@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper.mapping import Mapping
@@ -70,25 +71,35 @@ def code_fingerprint(*packages: str) -> str:
 
 
 def origin_fingerprint(function: Callable[..., Any]) -> str:
-    """Changes whenever a file beside the one that defines ``function`` does: the code of targets of other packages."""
-    root = _origin(function)
-    if root is None:
-        return ""
-    files = [f for f in sorted(root.iterdir()) if f.suffix in (".py", ".taidl")]
+    """Changes whenever a file beside the one that defines ``function`` does: the code of targets of other packages.
+
+    Code that lies in no file (typed in, or made at run time) may change unseen: what is found with it is kept under a
+    key that no other process and no other function has.
+    """
+    origin = _origin(function)
+    if not isinstance(origin, Path):
+        return origin
+    files = [f for f in sorted(origin.iterdir()) if f.suffix in (".py", ".taidl")]
     return key_of(f"{f.name}:{(status := f.stat()).st_size}:{status.st_mtime_ns}" for f in files)
 
 
 @lru_cache(maxsize=256)
-def _origin(function: Callable[..., Any]) -> Path | None:
-    """The folder of another package in which ``function`` is written."""
+def _origin(function: Callable[..., Any]) -> Path | str:
+    """The folder of another package in which ``function`` is written; "" for one of ours, a word of its own for one
+    that is in no file."""
+    code: Any = inspect.unwrap(function)
+    while isinstance(code, partial):
+        code = inspect.unwrap(code.func)
+    if not (inspect.isroutine(code) or inspect.isclass(code)):
+        code = type(code)  # an object that can be called
     try:
-        name = inspect.getsourcefile(inspect.unwrap(function))
-    except TypeError:  # not a plain function: nothing is known of its file
-        return None
-    if name is None:
-        return None
+        name = inspect.getsourcefile(code)
+    except TypeError:  # a class or a built-in without a file
+        name = None
+    if name is None or not Path(name).is_file():
+        return uuid4().hex
     root = Path(name).resolve().parent
-    return None if Path(__file__).resolve().parent.parent in root.parents else root
+    return "" if Path(__file__).resolve().parent.parent in root.parents else root
 
 
 def load(key: str) -> Entry | None:
@@ -173,7 +184,7 @@ class Kept(Generic[T]):
 
 
 _mine = threading.local()
-"""``held``: the locks of this thread."""
+"""``locked``: the locks of this thread."""
 
 PATIENCE_SECONDS = 120.0
 """How long a process waits for what another one is looking for before it looks itself."""
@@ -188,8 +199,8 @@ def claim(key: str) -> Iterator[None]:
     """
     root = directory()
     lock = None
-    held: set[str] = _mine.__dict__.setdefault("held", set())
-    if root is not None and key[:2] not in held:
+    locked: set[str] = _mine.__dict__.setdefault("locked", set())
+    if root is not None and key[:2] not in locked:
         from filelock import FileLock, Timeout
 
         try:
@@ -199,12 +210,12 @@ def claim(key: str) -> Iterator[None]:
         except (OSError, Timeout):
             lock = None
     if lock is not None:
-        held.add(key[:2])
+        locked.add(key[:2])
     try:
         yield
     finally:
         if lock is not None:
-            held.remove(key[:2])
+            locked.remove(key[:2])
             lock.release()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,13 +78,13 @@ class _Probe:
         if any(self.starts(values, name) for name in free):
             growing = free  # as many products as one likes, after a start
         else:
-            together = self.bound(values, free) or 1
-            values.update(dict.fromkeys(free, together))
+            common = self.bound(values, free) or 1
+            values.update(dict.fromkeys(free, common))
             bounds = {name: self.bound(values, [name]) for name in free}
             # what nothing bounds, although it matters: what others bound by a minimum stays as large as they are
             growing = [name for name, most in bounds.items() if most is None and self.matters(values, name)]
             for name, most in bounds.items():
-                values[name] = most or together
+                values[name] = most or common
         for name in growing:
             values[name] = self.period(values, name)
         shape = self.shape(values)
@@ -147,13 +146,10 @@ class _Probe:
         """Positions of assertions and of accesses outside of buffers, for these values."""
         scope, found = {**self.fixed, **values}, set()
         for number, statement in enumerate(_statements(self.what.body, scope, self.registers)):
-            try:
-                if isinstance(statement, ast.Assert):
-                    wrong = not evaluate(statement.condition, scope)
-                else:
-                    wrong = self.outside(statement, scope)
-            except TaidlError:
-                continue
+            if isinstance(statement, ast.Assert):
+                wrong = _value(statement.condition, scope) == 0
+            else:
+                wrong = self.outside(statement, scope)
             if wrong:
                 found.add(number)
         return found
@@ -164,8 +160,10 @@ class _Probe:
         if piece is None or piece.buffer not in self.extents:
             return False
         for axis, extent in zip(piece.axes, self.extents[piece.buffer]):
-            if isinstance(axis, ast.Range) and axis.stop is not None and evaluate(axis.stop, scope) > extent:
-                return True
+            if isinstance(axis, ast.Range) and axis.stop is not None:
+                stop = _value(axis.stop, scope)
+                if stop is None or stop > extent:
+                    return stop is not None
         return False
 
     def period(self, values: dict[str, int], name: str) -> int:
@@ -200,11 +198,11 @@ class _Probe:
         products: list[tuple[int, ...]] = []
         vectors: list[int] = []
         for statement in _statements(self.what.body, scope, self.registers):
-            try:
-                if isinstance(statement, (ast.Read, ast.Op)):
-                    kinds[statement.dst] = tuple(evaluate(d, scope) for d in statement.type.dims)
-            except TaidlError:
-                continue
+            if isinstance(statement, (ast.Read, ast.Op)):
+                dims = [_value(d, scope) for d in statement.type.dims]
+                if None in dims:
+                    continue
+                kinds[statement.dst] = tuple(d for d in dims if d is not None)
             if isinstance(statement, ast.Op) and statement.opcode == "dot_general":
                 products.append(_product(statement, kinds))
             elif isinstance(statement, ast.Op) and statement.opcode not in _MOVES:
@@ -213,6 +211,16 @@ class _Probe:
         if products:
             return max(products, key=math.prod)
         return (max(vectors),) if vectors else ()
+
+
+def _value(expression: ast.Expr, scope: Mapping[str, int]) -> int | None:
+    """The value of an expression; None where it has none for the values that are tried: an element of a register that
+    is not there, a division by zero, or what depends on such. That bounds nothing and has no extents. A misspelt name
+    cannot be the reason: TAIDL refuses it when a description is read."""
+    try:
+        return evaluate(expression, scope)
+    except TaidlError:
+        return None
 
 
 def _product(op: ast.Op, kinds: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -239,22 +247,21 @@ def _statements(
         if isinstance(statement, ast.If):
             taken = (*statement.then, *statement.otherwise)
             if registers.isdisjoint(node.name for node in names(statement.condition)):
-                with suppress(TaidlError):
-                    taken = statement.then if evaluate(statement.condition, scope) else statement.otherwise
+                holds = _value(statement.condition, scope)
+                taken = taken if holds is None else statement.then if holds else statement.otherwise
             yield from _statements(taken, scope, registers)
         elif isinstance(statement, ast.Repeat):
             scope[statement.variable] = 0
             yield from _statements(statement.body, scope, registers)
         elif isinstance(statement, (ast.Let, ast.Assign)):
-            try:
-                value = evaluate(statement.value, scope)
-                if isinstance(statement, ast.Let):
-                    scope[statement.name] = value
-                elif statement.index is None:
-                    scope[statement.register] = value
-                else:
-                    scope[register_key(statement.register, evaluate(statement.index, scope))] = value
-            except TaidlError:
+            value = _value(statement.value, scope)
+            if value is None:
                 continue
+            if isinstance(statement, ast.Let):
+                scope[statement.name] = value
+            elif statement.index is None:
+                scope[statement.register] = value
+            elif (index := _value(statement.index, scope)) is not None:
+                scope[register_key(statement.register, index)] = value
         else:
             yield statement

@@ -102,20 +102,20 @@ def least(estimated: "np.ndarray[Any, Any]", count: int | None = None) -> "np.nd
 
 def ranked(
     numbers: "np.ndarray[Any, Any]", plan_of: Callable[[int], P], *,
-    same: Callable[[int, P], Hashable] | None = None, alike: Callable[[int, P], Hashable | None] | None = None,
-    kin: int = 3,
+    same: Callable[[int, P], Hashable] | None = None, family: Callable[[int, P], Hashable | None] | None = None,
+    most: int = 3,
 ) -> Iterator[tuple[int, P]]:
     """Candidates worth a simulation, with their plans: in the order of ``numbers``, of those that are the ``same`` the
-    first, and of those ``alike`` (None: like no other) ``kin`` at most, as the model's errors are alike, too."""
+    first, and of one ``family`` (None: like no other) ``most`` at most, as the model errs alike for them."""
     seen: set[Hashable] = set()
     taken: Counter[Hashable] = Counter()
     for i in numbers.tolist():
         plan = plan_of(i)
         key = None if same is None else same(i, plan)
-        family = None if alike is None else alike(i, plan)
-        if (same is not None and key in seen) or (family is not None and taken[family] >= kin):
+        kind = None if family is None else family(i, plan)
+        if (same is not None and key in seen) or (kind is not None and taken[kind] >= most):
             continue
         seen.add(key)
-        if family is not None:
-            taken[family] += 1
+        if kind is not None:
+            taken[kind] += 1
         yield i, plan

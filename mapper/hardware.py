@@ -130,8 +130,8 @@ class Hardware:
         for memory in self.memories:
             if memory.buffer == buffer:
                 return memory
-        held = ", ".join(m.buffer for m in self.memories)
-        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {held})")
+        known = ", ".join(m.buffer for m in self.memories)
+        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {known})")
 
     def unit(self, mnemonic: str) -> Unit:
         """The unit that processes ``mnemonic``; TargetError if none does."""
@@ -139,12 +139,6 @@ class Hardware:
             if mnemonic in unit.mnemonics:
                 return unit
         raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
-
-    def interval_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
-        """Cycles after which the unit takes the next instruction after ``mnemonic`` with these attributes."""
-        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
-        expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
-        return expression.evaluate({**self._graph.parameters, **values})
 
     def latency_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
         """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
@@ -172,7 +166,7 @@ class Hardware:
         return "", port, port, 0
 
     def interval_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
-        """As :meth:`interval_cycles`, for columns of attributes."""
+        """Cycles after which the unit takes the next instruction after ``mnemonic``, for columns of attributes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
         return expression.evaluate_columns({**self._graph.parameters, **values})

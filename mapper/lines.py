@@ -54,15 +54,15 @@ class Cache:
         so many ``others`` come in between, which fall on any set. A line goes where its set has more than its ways."""
         pairs = np.stack(np.broadcast_arrays(rows, np.ceil(wide))).astype(np.int64).reshape(2, -1)
         distinct, where = np.unique(pairs, axis=1, return_inverse=True)
-        held = np.array([_together(int(r), int(w), stride_bytes, self) for r, w in distinct.T])[where.reshape(-1)]
+        lines = np.array([_in_sets(int(r), int(w), stride_bytes, self) for r, w in distinct.T])[where.reshape(-1)]
         often = others / self.sets
         found: np.ndarray = sum(  # type: ignore[assignment]
-            held[:, i] * _at_most(self.ways - i - 1, often) for i in range(self.ways))
+            lines[:, i] * _at_most(self.ways - i - 1, often) for i in range(self.ways))
         return found
 
 
 @lru_cache(maxsize=1 << 14)
-def _together(rows: int, wide: int, stride_bytes: int, cache: Cache) -> tuple[float, ...]:
+def _in_sets(rows: int, wide: int, stride_bytes: int, cache: Cache) -> tuple[float, ...]:
     """Shares of such lines that lie in a set with one of them, with two ... up to the ways of a set."""
     starts = np.arange(min(rows, cache.sets * cache.line_bytes * 4)) * stride_bytes // cache.line_bytes
     lines = np.unique(starts[:, None] + np.arange(wide))

@@ -71,10 +71,10 @@ class Mapping:
             from archloom.mapper.spatial.layers import described
 
             return f"{self.kind} {described(self.kind, self.spread)}"
-        held = dict(self.loads)
+        levels = dict(self.loads)
         parts = [self.kind, *([self.dataflow] if self.dataflow else []), " ".join(f"{d}{s}" for d, s in self.tile)]
         parts += [">".join(self.order)] if self.order else []
-        parts += [f"{name}:{held[name]}*{n}" if name in held else f"{name}*{n}" for name, n in self.buffers]
+        parts += [f"{name}:{levels[name]}*{n}" if name in levels else f"{name}*{n}" for name, n in self.buffers]
         parts += [f"store {self.store}"] if self.buffers else []
         parts += [f"packed {self.packing}"] if self.packing != "channels" else []
         return " ".join(parts)

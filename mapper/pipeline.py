@@ -152,10 +152,13 @@ class _Cost:
     idle: Number = 0
 
 
-class Rates:
-    """What instructions cost on one hardware."""
+EMPTY = Loop(1, ())
 
-    def __init__(self, hardware: "Hardware", nest: Loop) -> None:
+
+class Rates:
+    """What instructions cost on one hardware, as parts of ``nest``, whose units wait for one another at memories."""
+
+    def __init__(self, hardware: "Hardware", nest: Loop = EMPTY) -> None:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
         self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
@@ -230,10 +233,14 @@ class Rates:
             return np.where(issue.units > 0, issue.units, every)
         return issue.units if issue.units > 0 else every
 
+    def pace(self, issue: Issue) -> np.ndarray:
+        """Cycles for which all of the instructions keep busy what they keep busy longest."""
+        found: np.ndarray = np.max(np.broadcast_arrays(*(spent for _, spent in self.busy(issue))), axis=0)
+        return found
+
     def alone(self, issue: Issue) -> np.ndarray:
         """Cycles from the start of the first to the end of the last, each as early as the unit takes it."""
-        times = np.asarray(issue.times)
-        most = np.max(np.broadcast_arrays(*(spent for _, spent in self.busy(issue))), axis=0)
+        times, most = np.asarray(issue.times), self.pace(issue)
         return np.where(times > 0, self.latency(issue) + most * np.maximum(times - 1, 0) / np.maximum(times, 1), 0)
 
     def wait(self, issues: tuple[Issue, ...], whole: Number = 0, followed: Any = False) -> tuple[Number, Number]:

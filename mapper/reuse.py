@@ -7,13 +7,17 @@ elements of the scratchpad or the accumulator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 
 Int: TypeAlias = "int | np.ndarray"
 
 
+@overload
+def ceil_div(a: int, b: int) -> int: ...
+@overload
+def ceil_div(a: Int, b: Int) -> Int: ...
 def ceil_div(a: Int, b: Int) -> Int:
     """``ceil(a / b)``."""
     return -(-a // b)
@@ -43,9 +47,10 @@ def gemm_residency(
     own loop is the outer one (``m_outer`` for A), of all tiles if it is the inner one.
     """
     tmb, tnb, tkb = ceil_div(tm, dim), ceil_div(tn, dim), ceil_div(tk, dim)
-    mb, nb, kb = ceil_div(m, dim), ceil_div(n, dim), ceil_div(k, dim)
+    kb = ceil_div(k, dim)
     # whole tiles, so that every tile of the inner loop keeps its own place
-    mb, nb = ceil_div(m, tm) * tmb * (tm < m) + mb * (tm >= m), ceil_div(n, tn) * tnb * (tn < n) + nb * (tn >= n)
+    mb = ceil_div(m, tm) * tmb * (tm < m) + ceil_div(m, dim) * (tm >= m)
+    nb = ceil_div(n, tn) * tnb * (tn < n) + ceil_div(n, dim) * (tn >= n)
     a_width = np.where(np.logical_or(a_streamed, m_outer), tmb, mb)
     b_width = np.where(np.logical_or(b_streamed, np.logical_not(m_outer)), tnb, nb)
     a_rows = a_width * np.where(a_streamed, tkb, kb) * dim

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from archloom.mapper import cache
 from archloom.mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
@@ -37,7 +34,7 @@ NEAR, MORE = 1.003, 4
 EASY, SMALL = 1500, 4
 """Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried."""
 
-ALIKE, FEW = 2, 40
+MOST_OF_FAMILY, FEW = 2, 40
 """Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do
 not take too long."""
 
@@ -130,12 +127,12 @@ def simulated_cycles(workload: Workload, mapping: Mapping, configuration: "Confi
 
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
     """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
-    needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in (*workload.inputs, workload.output))
-    held = configuration.graph.bytes_of("hbm")
-    if needed > held:
+    needed = sum(t.size_bytes for t in (*workload.inputs, workload.output))
+    room = configuration.graph.bytes_of("hbm")
+    if needed > room:
         raise MappingError(
             f"{workload.name}: its tensors need {needed} bytes of HBM, but that of graph {configuration.graph.name!r} "
-            f"holds {held}"
+            f"holds {room}"
         )
 
 
@@ -161,9 +158,10 @@ def _search(
 
     numbers: dict[Mapping, int] = {}
 
-    def worth() -> Iterator[tuple[Mapping, float]]:
+    def candidates() -> Iterator[tuple[Mapping, float]]:
         for i, mapping in ranked(
-            least(estimated), mapping_of, same=_same, alike=lambda i, _: space.likeness(i), kin=FEW if few else ALIKE):
+            least(estimated), mapping_of, same=_same, family=lambda i, _: space.family(i),
+            most=FEW if few else MOST_OF_FAMILY):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 
@@ -177,7 +175,7 @@ def _search(
 
     score = _score(workload, configuration, objective)
     trials = explore(
-        worth(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
+        candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = fastest(trials, score)

@@ -24,7 +24,7 @@ class Table:
     """Candidates of one kind: ``columns`` of equal length, their estimated cycles, and what row ``i`` means.
 
     ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
-    columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``alike``:
+    columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``family``:
     of candidates that agree in these columns few are tried (None: it is not asked).
     """
 
@@ -33,7 +33,7 @@ class Table:
     estimate: Callable[[Columns], np.ndarray]
     mapping: Callable[[Columns, int], Mapping]
     steps: tuple[str, ...] = ()
-    alike: tuple[str, ...] | None = None
+    family: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -46,9 +46,9 @@ class Table:
         """Candidates that differ from ``i`` by one step in one column."""
         for name in self.steps:
             here = self.columns[name][i]
-            alike = np.logical_and.reduce([c == c[i] for other, c in self.columns.items() if other != name])
+            others = np.logical_and.reduce([c == c[i] for other, c in self.columns.items() if other != name])
             for values, side in ((-self.columns[name], -here), (self.columns[name], here)):
-                beyond = np.flatnonzero(alike & (values > side))
+                beyond = np.flatnonzero(others & (values > side))
                 if len(beyond):
                     yield int(beyond[np.argmin(values[beyond])])
 
@@ -83,11 +83,11 @@ class Space:
         table, row = self._place(i)
         return (int(self._starts[table]) + other for other in self.tables[table].neighbours(row))
 
-    def likeness(self, i: int) -> tuple[int, ...] | None:
+    def family(self, i: int) -> tuple[int, ...] | None:
         """Equal for candidates of which few are tried; None where as many are as rank first."""
         table, row = self._place(i)
         found = self.tables[table]
-        return None if found.alike is None else (table, *(int(found.columns[name][row]) for name in found.alike))
+        return None if found.family is None else (table, *(int(found.columns[name][row]) for name in found.family))
 
     def first(self) -> tuple[Mapping, float]:
         """The candidate with the lowest estimate, and that: what there is without any simulation."""

@@ -42,8 +42,7 @@ class Shape:
     def of(workload: Workload) -> "Shape":
         """The shape of a workload; MappingError for one that is no matrix product."""
         return Shape(
-            *sizes_of(workload), np.dtype(workload.inputs[0].dtype).itemsize, np.dtype(workload.output.dtype).itemsize,
-            workload.epilogue.bias,
+            *sizes_of(workload), workload.inputs[0].item_bytes, workload.output.item_bytes, workload.epilogue.bias,
         )
 
 
@@ -57,8 +56,7 @@ def sizes_of(workload: Workload) -> tuple[int, int, int, int]:
         shared = len(workload.inputs[1].shape) == 2
         batch = 1 if shared else extent("b")
         return batch, extent("m") * (extent("b") // batch), extent("n"), extent("k")
-    if workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and workload.stride == (1, 1) and not (
-            any(workload.padding) or workload.epilogue.pool):
+    if workload.is_pointwise:
         return 1, extent("n") * extent("oh") * extent("ow"), extent("o"), extent("c")
     raise MappingError(f"{workload.name}: expected a matrix product or a 1x1 convolution, found {workload.kind}")
 
@@ -109,8 +107,8 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardwa
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
     steps = tuple(d for d in "knm" if len(tiling.sizes[d]) > 1)
-    alike = tuple(d for d in steps if d != "m")
-    builder.add(Table(columns, needs, estimate, mapping, steps, alike or None))
+    family = tuple(d for d in steps if d != "m")
+    builder.add(Table(columns, needs, estimate, mapping, steps, family or None))
     return builder.build()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from archloom.oracle.affine import Affine
 
@@ -33,6 +36,16 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     access: tuple[Affine, ...]
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the dense tensor."""
+        return math.prod(self.shape) * self.item_bytes
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,13 @@ class Workload:
         if self.kind == "attention":  # every score meets depth, and then values
             return total // (self.extent("d") * self.extent("e")) * (self.extent("d") + self.extent("e"))
         return total // self.blocks
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is a convolution that is a matrix product over all pixels: 1 x 1, of one group, with stride 1 and
+        neither padding nor pooling."""
+        return (self.kind == "conv2d" and self.inputs[1].shape[:2] == (1, 1) and self.groups == 1
+                and self.stride == (1, 1) and not any(self.padding) and self.epilogue.pool is None)
 
     def extent(self, name: str) -> int:
         return next(d.extent for d in self.dims if d.name == name)

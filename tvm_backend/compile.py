@@ -54,8 +54,8 @@ def plan_steps(
 
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
     """
+    from archloom.mapper.parallel import look_ahead
     from archloom.mapper.search import search
-    from archloom.mapper.together import look_ahead
 
     targets = {c.name: (c.backend.accelerator, c.accelerator_options) for c in chosen}
     plans: dict[str, Plan] = {}

@@ -19,11 +19,11 @@ from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.acadl_models.timing import simulate
 from archloom.oracle import taidl
 from archloom.oracle.resolve import resolve
-from archloom.uma_targets.eyeriss.kernels import conv_stream
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from benchmarks.common import arguments, finish
 from benchmarks.figures import RECORDED, Figure, Figures
+from benchmarks.published.eyeriss_kernels import conv_stream
 
 BATCH = 4
 

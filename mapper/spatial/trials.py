@@ -151,7 +151,7 @@ def tried(
     else:
         key = None if same is None else lambda i, plan: same(plan, float(cost[i]))
         likeness = None if alike is None else lambda _, plan: alike(plan)
-        order = ranked(least(cost, _RANKED * count), found.plan, same=key, alike=likeness, kin=ALIKE)
+        order = ranked(least(cost, _RANKED * count), found.plan, same=key, family=likeness, most=ALIKE)
     trials = explore(
         ((plan, float(cycles[i])) for i, plan in order), attempts.attempt, top_k=count, score=_score,
         variants=variants, heard=wishes.progress)  # type: ignore[arg-type]

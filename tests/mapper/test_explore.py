@@ -88,5 +88,5 @@ def test_the_lowest_estimates_come_in_order_and_the_first_of_equals_first() -> N
 def test_of_the_same_one_is_tried_and_of_those_alike_few() -> None:
     numbers = np.arange(12)
     assert [i for i, _ in worth(numbers, lambda i: i, same=lambda _, plan: plan // 3)] == [0, 3, 6, 9]
-    found = worth(numbers, lambda i: i, alike=lambda _, plan: None if plan > 8 else plan % 2, kin=2)
+    found = worth(numbers, lambda i: i, family=lambda _, plan: None if plan > 8 else plan % 2, most=2)
     assert [i for i, _ in found] == [0, 1, 2, 3, 9, 10, 11]

@@ -19,7 +19,7 @@ from archloom.tvm_backend.targets.choice import choose, only
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.partition import partition
 from archloom.uma_targets.gemmini.accelerator import GEMMINI
-from archloom.uma_targets.gemmini.patterns import conv2d_plain
+from archloom.uma_targets.kit.patterns import fused
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
 from tests.support.tvm_backend.relax import parameter
@@ -41,9 +41,7 @@ class Adder(UMABackend):
 
     @staticmethod
     def _pattern() -> compat.DFPattern:
-        from archloom.uma_targets.gemmini.patterns import add_plain
-
-        return add_plain()
+        return fused("add", "plain")
 
     @staticmethod
     def _small(op: QuantizedOp, options: Mapping[str, Any]) -> Verdict:
@@ -129,7 +127,7 @@ def test_exceptions_of_a_predicate_pass_through() -> None:
     (lambda t: t._register_target_attr("largest", 1), "target 'adder': attribute 'largest' is registered twice"),
     (lambda t: t._register_target_attr("", 1), "expected a name for the attribute, found ''"),
     (lambda t: t._register_target_attr("other", None), "attribute 'other': expected a default that is a number"),
-    (lambda t: t._register_pattern("add", conv2d_plain), "pattern 'add' is registered twice"),
+    (lambda t: t._register_pattern("add", fused("conv2d", "plain")), "pattern 'add' is registered twice"),
     (lambda t: t._register_operator_strategy("add", conv2d), "operator strategy 'add' is registered twice"),
     (lambda t: t._register_operator_strategy("ad", conv2d), "strategy for 'ad': no such pattern; did you mean 'add'"),
     (lambda t: t._register_relax_pass("PRE", lambda m: m), "expected a phase of UMAPhase"),
@@ -144,7 +142,7 @@ def test_registration_errors(register: Any, message: str) -> None:
 
 def test_a_pattern_needs_a_strategy(clean_registry: None) -> None:
     target = Adder()
-    target._register_pattern("conv", conv2d_plain)
+    target._register_pattern("conv", fused("conv2d", "plain"))
     with pytest.raises(TargetError, match="target 'adder': pattern 'conv' has no operator strategy"):
         target.register()
 

@@ -14,10 +14,10 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.eyeriss.kernels import conv_stream, gemm_stream
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
 from tests.support.examples import examples
 from tests.support.uma_targets.convolutions import arguments, convolution
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_code_of_another_package_is_part_of_the_key(tmp_path: Path) -> None:
     before = cache.origin_fingerprint(theirs.graph)
     file.write_text("def graph(options):\n    return 17\n")
     assert before and cache.origin_fingerprint(theirs.graph) != before
+    assert cache.origin_fingerprint(partial(theirs.graph, {})) == cache.origin_fingerprint(theirs.graph)
+
+
+def test_plans_of_code_without_a_file_are_its_own() -> None:
+    made: list[dict[str, object]] = [{}, {}]
+    for scope in made:
+        exec("def graph(options):\n    return 1\n", scope)
+    first, second = (cache.origin_fingerprint(scope["graph"]) for scope in made)  # type: ignore[arg-type]
+    assert first and first != second and cache.origin_fingerprint(made[0]["graph"]) == first  # type: ignore[arg-type]
 
 
 def float_op(**changes: object) -> QuantizedOp:

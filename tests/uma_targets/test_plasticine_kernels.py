@@ -15,11 +15,11 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.plasticine.emit import gemm_stream
 from archloom.uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
 from archloom.uma_targets.plasticine.target import PLASTICINE
 from tests.support.examples import examples
 from tests.support.uma_targets.convolutions import arguments
+from tests.support.uma_targets.plasticine_streams import gemm_stream
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 16, 17, 29, 31))
 

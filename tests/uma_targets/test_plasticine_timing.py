@@ -15,8 +15,8 @@ from archloom.oracle.errors import GraphError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
 from archloom.oracle.taidl.isa import Isa
-from archloom.uma_targets.plasticine.emit import gemm_stream
 from archloom.uma_targets.plasticine.plan import Machine, tiling_of
+from tests.support.uma_targets.plasticine_streams import gemm_stream
 
 SMALL = {"rows": 2, "cols": 4, "lanes": 4, "pmu_kib": 1, "dram_bytes_per_cycle": 16, "dram_latency_cycles": 10,
          "lookahead": 32}

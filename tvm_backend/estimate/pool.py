@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from archloom.mapper.cache import ENVIRONMENT
-from archloom.mapper.together import ENVIRONMENT as PROCESSES
+from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.oracle.errors import ArchloomError
 
 Json: TypeAlias = dict[str, Any]

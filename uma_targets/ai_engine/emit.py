@@ -19,8 +19,6 @@ from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.gemm import Gemm
 from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
 
-LOWEST = -128
-
 CoreBody: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
 
 
@@ -128,5 +126,5 @@ class _Round:
         gemm = self.gemm
         return [Instr.make(
             "write_c", core=core, dram=gemm.c_at(row, column), pitch=gemm.strides[2], slot=self.slot, rows=self.m.size,
-            cols=self.n.size, scale=gemm.scale_bits, low=0 if gemm.relu else LOWEST,
+            cols=self.n.size, scale=gemm.scale_bits, low=gemm.lowest,
         )]

@@ -50,10 +50,6 @@ def _ways(cores: int) -> np.ndarray:
     return np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
 
 
-def _rounds(extent: int, tile: np.ndarray, ways: np.ndarray) -> np.ndarray:
-    return np.asarray(ceil_div(np.asarray(ceil_div(extent, tile)), ways))
-
-
 AI_ENGINE = GemmKit(
     name="ai_engine",
     description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",

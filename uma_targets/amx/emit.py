@@ -91,7 +91,7 @@ class Emission:
         return nodes
 
     def _constants(self) -> Iterator[Node]:
-        low = 0.0 if self.gemm.relu else -128.0
+        low = float(self.gemm.lowest)
         for register, bits in ((FACTOR, self.gemm.scale_bits), (LOW, _bits(low)), (HIGH, _bits(127.0))):
             yield Instr.make("vmovd", dst=register, value=bits)
             yield Instr.make("vbroadcastss", dst=register, src=register)

@@ -40,12 +40,12 @@ def weighed(
     apart = sum(_cycles(part.workload, accelerator, options) for part in parts)
     both = " and ".join(part.op for part in parts)
     try:
-        together = _cycles(lowered.workload, accelerator, options)
+        joined = _cycles(lowered.workload, accelerator, options)
     except MappingError as error:
         return Joined(op, None, f"two layers ({both}) of {apart:,} cycles: as one they do not fit, {error}")
-    if together >= apart:
-        return Joined(op, None, f"two layers ({both}) of {apart:,} cycles; as one they would take {together:,}")
-    return Joined(op, lowered, f"one layer of {together:,} cycles; as two ({both}) it would take {apart:,}")
+    if joined >= apart:
+        return Joined(op, None, f"two layers ({both}) of {apart:,} cycles; as one they would take {joined:,}")
+    return Joined(op, lowered, f"one layer of {joined:,} cycles; as two ({both}) it would take {apart:,}")
 
 
 def chain_of(first: Lowered, second: Lowered) -> Chain | None:

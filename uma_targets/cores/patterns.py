@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from archloom.tvm_backend.ir.operators import ACTIVATIONS, BINARY, UNARY
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
-from archloom.uma_targets.kit.patterns import float_biased, float_conv2d, float_matmul
+from archloom.uma_targets.kit.patterns import FLOAT_ANCHORS, Anchor, Form, clipped, float_biased
 
 
 def _finished(value: DFPattern) -> DFPattern:
     """An activation of ``value``."""
-    found = is_op("relax.nn.relu")(value) | is_op("relax.clip")(value, wildcard(), wildcard())
+    found = clipped(value)
     for name in ACTIVATIONS:
         found = found | is_op(f"relax.{name}")(value)
     return found
@@ -21,79 +22,31 @@ def _swapped() -> DFPattern:
     return is_op("relax.permute_dims")(wildcard())
 
 
-def swapped_both_plain() -> DFPattern:
-    """A product of which both operands are permuted, with or without bias."""
-    return float_biased(is_op("relax.matmul")(_swapped(), _swapped()))
-
-
-def swapped_both_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(swapped_both_plain())
-
-
-def swapped_second_plain() -> DFPattern:
-    """A product of which the second operand is permuted, with or without bias."""
-    return float_biased(is_op("relax.matmul")(wildcard(), _swapped()))
-
-
-def swapped_second_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(swapped_second_plain())
-
-
-def swapped_first_plain() -> DFPattern:
-    """A product of which the first operand is permuted, with or without bias."""
-    return float_biased(is_op("relax.matmul")(_swapped(), wildcard()))
-
-
-def swapped_first_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(swapped_first_plain())
-
-
-def matmul_plain() -> DFPattern:
-    """Dense and batched matmul, with or without bias."""
-    return float_matmul()
-
-
-def matmul_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(float_matmul())
-
-
-def conv2d_plain() -> DFPattern:
-    """A convolution with a constant kernel, with or without bias."""
-    return float_conv2d()
-
-
-def conv2d_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(float_conv2d())
-
-
 def _with_residual(value: DFPattern) -> DFPattern:
     """``value`` with another tensor added."""
     return is_op("relax.add")(value, wildcard()) | is_op("relax.add")(wildcard(), value)
 
 
-def matmul_residual() -> DFPattern:
-    """A product, with or without bias, to which a tensor is added."""
-    return _with_residual(float_matmul())
+def _product(first: Anchor, second: Anchor) -> Anchor:
+    """A product of these operands, with or without bias."""
+    return lambda: float_biased(is_op("relax.matmul")(first(), second()))
 
 
-def matmul_residual_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(matmul_residual())
+ANCHORS: Mapping[str, Anchor] = {
+    "swapped_both": _product(_swapped, _swapped), "swapped_second": _product(wildcard, _swapped),
+    "swapped_first": _product(_swapped, wildcard), **FLOAT_ANCHORS,
+}
+"""Products of which operands are permuted, products and convolutions."""
+
+FORMS: Mapping[str, Form] = {
+    "plain": lambda value: value, "activation": _finished, "residual": _with_residual,
+    "residual_activation": lambda value: _finished(_with_residual(value)),
+}
 
 
-def conv2d_residual() -> DFPattern:
-    """A convolution, with or without bias, to which a tensor is added."""
-    return _with_residual(float_conv2d())
-
-
-def conv2d_residual_activation() -> DFPattern:
-    """The same with an activation."""
-    return _finished(conv2d_residual())
+def fused(anchor: str, form: str) -> DFPattern:
+    """One of :data:`ANCHORS` in one of :data:`FORMS`."""
+    return FORMS[form](ANCHORS[anchor]())
 
 
 CHAINED = 5

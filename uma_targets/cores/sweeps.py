@@ -50,8 +50,8 @@ def _misfit(work: Sweep, machine: "Machine") -> str | None:
     """What does not fit into a core, if anything."""
     m, n, slots = (np.array([size]) for size in (work.fixed[0] or 1, work.fixed[1] or 1, work.slots[0]))
     needs = work.room(m, n, slots)
-    held = (machine.tiles, machine.sums, machine.stats)
-    return nothing_fits(work, machine) if any(int(n[0]) > h for n, h in zip(needs, held)) else None
+    room = (machine.tiles, machine.sums, machine.stats)
+    return nothing_fits(work, machine) if any(int(n[0]) > h for n, h in zip(needs, room)) else None
 
 
 def lowered(op: QuantizedOp) -> Lowered:

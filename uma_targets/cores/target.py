@@ -12,10 +12,11 @@ from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import Option
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
-from archloom.tvm_backend.targets.backend import Strategy, UMAPhase
+from archloom.tvm_backend.targets.backend import UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
-from archloom.uma_targets.kit.rules import AllOf, all_of
-from archloom.uma_targets.kit.target import DescribedTarget, lazy_pattern
+from archloom.uma_targets.kit.patterns import attention as attention_pattern
+from archloom.uma_targets.kit.rules import all_of
+from archloom.uma_targets.kit.target import DescribedTarget
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -82,8 +83,10 @@ class CoresTarget(DescribedTarget):
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
-                self._offer(f"{name}_{form}", kept, strategy)
-        self._register_pattern("attention", lazy_pattern("attention"), attention.rules(self._machine))
+                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), all_of(
+                    "nn.conv2d" if name == "conv2d" else "matmul", kept))
+                self._register_operator_strategy(f"{name}_{form}", strategy)
+        self._register_pattern("attention", attention_pattern, attention.rules(self._machine))
         self._register_operator_strategy("attention", attention.strategy)
         taken = sweeps.taken(self._machine)
         for count in range(patterns.CHAINED, 0, -1):
@@ -95,11 +98,6 @@ class CoresTarget(DescribedTarget):
             first, second, self.kit.accelerator, self._values(options)))
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
-
-    def _offer(self, name: str, kept: tuple[rules.Rule, ...], strategy: Strategy) -> None:
-        predicate: AllOf = all_of("nn.conv2d" if name.startswith("conv2d") else "matmul", kept)
-        self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.cores.patterns"), predicate)
-        self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,13 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
-from archloom.uma_targets.eyeriss.emit import Emission
-from archloom.uma_targets.eyeriss.kernels import ISA, product_nodes
+from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
 from archloom.uma_targets.eyeriss.loops import Tensors
 from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
-from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, repeat
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -50,18 +48,14 @@ class EyerissEmitter:
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; tensors are named, shaped and ordered as the workload's. MappingError if it does not fit."""
-        tensors = [(t.name, t.shape, t.dtype, _bytes(t.shape, t.dtype)) for t in (*workload.inputs, workload.output)]
-        placed = place(tensors)
-        addresses = {t.name: t.address for t in placed}
-        end = align(placed[-1].address + tensors[-1][3])
-        chosen = row_stationary(mapping)
+        memory, chosen = Memory.of(workload), row_stationary(mapping)
+        addresses = {t.name: t.address for t in memory.tensors}
         if mapping.kind == "gemm":
             body = repeat("batch", sizes_of(workload)[0], lambda b: self._product(
-                gemm_of(workload, addresses, end, b), chosen))
+                gemm_of(workload, addresses, memory.end, b), chosen))
         else:
             body = self._conv(workload, addresses, chosen)
-        config = Instr.make("config", fraction_bits=0)
-        return Stream(ISA, self.parameters, tuple(placed[:-1]), (placed[-1],), end, (config, *body), workload.name)
+        return memory.stream(ISA, self.parameters, (Instr.make("config", fraction_bits=0), *body))
 
     def _product(self, gemm: Gemm, mapping: RowStationary) -> Nodes:
         product = Product(
@@ -74,7 +68,7 @@ class EyerissEmitter:
         shape = shape_of(workload)
         epilogue = workload.epilogue
         bits = int(np.float32(epilogue.scale).view(np.uint32)) if epilogue.out_dtype == "int8" else None
-        item, out = 1, np.dtype(epilogue.out_dtype).itemsize
+        item, out = 1, workload.output.item_bytes
         at = {name: Affine(address) for name, address in addresses.items()}
         _, h, w, c = workload.inputs[0].shape
         o = shape.m
@@ -103,8 +97,7 @@ def shape_of(workload: Workload) -> Shape:
 
 def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
-    out_item = np.dtype(workload.output.dtype).itemsize
-    tensors = Tensors(item=1, out_item=out_item, channels_last=True, bias=workload.epilogue.bias)
+    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
     if _is_product(workload):
         batch, m, n, k = sizes_of(workload)
         return products(workload.name, (m, n, k), machine, tensors, batch=batch)
@@ -113,11 +106,7 @@ def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any])
 
 def _is_product(workload: Workload) -> bool:
     """Whether it can be emitted as a matrix product, whose image may have any width."""
-    plain = workload.stride == (1, 1) and not any(workload.padding)
-    return workload.kind == "gemm" or (
-        workload.kind == "conv2d" and workload.inputs[1].shape[:2] == (1, 1) and plain
-        and workload.epilogue.out_dtype == "int8"
-    )
+    return workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8")
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
@@ -135,10 +124,6 @@ def _emitter(parameters: Mapping[str, int]) -> EyerissEmitter:
 def _peak(graph: "ArchitectureGraph") -> int:
     """A multiply-accumulate a cycle in every PE."""
     return graph.parameters["rows"] * graph.parameters["cols"]
-
-
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 EYERISS = Accelerator(

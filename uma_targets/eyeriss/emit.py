@@ -7,15 +7,18 @@ run the images of the block through the array.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
-from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem
-from archloom.uma_targets.eyeriss.spans import Group, Span, groups, spans
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem, Product
+from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.spans import Group, Span, groups, spans
+
+ISA = "eyeriss"
 
 
 @dataclass(frozen=True)
@@ -206,9 +209,21 @@ class Block:
         if output.scale_bits is None:
             mnemonic, how = "store", {"relu": int(output.relu)}
         else:
-            mnemonic, how = "store_scaled", {"scale": output.scale_bits, "low": 0 if output.relu else -128}
+            mnemonic, how = "store_scaled", {"scale": output.scale_bits, "low": 0 if output.relu else LOWEST}
         return repeat("sn", self.images, lambda n: repeat("sy", self.strip.rows.size, lambda y: [Instr.make(
             mnemonic, dram=self.problem.ofmap.at(self.image + n, self.strip.e0 + y, self.strip.f0, self.o0),
             glb=n * (self.size * self.sums) + y * self.line, n0=self.size, n1=self.strip.cols.size, h0=steps[3],
             h1=steps[2], g0=self.sums, **how,
         )]))
+
+
+def product_nodes(product: Product, mapping: RowStationary, machine: Bounds) -> Nodes:
+    """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another."""
+    rows, rest = divmod(product.m, mapping.f)
+    nodes: Nodes = []
+    if rows:
+        nodes += Emission(product.image(0, rows, mapping.f), mapping, machine).nodes()
+    if rest:
+        single = replace(mapping, f=rest, e=1, segments=1)
+        nodes += Emission(product.image(product.m - rest, 1, rest), single, machine).nodes()
+    return nodes

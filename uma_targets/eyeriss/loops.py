@@ -13,7 +13,7 @@ from archloom.mapper.pipeline import Issue, Loop, Number, Rates
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.eyeriss.plan import Machine, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
-from archloom.uma_targets.eyeriss.spans import kinds
+from archloom.uma_targets.kit.spans import kinds
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 
@@ -119,7 +119,7 @@ class _Pass:
         self.filters = self.used * sets
         self.issued = 2 * (self.filters + sizes.images * (self.pes + self.ends)) + sizes.images * self.lines
         self.places = np.maximum(1, machine.fglb_words // (p * q * s_taps))
-        self.add_cycles, self.conv_cycles = p * sizes.f, p * q * self.s * sizes.f
+        self.add_cycles = p * sizes.f
 
     def conv(self, times: Number, units: Number) -> Issue:
         """Primitives, each in a PE of its own of so many ``units``."""
@@ -250,38 +250,32 @@ def _begin(
 ) -> tuple[Loop, Number]:
     """A block's first image of its first pass, with ``own`` filter rows from DRAM, ``more`` of later passes, and the
     ifmaps of ``deep`` channels; and for how long its sums go up the columns when its last products are done."""
-    rates, shape = Rates(hardware, Loop(1, ())), sizes.shape
+    rates, shape = Rates(hardware), sizes.shape
     padded = shape.top > 0 or shape.left > 0 or shape.e * shape.stride + shape.r - shape.stride > shape.h
     cleared = sizes.clear(sizes.buffers * sizes.images * deep * int(padded))
     bias, row = sizes.load_sums(int(sizes.tensors.bias)), start.load_filter(1)
-    together = Loop(1, (
+    strip = Loop(1, (
         cleared, bias, sizes.load(np.maximum(sizes.taken[0] - 1, 0), deep), start.load_filter(own + more),
         start.filter(start.filters), start.ifmap(np.maximum(start.lines - 1, 0))),
         alone=(sizes.load(1, deep), start.ifmap(1), start.conv(1, 1)))
     # sums go up the column while rows above still wait for filters or ifmaps
-    filters = start.sets * np.maximum(pace(start.filter(1), rates), pace(row, rates) * own / start.filters)
-    lines = start.lines * pace(start.ifmap(1), rates) / sizes.segments / start.used
-    return together, np.maximum(0, start.add_cycles - np.maximum(filters, lines)) * (start.used - 1)
+    filters = start.sets * np.maximum(rates.pace(start.filter(1)), rates.pace(row) * own / start.filters)
+    lines = start.lines * rates.pace(start.ifmap(1)) / sizes.segments / start.used
+    return strip, np.maximum(0, start.add_cycles - np.maximum(filters, lines)) * (start.used - 1)
 
 
 def _end(sizes: _Sizes, last: _Pass, hardware: Hardware) -> Number:
     """Cycles of a block from when the last sums are in its last PEs."""
-    rates = Rates(hardware, Loop(1, ()))
+    rates = Rates(hardware)
     columns = sizes.rows / sizes.segments
-    out, line, store = (pace(issue, rates) for issue in (last.sums("psum_out", 1), last.ifmap(1), sizes.store(1)))
+    out, line, store = (rates.pace(issue) for issue in (last.sums("psum_out", 1), last.ifmap(1), sizes.store(1)))
     one_out, one_store = rates.latency(last.sums("psum_out", 1)), rates.latency(sizes.store(1))
     # columns of a set are done in the order in which their ifmaps come
     before = (last.sets - 1) * columns * out
-    together = (columns - 1) * np.maximum(0, out - line)
+    queued = (columns - 1) * np.maximum(0, out - line)
     spread = last.lines * line * (1 - 1 / sizes.segments)
     rows = sizes.images * sizes.rows
-    each = before + together + one_out + one_store
+    each = before + queued + one_out + one_store
     segment = before + one_out + one_store + store * (columns - 1)
     every = before + one_out + one_store + store * (rows - 1) - spread
     return np.maximum(each, np.maximum(segment, every))
-
-
-def pace(issue: Issue, rates: Rates) -> Number:
-    """Cycles from one of the instructions to the next one."""
-    found: np.ndarray = np.max(np.broadcast_arrays(*(spent for _, spent in rates.busy(issue))), axis=0)
-    return found

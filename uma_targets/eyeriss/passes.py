@@ -14,8 +14,8 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.plan import RowStationary, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES
-from archloom.uma_targets.eyeriss.spans import Diagonals, Group, diagonals
 from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.spans import Diagonals, Group, diagonals
 
 if TYPE_CHECKING:
     from archloom.uma_targets.eyeriss.emit import Block

@@ -82,10 +82,10 @@ def _table(
     def mapping(c: Mapped, i: int) -> Mapping:
         return tile_mapping(kind, RowStationary(**{f.name: int(c[f.name][i]) for f in fields(RowStationary)}))
 
-    return Table(columns, _needs(columns, shape, machine), estimate, mapping, alike=_ALIKE)
+    return Table(columns, _needs(columns, shape, machine), estimate, mapping, family=_FAMILY)
 
 
-_ALIKE = ("p", "down", "across", "segments", "buffers")
+_FAMILY = ("p", "down", "across", "segments", "buffers")
 """Candidates that agree in these are bound by the same bus or queue."""
 
 _NARROW = (1, 2, 4, 8, 16)

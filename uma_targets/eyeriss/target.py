@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.uma_targets.kit import rules, strategies
-from archloom.uma_targets.kit.target import lazy_pattern
+from archloom.uma_targets.kit.patterns import fused
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
@@ -30,14 +31,12 @@ class Eyeriss(UMABackend):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, predicate, strategy in (
-            ("conv2d_activation", CONVOLUTIONS, strategies.conv2d),
-            ("matmul_activation", PRODUCTS, strategies.matmul),
-            ("conv2d_plain", CONVOLUTIONS, strategies.conv2d),
-            ("matmul_plain", PRODUCTS, strategies.matmul),
-        ):
-            self._register_pattern(name, lazy_pattern(name), predicate)
-            self._register_operator_strategy(name, strategy)
+        for form in ("activation", "plain"):
+            for anchor, predicate, strategy in (
+                ("conv2d", CONVOLUTIONS, strategies.conv2d), ("matmul", PRODUCTS, strategies.matmul),
+            ):
+                self._register_pattern(f"{anchor}_{form}", partial(fused, anchor, form), predicate)
+                self._register_operator_strategy(f"{anchor}_{form}", strategy)
         self._register_codegen("stream", _accelerator)
 
     @property

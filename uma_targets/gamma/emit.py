@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.oracle.affine import Affine
@@ -25,26 +27,19 @@ from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces
 
 LANES = 8
-LOWEST, HIGHEST = -128, 127
-"""Range of the results."""
+HIGHEST = 127
+"""The largest value of the results."""
 
 Attributes: TypeAlias = dict[str, Affine | int]
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a tile needs of one complex."""
-
-    registers: int
-    accumulators: int
-    scratchpad_rows: int
-
-    @staticmethod
-    def of(m: int, n: int, k: int, spread: str) -> "Demand":
-        """Two sets of registers for the blocks of A and B and one block for results; two sets of sums; two panels."""
-        blocks_m, blocks_n = ceil_div(m, LANES), ceil_div(n, LANES)
-        panel = blocks_n * k if spread == "m" else m * ceil_div(k, LANES)
-        return Demand((2 * (blocks_m + blocks_n) + 1) * LANES, 2 * blocks_m * blocks_n, 2 * panel)
+def demand(m: Any, n: Any, k: Any, by_n: Any) -> dict[str, Any]:
+    """What tiles need of one complex: two sets of registers for the blocks of A and B and one block for results; two
+    sets of sums; two panels. Integers, or arrays of them for many tiles; ``by_n``: tiles of n go to other complexes."""
+    blocks_m, blocks_n = ceil_div(m, LANES), ceil_div(n, LANES)
+    panel = np.where(by_n, m * ceil_div(k, LANES), blocks_n * k)
+    return {"registers": (2 * (blocks_m + blocks_n) + 1) * LANES, "accumulators": 2 * blocks_m * blocks_n,
+            "scratchpad": 2 * panel}
 
 
 @dataclass(frozen=True)
@@ -116,12 +111,12 @@ class Emission:
 
     def _check(self) -> None:
         m, n, k = (self.mapping.size(d) for d in "mnk")
-        need = Demand.of(m, n, k, self.spread)
-        for name in ("registers", "accumulators", "scratchpad_rows"):
-            if getattr(need, name) > self.parameters[name]:
+        for name, need in demand(m, n, k, self.spread == "n").items():
+            what = "scratchpad_rows" if name == "scratchpad" else name
+            if need > self.parameters[what]:
                 raise MappingError(
-                    f"{self.mapping}: needs {getattr(need, name)} {name.replace('_', ' ')} of a complex, which has "
-                    f"{self.parameters[name]}")
+                    f"{self.mapping}: needs {need} {what.replace('_', ' ')} of a complex, which has "
+                    f"{self.parameters[what]}")
 
     def _extent(self, d: str) -> int:
         return {"m": self.gemm.m, "n": self.gemm.n, "k": self.gemm.k}[d]
@@ -220,7 +215,7 @@ class Emission:
             yield Instr.make("matmul", **operands, **sizes, depth=depth)
             return
         result = self._result(share, i, j)
-        low = 0 if self.gemm.relu else LOWEST
+        low = self.gemm.lowest
         yield Instr.make("gemm", **operands, vd=result, **sizes, depth=depth, scale=self.gemm.scale_bits, low=low,
                          high=HIGHEST)
         address = self.gemm.c_at(share.m0 + i.first, share.n0 + j.first)

@@ -10,12 +10,13 @@ import numpy as np
 from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, gamma, isa_parameters
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.gamma.emit import emit
+from archloom.uma_targets.gamma.emit import demand, emit
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
 
 if TYPE_CHECKING:
     from archloom.mapper.hardware import Hardware
     from archloom.mapper.space import Columns
+    from archloom.mapper.tiling import Demand
     from archloom.uma_targets.kit import Shape
 
 GRAPH = GraphOptions(gamma)
@@ -30,18 +31,14 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     sizes = {d: divided(e, LANES, MOST_BLOCKS * LANES) for d, e in (("m", shape.m), ("n", shape.n))}
     orders = ORDERS if options["spread"] == "auto" else tuple(o for o in ORDERS if o[0] == options["spread"])
 
-    def panel(c: "Columns") -> np.ndarray:
-        by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
-        return np.where(by_n, c["m"] * ceil_div(c["k"], LANES), ceil_div(c["n"], LANES) * c["k"]) * 2
+    def need(name: str) -> Demand:
+        by_n = np.array([o[0] == "n" for o in orders])
+        return lambda c: demand(c["m"], c["n"], c["k"], by_n[c["order"]])[name]
 
+    room = {"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows}
     return Tiling(
         {**sizes, "k": divided(shape.k, LANES, max(LANES, rows // 2 // LANES * LANES), limit=4)}, orders,
-        demand={
-            "registers": lambda c: 2 * (c["m"] + c["n"]) + LANES,
-            "accumulators": lambda c: 2 * (c["m"] // LANES) * (c["n"] // LANES),
-            "scratchpad": panel,
-        },
-        room={"registers": options["registers"], "accumulators": options["accumulators"], "scratchpad": rows},
+        demand={name: need(name) for name in room}, room=room,
         loops=lambda c: _loops(shape, c, options["complexes"], options["registers"], orders),
         help="more registers, accumulators or scratchpad_kib",
     )

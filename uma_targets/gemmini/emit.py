@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.workload import Tensor, Workload
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.uma_targets.gemmini.conv_axes import axes
@@ -18,7 +15,7 @@ from archloom.uma_targets.gemmini.emit_add import AddEmission
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
 from archloom.uma_targets.gemmini.parameters import GemminiParameters
-from archloom.uma_targets.kit.nest import align, place
+from archloom.uma_targets.kit.nest import Memory
 
 
 @dataclass(frozen=True)
@@ -37,14 +34,11 @@ class GemminiEmitter:
         MappingError if the mapping does not fit the workload or the memories.
         """
         emission = self.emission(workload, mapping)
-        memory = self._memory(workload, mapping)
-        end = align(memory[-1].address + size_bytes(workload.output))
-        body = tuple(emission.body())
-        return Stream("gemmini", self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, body, workload.name)
+        return self._memory(workload, mapping).stream("gemmini", self.isa_parameters, emission.body())
 
     def emission(self, workload: Workload, mapping: Mapping) -> GemmEmission | ConvEmission | AddEmission:
         """What writes the stream's body, with the place of every operand decided."""
-        memory = {t.name: t for t in self._memory(workload, mapping)}
+        memory = self._memory(workload, mapping).by_name
         if mapping.kind == "gemm":
             return GemmEmission(self.parameters, gemm_problem(workload, memory), mapping)
         if mapping.kind != workload.kind:
@@ -59,16 +53,9 @@ class GemminiEmitter:
         a, b = (memory[t.name] for t in workload.inputs)
         return AddEmission(self.parameters, workload.extent("i"), a, b, result, workload.epilogue, mapping)
 
-    def _memory(self, workload: Workload, mapping: Mapping) -> list[HbmTensor]:
-        """Arguments, then the result."""
-        tensors = (*workload.inputs, workload.output)
+    def _memory(self, workload: Workload, mapping: Mapping) -> Memory:
         guard = kernel_row_guard(workload, self.parameters.dim) if mapping.packing == "kernel_row" else 0
-        return place(((t.name, t.shape, t.dtype, size_bytes(t)) for t in tensors), guard_bytes=guard)
-
-
-def size_bytes(tensor: Tensor) -> int:
-    """Bytes of a dense tensor."""
-    return math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+        return Memory.of(workload, guard)
 
 
 def kernel_row_guard(workload: Workload, dim: int) -> int:
@@ -86,22 +73,13 @@ def image(workload: Workload, memory: dict[str, HbmTensor], dim: int) -> Image:
     return Image(rows, cols, workload.extent("c"), workload.extent("o"), x, w, dim, workload.groups)
 
 
-def is_pointwise(workload: Workload) -> bool:
-    """A convolution that is a GEMM over all pixels: 1 × 1, stride 1, no padding, no pooling."""
-    return (
-        workload.kind == "conv2d" and workload.extent("kh") == workload.extent("kw") == 1
-        and workload.stride == (1, 1) and workload.padding == (0, 0, 0, 0) and workload.epilogue.pool is None
-        and workload.groups == 1
-    )
-
-
 def gemm_problem(workload: Workload, memory: dict[str, HbmTensor]) -> GemmProblem:
     """The GEMM that ``workload`` is; batches with one B become rows of A."""
     names = [t.name for t in workload.inputs]
     bias = memory[names[2]] if workload.epilogue.bias else None
     a, b, c = memory[names[0]], memory[names[1]], memory[workload.output.name]
     extent = workload.extent
-    if is_pointwise(workload):
+    if workload.is_pointwise:
         pixels = extent("n") * extent("oh") * extent("ow")
         return GemmProblem(1, pixels, extent("o"), extent("c"), a, b, bias, c, True, workload.epilogue)
     if workload.kind != "gemm":

@@ -20,7 +20,7 @@ from archloom.oracle.stream import HbmTensor, Instr
 from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.conv_axes import Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
-from archloom.uma_targets.gemmini.instructions import NONE, Block, PoolWindow
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, PoolWindow
 from archloom.uma_targets.gemmini.parameters import GemminiParameters
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
@@ -32,9 +32,6 @@ PixelBody: TypeAlias = Callable[[PixelTile, bool], Nodes]
 
 SegmentBody: TypeAlias = Callable[[Affine, Affine, int, bool], Nodes]
 """Gets row, stretch of the row, its number of sums, and whether it is the first and stands apart."""
-
-MAX_POOL_EXTENT = 255
-"""Rows and columns that ``config_st`` can state."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,9 @@ class ConvEmission:
             raise MappingError(f"max-pooling in mvout gives int8, not {self.epilogue.out_dtype}")
         extents = {"rows of a tile": self.sums[0], "columns of a tile": self.sums[1], "columns": self.y.shape[2]}
         for what, extent in extents.items():
-            if extent > MAX_POOL_EXTENT:
+            if extent > MOST_POOL_EXTENT:
                 raise MappingError(
-                    f"max-pooling over {extent} {what}: config_st states at most {MAX_POOL_EXTENT}; pool on the host"
+                    f"max-pooling over {extent} {what}: config_st states at most {MOST_POOL_EXTENT}; pool on the host"
                 )
 
     # loops over tiles

@@ -15,6 +15,8 @@ ACCUMULATOR = 1 << 31
 ACCUMULATE = 1 << 30
 FULL_WIDTH = 1 << 29
 OUTPUT_STATIONARY, WEIGHT_STATIONARY = 0, 1
+MOST_POOL_EXTENT = 255
+"""Rows and columns of sums and of pooled results that the eight-bit fields of ``config_st`` hold."""
 
 
 @dataclass(frozen=True)

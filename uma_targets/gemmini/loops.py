@@ -62,7 +62,6 @@ class ConvShape:
     o: int
     bias: bool
     out_bytes: int
-    out_pixels: int
 
 
 def load(times: Number, rows: Number, row_bytes: Number, parts: Number = 1, **more: Any) -> Issue:
@@ -258,8 +257,8 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
 
     def parts(times: int) -> tuple[Issue, ...]:
         # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-        turns = replace(x, times=x.times * times, ahead=x.times if times > 1 else 1 << 30)
-        return turns, replace(edges, times=edges.times * times)
+        loads = replace(x, times=x.times * times, ahead=x.times if times > 1 else 1 << 30)
+        return loads, replace(edges, times=edges.times * times)
 
     # rows of a chunk are free again when their last step, or where sums stay all of them, has passed over them
     occupied = 1 / many if os else 1 - (1 - 1 / many) / steps

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
 from archloom.uma_targets.kit.rules import (
     QUANTIZATION,
     AllOf,
@@ -38,8 +39,6 @@ __all__ = [
 
 POOL_FIELD = 3
 """largest window, stride and padding that the two-bit fields of config_st hold"""
-POOL_ROWS = 255
-"""largest height and width that its eight-bit fields hold"""
 
 
 def tied_addition(op: QuantizedOp) -> str | None:
@@ -71,8 +70,8 @@ def pool_in_mvout(op: QuantizedOp) -> str | None:
         return f"the padding {padding} is not below the window {window}"
     if tuple(pool.attrs["dilation"]) != (1, 1) or pool.attrs["ceil_mode"] or pool.attrs["layout"] != "NCHW":
         return "it has dilation, ceil_mode or another layout than NCHW"
-    if max(op.shape[2:] + pool.shape[2:]) > POOL_ROWS:
-        return f"the image of {op.shape[2]} x {op.shape[3]} is larger than {POOL_ROWS}"
+    if max(op.shape[2:] + pool.shape[2:]) > MOST_POOL_EXTENT:
+        return f"the image of {op.shape[2]} x {op.shape[3]} is larger than {MOST_POOL_EXTENT}"
     if not has_relu(op):
         return "no ReLU precedes it"
     return None

@@ -29,7 +29,8 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
-from archloom.uma_targets.gemmini.emit import gemm_problem, image, is_pointwise
+from archloom.uma_targets.gemmini.emit import gemm_problem, image
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
 from archloom.uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
@@ -55,7 +56,7 @@ def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any])
     flows = ("ws", "os") if options["dataflow"] == "auto" else (options["dataflow"],)
     if workload.kind == "add":
         _add_additions(builder, workload, hardware)
-    elif workload.kind == "gemm" or is_pointwise(workload):
+    elif workload.kind == "gemm" or workload.is_pointwise:
         for flow in flows:
             _add_gemms(builder, workload, hardware, bounds, flow, single=len(flows) == 1)
     else:
@@ -119,7 +120,7 @@ def _add_gemms(
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
         lambda c: cycles(gemm_loops(shape, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
-        alike=("mb", "nb", "kb"),
+        family=("mb", "nb", "kb"),
     ))
 
 
@@ -198,7 +199,7 @@ def _conv_columns(
         fits = sums * tiles["ob"] == (sums * tiles["ob"]).min()
     if pooled:
         extents = [np.array([s["most"] for s in stats])[tiles[d]] for d, stats in (("h", stats_h), ("w", stats_w))]
-        fits &= (extents[0] <= 255) & (extents[1] <= 255)
+        fits &= (extents[0] <= MOST_POOL_EXTENT) & (extents[1] <= MOST_POOL_EXTENT)
     tiles = select(tiles, fits)
     choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
                        "slots_x": [1, 2]})
@@ -264,9 +265,9 @@ def _conv_table(
     workload: Workload, scheme: Scheme, packing: str, hardware: Hardware, bounds: Bounds,
     columns: dict[str, np.ndarray], flow: str,
 ) -> Table:
-    picture, epilogue, out = scheme.image, workload.epilogue, workload.output.shape
+    picture, epilogue = scheme.image, workload.epilogue
     shape = ConvShape(_phases(scheme), workload.extent("n"), picture.c, picture.o, epilogue.bias,
-                      4 if epilogue.out_dtype == "int32" else 1, out[1] * out[2])
+                      4 if epilogue.out_dtype == "int32" else 1)
     dim, o_blocks, o_tiles = bounds.dim, ceil_div(columns["o"], bounds.dim), ceil_div(picture.o, columns["o"])
     slots = places(bounds.load_latency, columns["sums"] / columns["tiles"] * o_blocks)
     columns["slots_w"] = np.where(columns["level_w"] == STREAM, slots, np.where(
@@ -288,7 +289,7 @@ def _conv_table(
         columns, {
             SPAD: np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
             ACC: np.asarray(r.c_rows * columns["slots_c"]),
-        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), alike=("oh", "ow", "ob"),
+        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
     )
 
 

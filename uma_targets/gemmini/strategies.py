@@ -27,7 +27,7 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
         return strategies.conv2d(op)
     n, channels, h, w = op.operands[0].shape
     o, c, kh, kw = kernel.shape
-    blocks = together(groups, max(c, o // groups), array_size(options))
+    blocks = merged_groups(groups, max(c, o // groups), array_size(options))
     top, left, bottom, right = op.attrs["padding"]
     sh, sw = op.attrs["strides"]
     dh, dw = op.attrs["dilation"]
@@ -48,7 +48,7 @@ def array_size(options: Mapping[str, OptionValue]) -> int:
     return dict(GEMMINI.isa(options).parameters)["dim"]
 
 
-def together(groups: int, channels: int, dim: int) -> int:
+def merged_groups(groups: int, channels: int, dim: int) -> int:
     """How many groups of ``channels`` channels are taken together: the largest divisor that the array has room for."""
     return max(t for t in range(1, groups + 1) if groups % t == 0 and (t == 1 or t * channels <= dim))
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.uma_targets.gemmini import predicates
 from archloom.uma_targets.gemmini.strategies import conv2d
 from archloom.uma_targets.kit import strategies, sums
-from archloom.uma_targets.kit.target import lazy_pattern
+from archloom.uma_targets.kit.patterns import fused
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
+
+FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
+"""Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""
 
 WIDE = {"wide_activation": "activation", "wide_plain": "plain", "int32": "int32", "sums": "sums"}
 """Patterns whose results the host makes, each with the form that it matches."""
@@ -25,17 +29,13 @@ class Gemmini(UMABackend):
         conv = predicates.all_of("nn.conv2d", predicates.CONV2D, predicates.CONV2D_SIZED)
         matmul = predicates.all_of("matmul", predicates.MATMUL)
         add = predicates.all_of("add", predicates.ADD)
-        for name, predicate, strategy in (
-            ("conv2d_pool", conv, conv2d),
-            ("conv2d_activation", conv, conv2d),
-            ("matmul_activation", matmul, strategies.matmul),
-            ("add_activation", add, strategies.add),
-            ("conv2d_plain", conv, conv2d),
-            ("matmul_plain", matmul, strategies.matmul),
-            ("add_plain", add, strategies.add),
-        ):
-            self._register_pattern(name, lazy_pattern(name, "archloom.uma_targets.gemmini.patterns"), predicate)
-            self._register_operator_strategy(name, strategy, takes_options=strategy is conv2d)
+        taken: dict[str, tuple[predicates.AllOf, Any]] = {
+            "conv2d": (conv, conv2d), "matmul": (matmul, strategies.matmul), "add": (add, strategies.add)}
+        for form, anchors in FUSED.items():
+            for anchor in anchors:
+                predicate, strategy = taken[anchor]
+                self._register_pattern(f"{anchor}_{form}", partial(fused, anchor, form), predicate)
+                self._register_operator_strategy(f"{anchor}_{form}", strategy, takes_options=anchor == "conv2d")
         self._offer_sums()
         self._register_codegen("stream", _accelerator)
 
@@ -48,8 +48,7 @@ class Gemmini(UMABackend):
         ):
             for form, pattern in WIDE.items():
                 name = f"{anchor}_{form}"
-                make = lazy_pattern(f"{anchor}_{pattern}", "archloom.uma_targets.gemmini.patterns")
-                self._register_pattern(name, make, own)
+                self._register_pattern(name, partial(fused, anchor, pattern), own)
                 self._register_operator_strategy(name, strategy, takes_options=True)
 
     @property

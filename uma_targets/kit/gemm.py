@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,7 +15,10 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.kit.attention import AttentionKernel, emit_heads
-from archloom.uma_targets.kit.nest import Nodes, align, place, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, repeat
+
+LOWEST = -128
+"""The least value of int8."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Gemm:
     def scale_bits(self) -> int:
         """The factor as the bits of a float32, as an attribute of an instruction holds it."""
         return int(np.float32(self.scale).view(np.uint32))
+
+    @property
+    def lowest(self) -> int:
+        """The least int8 value that is stored: with ReLU 0."""
+        return 0 if self.relu else LOWEST
 
     @property
     def strides(self) -> tuple[int, int, int]:
@@ -99,35 +106,25 @@ class GemmEmitter:
         if workload.kind == "attention" and self.attention is not None:
             return self._emit_attention(workload, mapping, self.attention)
         batch, m, n, k = sizes_of(workload)
-        tensors = (*workload.inputs, workload.output)
-        memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
-        addresses = {t.name: t.address for t in memory}
-        parameters = dict(self.isa_parameters)
-        end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
+        memory, parameters = Memory.of(workload), dict(self.isa_parameters)
+        addresses = {t.name: t.address for t in memory.tensors}
         body = repeat("batch", batch, lambda b: self.write(
-            gemm_of(workload, addresses, end, b), mapping, parameters))
-        if self.workspace_bytes is not None:
-            end = align(end + self.workspace_bytes(m, n, k, mapping))
-        return Stream(
-            self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
-        )
-
+            gemm_of(workload, addresses, memory.end, b), mapping, parameters))
+        more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
+        return memory.stream(self.isa, self.isa_parameters, body, more)
 
     def _emit_attention(self, workload: Workload, mapping: TileMapping, kernel: AttentionKernel) -> Stream:
-        tensors = (*workload.inputs, workload.output)
-        memory = place((t.name, t.shape, t.dtype, _size_bytes(t.shape, t.dtype)) for t in tensors)
-        end = align(memory[-1].address + _size_bytes(workload.output.shape, workload.output.dtype))
-        body = emit_heads(workload, kernel, mapping, dict(self.isa_parameters), {t.name: t.address for t in memory})
-        return Stream(
-            self.isa, self.isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name
-        )
+        memory = Memory.of(workload)
+        body = emit_heads(
+            workload, kernel, mapping, dict(self.isa_parameters), {t.name: t.address for t in memory.tensors})
+        return memory.stream(self.isa, self.isa_parameters, body)
 
 
 def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, batch: Affine) -> Gemm:
     """Product number ``batch`` of a ``gemm`` workload whose tensors lie at ``addresses``."""
     a, b = workload.inputs[:2]
     _, m, n, k = sizes_of(workload)
-    item, out_item = (np.dtype(t.dtype).itemsize for t in (a, workload.output))
+    item, out_item = a.item_bytes, workload.output.item_bytes
     bias = workload.inputs[2] if workload.epilogue.bias else None
     epilogue = workload.epilogue
     if epilogue.out_dtype not in (a.dtype, "int8"):
@@ -138,7 +135,3 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
         batch * (m * n * out_item) + addresses[workload.output.name],
         item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace),
     )
-
-
-def _size_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * np.dtype(dtype).itemsize

@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
+from archloom.mapper.reuse import ceil_div
+from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import HbmTensor, Loop, Node
+from archloom.oracle.stream import HbmTensor, Loop, Node, Stream
+
+__all__ = ["Memory", "Nodes", "Piece", "align", "ceil_div", "each", "pieces", "place", "repeat"]
 
 Nodes: TypeAlias = list[Node]
 
@@ -77,9 +81,37 @@ def place(tensors: Iterable[tuple[str, tuple[int, ...], str, int]], *, guard_byt
 
 def align(address: int) -> int:
     """The next multiple of the alignment."""
-    return -(-address // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return ceil_div(address, ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def ceil_div(a: int, b: int) -> int:
-    """``ceil(a / b)``."""
-    return -(-a // b)
+@dataclass(frozen=True)
+class Memory:
+    """Where the tensors of a workload lie in HBM: arguments, then the result."""
+
+    workload: Workload
+    tensors: tuple[HbmTensor, ...]
+
+    @staticmethod
+    def of(workload: Workload, guard_bytes: int = 0) -> "Memory":
+        """One after the other; ``guard_bytes`` stay free in front of the first."""
+        tensors = (*workload.inputs, workload.output)
+        return Memory(workload, tuple(
+            place(((t.name, t.shape, t.dtype, t.size_bytes) for t in tensors), guard_bytes=guard_bytes)))
+
+    @property
+    def by_name(self) -> dict[str, HbmTensor]:
+        """The tensors by their names."""
+        return {t.name: t for t in self.tensors}
+
+    @property
+    def end(self) -> int:
+        """The first aligned address behind the result."""
+        return align(self.tensors[-1].address + self.workload.output.size_bytes)
+
+    def stream(
+        self, isa: str, parameters: tuple[tuple[str, int], ...], body: Iterable[Node], more_bytes: int = 0
+    ) -> Stream:
+        """The stream of ``body``, with ``more_bytes`` of HBM behind the result."""
+        *arguments, result = self.tensors
+        return Stream(isa, parameters, tuple(arguments), (result,), align(self.end + more_bytes), tuple(body),
+                      self.workload.name)

@@ -1,13 +1,20 @@
-"""What the pieces of a network look like that a target of matrix products could take, as Relax patterns.
+"""What the pieces of a network look like that a target could take: an operator (anchor) in one of several fused forms.
 
 In a QDQ network all start from dequantized operands and end in integers; between a result and its activation there may
 be a quantize-dequantize pair, as onnxruntime's quantizer leaves it. In a float network they are the operators as they
-are. Whether the numbers fit is up to the rules.
+are. Whether the numbers fit is up to the rules. Every use of a pattern is made anew: one that stands in two places must
+match the same expression in both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
+
+Anchor: TypeAlias = Callable[[], DFPattern]
+Form: TypeAlias = Callable[[DFPattern], DFPattern]
 
 
 def dequantized() -> DFPattern:
@@ -25,10 +32,19 @@ def requantized(value: DFPattern) -> DFPattern:
     return is_op("relax.dequantize")(quantized(value), is_const(), is_const()) | value
 
 
-def activated(value: DFPattern) -> DFPattern:
+def clipped(value: DFPattern) -> DFPattern:
     """ReLU or clip of ``value``."""
-    through = requantized(value)
-    return is_op("relax.nn.relu")(through) | is_op("relax.clip")(through, wildcard(), wildcard())
+    return is_op("relax.nn.relu")(value) | is_op("relax.clip")(value, wildcard(), wildcard())
+
+
+def activated(value: DFPattern) -> DFPattern:
+    """ReLU or clip of ``value``, with or without a quantize-dequantize pair between."""
+    return clipped(requantized(value))
+
+
+def pooled(value: DFPattern) -> DFPattern:
+    """Max-pooling of the quantized ``value``, or of ``value`` before it is quantized: quantizing is monotonic."""
+    return is_op("relax.nn.max_pool2d")(quantized(value)) | quantized(is_op("relax.nn.max_pool2d")(value))
 
 
 def biased(value: DFPattern) -> DFPattern:
@@ -52,24 +68,24 @@ def matmul() -> DFPattern:
     return biased(is_op("relax.matmul")(operand(), operand()))
 
 
-def conv2d_activation() -> DFPattern:
-    """A convolution with activation, quantized."""
-    return quantized(activated(conv2d()))
+def add() -> DFPattern:
+    """An addition of dequantized operands."""
+    return is_op("relax.add")(dequantized(), dequantized())
 
 
-def conv2d_plain() -> DFPattern:
-    """A convolution without activation, quantized."""
-    return quantized(conv2d())
+ANCHORS: Mapping[str, Anchor] = {"conv2d": conv2d, "matmul": matmul, "add": add}
+FORMS: Mapping[str, Form] = {
+    "plain": quantized,
+    "activation": lambda value: quantized(activated(value)),
+    "pool": lambda value: pooled(activated(value)),
+    "int32": lambda value: is_op("relax.astype")(value),  # integers as int32
+    "sums": lambda value: value,  # the result stays float32
+}
 
 
-def matmul_activation() -> DFPattern:
-    """A matrix product with activation, quantized."""
-    return quantized(activated(matmul()))
-
-
-def matmul_plain() -> DFPattern:
-    """A matrix product without activation, quantized."""
-    return quantized(matmul())
+def fused(anchor: str, form: str) -> DFPattern:
+    """An operator of a quantized network in one of :data:`FORMS`."""
+    return FORMS[form](ANCHORS[anchor]())
 
 
 # float networks -----------------------------------------------------------------------------------------------------
@@ -90,31 +106,16 @@ def float_conv2d() -> DFPattern:
     return float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const()))
 
 
-def _float_activated(value: DFPattern) -> DFPattern:
-    return is_op("relax.nn.relu")(value) | is_op("relax.clip")(value, wildcard(), wildcard())
-
-
 def attention() -> DFPattern:
     """Attention as one operator, with or without what is added to its scores."""
     three = [wildcard() for _ in range(3)]
     return is_op("relax.nn.attention")(*three) | is_op("relax.nn.attention_bias")(*[wildcard() for _ in range(4)])
 
 
-def float_matmul_activation() -> DFPattern:
-    """A float matrix product with activation."""
-    return _float_activated(float_matmul())
+FLOAT_ANCHORS: Mapping[str, Anchor] = {"conv2d": float_conv2d, "matmul": float_matmul}
+FLOAT_FORMS: Mapping[str, Form] = {"plain": lambda value: value, "activation": clipped}
 
 
-def float_matmul_plain() -> DFPattern:
-    """A float matrix product without activation."""
-    return float_matmul()
-
-
-def float_conv2d_activation() -> DFPattern:
-    """A float convolution with activation."""
-    return _float_activated(float_conv2d())
-
-
-def float_conv2d_plain() -> DFPattern:
-    """A float convolution without activation."""
-    return float_conv2d()
+def float_fused(anchor: str, form: str) -> DFPattern:
+    """An operator of a float network in one of :data:`FLOAT_FORMS`."""
+    return FLOAT_FORMS[form](FLOAT_ANCHORS[anchor]())

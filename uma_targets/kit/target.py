@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from importlib import import_module
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -15,7 +14,7 @@ from archloom.mapper.tiling import square_tiles
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
-from archloom.uma_targets.kit import attention, rules, strategies
+from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
@@ -147,21 +146,23 @@ class KitTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        prefix = "float_" if not is_quantized(self.kit.numbers) else ""
+        fused = patterns.fused if is_quantized(self.kit.numbers) else patterns.float_fused
         for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
-                self._offer(f"{anchor}_{form}", f"{prefix}{anchor}_{form}", predicate, strategy)
+                self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
         if self.kit.attention is not None:
-            self._register_pattern("attention", lazy_pattern("attention"), attention.predicate(
+            self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if not is_quantized(self.kit.numbers):
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
-    def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: Strategy) -> None:
-        self._register_pattern(name, lazy_pattern(pattern), predicate)
+    def _offer(
+        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy
+    ) -> None:
+        self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
@@ -187,13 +188,3 @@ def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
         base = rules.FLOAT_CONV2D if float32 else rules.INT8_CONV2D
     extra = (*(() if kit.bias else (rules.no_bias,)), *(() if kit.relu else (rules.no_activation,)))
     return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
-
-
-def lazy_pattern(name: str, module: str = "archloom.uma_targets.kit.patterns") -> "Callable[[], DFPattern]":
-    """A function that makes the pattern of a module: TVM is not needed before the first partitioning."""
-
-    def make() -> "DFPattern":
-        made: DFPattern = getattr(import_module(module), name)()
-        return made
-
-    return make

@@ -18,7 +18,6 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
 
 SUM, A, B = range(3)
 """Registers."""
-LOWEST = -128
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def _element(gemm: Gemm, tile: _Tile, i: Affine, j: Affine) -> Iterator[Node]:
         yield Instr.make("movi", rd=SUM, value=0)
     yield from repeat("l", tile.size["k"], lambda l: _mac(gemm, i, j, tile.first["k"] + l))
     if tile.ends:
-        yield Instr.make("requant", rd=SUM, rs=SUM, scale=gemm.scale_bits, low=0 if gemm.relu else LOWEST)
+        yield Instr.make("requant", rd=SUM, rs=SUM, scale=gemm.scale_bits, low=gemm.lowest)
         yield Instr.make("store8", dram=gemm.c_at(i, j), rs=SUM)
     else:
         yield Instr.make("store32", dram=partial, rs=SUM)

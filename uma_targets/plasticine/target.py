@@ -11,9 +11,9 @@ import numpy as np
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions
-from archloom.uma_targets.eyeriss.spans import kinds
 from archloom.uma_targets.kit import Gemm as KitGemm
 from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
+from archloom.uma_targets.kit.spans import kinds
 from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 

@@ -26,14 +26,14 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
 if TYPE_CHECKING:
     from archloom.mapper.hardware import Hardware
 
-TURNS, SLOTS = (2, 1), (16, 8, 4, 2)
+SETS, SLOTS = (2, 1), (16, 8, 4, 2)
 """Sets of rows for tiles of queries, and tiles of keys and values at hand: what there is to choose."""
 
 
-def rows(shape: AttentionShape | Head, dim: int, turns: int, slots: int) -> tuple[int, int]:
+def rows(shape: AttentionShape | Head, dim: int, sets: int, slots: int) -> tuple[int, int]:
     """Rows of operands and of sums."""
     deep, long, wide = (rows_of(n, dim) for n in (shape.depth, shape.keys, shape.values))
-    return slots * dim + turns * (deep + long), turns * (long + wide)
+    return slots * dim + sets * (deep + long), sets * (long + wide)
 
 
 def moved(name: str, times: Number, rows: float, columns: float) -> Issue:
@@ -43,7 +43,7 @@ def moved(name: str, times: Number, rows: float, columns: float) -> Issue:
 
 def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] | None:
     """The scores of a tile of queries, their shares and sums fit in operand_rows and sum_rows."""
-    operands, sums = rows(shape, options["dim"], min(TURNS), min(SLOTS))
+    operands, sums = rows(shape, options["dim"], min(SETS), min(SLOTS))
     seen = [f"{need} {name}, of {options[name]}" for name, need in (("operand_rows", operands), ("sum_rows", sums))
             if need > options[name]]
     if not seen:
@@ -54,17 +54,17 @@ def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] |
 
 
 def space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
-    """All turns and rings that fit; MappingError if none does."""
+    """All sets and rings that fit; MappingError if none does."""
     shape, dim = shape_of(workload), options["dim"]
-    columns = product({"turns": TURNS, "slots": SLOTS})
-    needed = np.array([rows(shape, dim, int(t), int(s)) for t, s in zip(columns["turns"], columns["slots"])])
+    columns = product({"sets": SETS, "slots": SLOTS})
+    needed = np.array([rows(shape, dim, int(t), int(s)) for t, s in zip(columns["sets"], columns["slots"])])
 
     def estimate(c: Columns) -> np.ndarray:
         return cycles(_loops(shape, workload.epilogue.bias, c, dim), hardware)
 
     def mapping(c: Columns, i: int) -> TileMapping:
         return TileMapping("attention", "", (("q", dim), ("k", dim)),
-                           buffers=(("Q", int(c["turns"][i])), ("K", int(c["slots"][i]))))
+                           buffers=(("Q", int(c["sets"][i])), ("K", int(c["slots"][i]))))
 
     room = {name: hardware.memory(memory).rows for name, memory in (("operand_rows", "operands"), ("sum_rows", "sums"))}
     builder = SpaceBuilder(workload.name, room, "more operand_rows or sum_rows")
@@ -79,7 +79,7 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
     rows, keys = shape.queries / tiles, shape.keys / long
 
     gemm, softmax = Issue("gemm", beats=2 * dim), Issue("softmax", values={"keys": shape.keys}, beats=2 * dim * long)
-    depth, values, turns = shape.depth / deep, shape.values / wide, c["turns"]
+    depth, values, sets = shape.depth / deep, shape.values / wide, c["sets"]
     store = moved("store", wide, rows, values)
     scores, sums = (Loop(count, (gemm,), first=(moved("load", 1, keys, columns),), slots=c["slots"])
                     for count, columns in ((deep * long, depth), (long * wide, values)))
@@ -87,7 +87,7 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
     # rows of a turn are free as soon as they are done with: those of queries after the scores, those of scores, which
     # may begin with the bias, after the shares, those of the sums of values once they are stored
     products, mixed = replace(gemm, times=deep * long), replace(gemm, times=long * wide)
-    rings = tuple((ring, turns) for ring in (
+    rings = tuple((ring, sets) for ring in (
         (queries[0], products), (queries[1], products, softmax), (mixed, store)))
     tile = Loop(shape.batch * shape.heads * tiles, (scores, Loop(1, (), first=(softmax,)), sums), first=queries,
                 last=(store,), rings=rings)
@@ -96,10 +96,10 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
 
 def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one head."""
-    dim, turns, slots = parameters["dim"], mapping.slots("Q"), mapping.slots("K")
-    need = rows(head, dim, turns, slots)
+    dim, sets, slots = parameters["dim"], mapping.slots("Q"), mapping.slots("K")
+    need = rows(head, dim, sets, slots)
     if need[0] > parameters["operand_rows"] or need[1] > parameters["sum_rows"]:
-        raise MappingError(f"{turns} turns and a ring of {slots} tiles need {need[0]} operand_rows, of "
+        raise MappingError(f"{sets} turns and a ring of {slots} tiles need {need[0]} operand_rows, of "
                            f"{parameters['operand_rows']}, and {need[1]} sum_rows, of {parameters['sum_rows']}")
     deep, long, wide = (rows_of(n, dim) for n in (head.depth, head.keys, head.values))
     ring, tiles_of_keys, tiles_of_values = slots * dim, long // dim, wide // dim
@@ -114,9 +114,9 @@ def emit(head: Head, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
     def block(i: Affine, query: Piece) -> Nodes:
         """A tile of queries: scores, shares, and the sums of values."""
         tile, here = before + i, (i, query)  # counts on over heads, so that places always take turns
-        turn, number = tile % turns, tile * sum(products)
-        q, p = turn * deep + ring, turn * long + ring + turns * deep
-        scores, out = turn * long, turn * wide + turns * long
+        turn, number = tile % sets, tile * sum(products)
+        q, p = turn * deep + ring, turn * long + ring + sets * deep
+        scores, out = turn * long, turn * wide + sets * long
 
         def score(e: Affine, depth: Piece, j: Affine, key: Piece) -> Nodes:
             slot = (number + e * tiles_of_keys + j) % slots * dim

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.reuse import Int
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
@@ -26,9 +29,9 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
                     **parameters).body()
 
 
-def operand_tiles(block: int, k_tiles: int, resident: bool) -> int:
-    """Tiles of operands that a block of so many tiles of rows needs: A's, and two of B in turn."""
-    return (block * k_tiles if resident else 2) + 2
+def operand_tiles(block: Int, k_tiles: int, resident: bool | np.ndarray) -> np.ndarray:
+    """Tiles of operands that blocks of so many tiles of rows need: A's, and two of B in turn."""
+    return np.where(resident, block * k_tiles, 2) + 2
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Emission:
     def _column(self, first: Affine, height: int, n: Affine, column: Piece) -> Nodes:
         bias = self.gemm.bias is not None
         rows, tall = pieces(height, self.dim), ceil_div(height, self.dim)
-        turns = 2 if 2 * self.block * self.dim <= self.sum_rows else 1
-        base = n % turns * (self.block * self.dim)
+        sets = 2 if 2 * self.block * self.dim <= self.sum_rows else 1
+        base = n % sets * (self.block * self.dim)
         nodes: Nodes = []
         if bias:
             nodes += each("r", rows, lambda r, strip: [Instr.make(

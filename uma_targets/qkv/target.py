@@ -27,14 +27,10 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     dim, deep = options["dim"], int(ceil_div(shape.k, options["dim"]))
     operands, sums = hardware.memory("operands").rows, hardware.memory("sums").rows
 
-    def need(c: "Columns") -> np.ndarray:
-        block = c["m"] // dim
-        return np.where(c["dataflow"] == 0, operand_tiles(1, deep, True) + (block - 1) * deep,
-                        operand_tiles(1, deep, False)) * dim
-
     return Tiling(
         {"m": divided(shape.m, dim, sums // dim * dim), "n": [dim], "k": [dim]}, dataflows=FLOWS,
-        demand={"operand_rows": need}, room={"operand_rows": operands},
+        demand={"operand_rows": lambda c: operand_tiles(c["m"] // dim, deep, c["dataflow"] == 0) * dim},
+        room={"operand_rows": operands},
         loops=lambda c: _loops(shape, c, dim, deep, sums), help="more operand_rows or sum_rows",
     )
 

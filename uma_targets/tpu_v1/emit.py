@@ -64,8 +64,8 @@ class Emission:
 
     def _column(self, first: Affine, source: Affine, rows: int, n: Affine, cols: int) -> Iterator[Node]:
         at = n * self.dim
-        turns = 2 if 2 * self.rows <= self.acc_rows else 1
-        acc, result = n % turns * self.rows, n % 2 * self.rows + 2 * self.deep * self.rows
+        sets = 2 if 2 * self.rows <= self.acc_rows else 1
+        acc, result = n % sets * self.rows, n % 2 * self.rows + 2 * self.deep * self.rows
         if self.gemm.bias is not None:
             yield Instr.make("read_bias", addr=self.gemm.bias_at(at), acc=acc, rows=rows, cols=cols)
         yield from each("kt", pieces(self.gemm.k, self.dim, peel_first=self.gemm.bias is None), lambda k, step: [

@@ -17,7 +17,6 @@ from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.gemm import Gemm
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
-LOWEST = -128
 NONE = 0xFFFFFFFF
 
 
@@ -132,7 +131,7 @@ class _Writer:
                        bias=tile.bias + nb if bias else NONE, sum=tile.sums + nb * tile.rows + row, more=more)]))]
 
     def _store(self, tile: _Tile) -> Nodes:
-        g, low = self.gemm, 0 if self.gemm.relu else LOWEST
+        g = self.gemm
         return each("nb", self._blocks(tile.cols), lambda nb, run: [Instr.make(
             "store_sums", dram=g.c_at(tile.m, tile.n + nb * self.dim), row=tile.sums + nb * tile.rows, count=tile.rows,
-            step=g.strides[2], channels=run.size, scale=g.scale_bits, low=low)])
+            step=g.strides[2], channels=run.size, scale=g.scale_bits, low=g.lowest)])

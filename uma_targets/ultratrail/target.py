@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from archloom.mapper.tiling import Demand
     from archloom.mapper.workload import Workload
     from archloom.oracle.stream import Stream
+    from archloom.tvm_backend.ir.patterns import DFPattern
     from archloom.tvm_backend.targets.backend import Strategy
 
 GRAPH = GraphOptions(ultratrail)
@@ -115,7 +116,9 @@ class UltraTrail(KitTarget):
 
     kit = ULTRATRAIL
 
-    def _offer(self, name: str, pattern: str, predicate: rules.AllOf, strategy: "Strategy") -> None:
-        if pattern.startswith("conv2d"):  # before the convolution that is a matrix product
+    def _offer(
+        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: "Strategy"
+    ) -> None:
+        if name.startswith("conv2d"):  # before the convolution that is a matrix product
             super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, temporal.convolution)
         super()._offer(name, pattern, predicate, strategy)

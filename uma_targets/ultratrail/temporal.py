@@ -25,8 +25,9 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC
 from archloom.uma_targets.kit import rules, strategies
-from archloom.uma_targets.kit.nest import Nodes, Piece, align, ceil_div, each, pieces, place, repeat
-from archloom.uma_targets.ultratrail.emit import LOWEST, NONE, room
+from archloom.uma_targets.kit.gemm import LOWEST
+from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets.ultratrail.emit import NONE, room
 from archloom.uma_targets.ultratrail.windows import Windows
 
 if TYPE_CHECKING:
@@ -171,16 +172,9 @@ def emit(workload: Workload, mapping: TileMapping, isa_parameters: tuple[tuple[s
     if tile % parameters["dim"] or not work.fits(parameters, tile):
         raise MappingError(f"{mapping}: expected tiles of a multiple of {parameters['dim']} output channels that fit "
                            f"{room(parameters)}, found {work.demand(tile, parameters['dim'])}")
-    tensors = (*workload.inputs, workload.output)
-    memory = place((t.name, t.shape, t.dtype, _bytes(t)) for t in tensors)
-    writer = _Writer(work, {t.name: t for t in memory}, parameters, workload.epilogue, tile)
-    end = align(memory[-1].address + _bytes(workload.output))
-    body = repeat("batch", work.batch, writer.one)
-    return Stream("ultratrail", isa_parameters, tuple(memory[:-1]), (memory[-1],), end, tuple(body), workload.name)
-
-
-def _bytes(tensor: wl.Tensor) -> int:
-    return int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+    memory = Memory.of(workload)
+    writer = _Writer(work, memory.by_name, parameters, workload.epilogue, tile)
+    return memory.stream("ultratrail", isa_parameters, repeat("batch", work.batch, writer.one))
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,18 @@
-"""Convolutions and products as whole streams, planned and emitted; all tensors hold 16-bit integers."""
+"""Convolutions and products on Eyeriss as whole streams of 16-bit integers, as the chip computes them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Stream
-from archloom.uma_targets.eyeriss.emit import Emission
-from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
+from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.nest import Nodes, align, place
 
-ISA = "eyeriss"
 
 def conv_stream(
     shape: Shape, machine: Machine, parameters: Mapping[str, int], *, mapping: RowStationary | None = None,
@@ -55,18 +53,6 @@ def gemm_stream(
     product = Product(m, n, k, a, b, c, out_item=out)
     chosen = mapping or row_stationary(products(name, (m, n, k), machine).first()[0])
     return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
-
-
-def product_nodes(product: Product, mapping: RowStationary, machine: Bounds) -> Nodes:
-    """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another."""
-    rows, rest = divmod(product.m, mapping.f)
-    nodes: Nodes = []
-    if rows:
-        nodes += Emission(product.image(0, rows, mapping.f), mapping, machine).nodes()
-    if rest:
-        single = replace(mapping, f=rest, e=1, segments=1)
-        nodes += Emission(product.image(product.m - rest, 1, rest), single, machine).nodes()
-    return nodes
 
 
 def _place(tensors: Sequence[tuple[str, tuple[int, ...], str]]) -> list[HbmTensor]:

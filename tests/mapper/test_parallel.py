@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from archloom.mapper import cache, search, together
+from archloom.mapper import cache, parallel, search
 from archloom.mapper.workload import Epilogue, Workload, add, gemm
+from archloom.oracle.errors import InputError
 from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
 PLAIN = Epilogue(bias=False, scale=0.5, relu=False, out_dtype="int8")
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pr
 @pytest.fixture(autouse=True)
 def two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes on any machine, whatever the tests before have imported; nothing on disk, nothing remembered."""
-    monkeypatch.setattr(together, "_processes", lambda: 2)
+    monkeypatch.setattr(parallel, "_processes", lambda: 2)
     monkeypatch.setenv(cache.ENVIRONMENT, "")
     search.forget()
     yield
@@ -41,13 +42,13 @@ def wanted(works: list[Workload]) -> list[Any]:
 def test_the_same_plans_without_a_cache_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [search.search(w, GEMMINI, OPTIONS, use_cache=False) for w in WORKS]
     heard: list[int] = []
-    assert together.look_ahead(wanted([*WORKS, *WORKS]), heard.append) == 2
+    assert parallel.look_ahead(wanted([*WORKS, *WORKS]), heard.append) == 2
     monkeypatch.setattr(search, "_search", lambda *_: pytest.fail("searched again"))
     for w, plan in zip(WORKS, alone, strict=True):
         found = search.search(w, GEMMINI, OPTIONS)
         assert (found.mapping, found.timing, found.simulated) == (plan.mapping, plan.timing, plan.simulated)
     assert set(heard) <= set(range(len(WORKS)))
-    assert together.look_ahead(wanted(WORKS)) == 0  # all is known
+    assert parallel.look_ahead(wanted(WORKS)) == 0  # all is known
 
 
 def test_a_process_that_is_killed_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,33 +60,37 @@ def test_a_process_that_is_killed_takes_nothing_along(monkeypatch: pytest.Monkey
         return real(*arguments)
 
     monkeypatch.setattr(search, "_search", fatal)
-    assert together.look_ahead(wanted(WORKS)) == 2
+    assert parallel.look_ahead(wanted(WORKS)) == 2
     plans = [search.search(w, GEMMINI, OPTIONS) for w in WORKS]
     assert all(p.timing.cycles > 0 for p in plans)
 
 
 def test_errors_are_left_to_the_search_of_the_plan() -> None:
-    together.look_ahead(wanted([TOO_MANY, *WORKS]))
+    parallel.look_ahead(wanted([TOO_MANY, *WORKS]))
     with pytest.raises(Exception, match="too_large"):
         search.search(TOO_MANY, GEMMINI, OPTIONS)
 
 
 def test_where_processes_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    for name in together.THREADED:
+    for name in parallel.THREADED:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    monkeypatch.delenv(together.ENVIRONMENT, raising=False)
-    assert together._processes() == 3
-    monkeypatch.setenv(together.ENVIRONMENT, "2")
-    assert together._processes() == 2
+    monkeypatch.delenv(parallel.ENVIRONMENT, raising=False)
+    assert parallel._processes() == 3
+    monkeypatch.setenv(parallel.ENVIRONMENT, "2")
+    assert parallel._processes() == 2
+    monkeypatch.setenv(parallel.ENVIRONMENT, "two")
+    with pytest.raises(InputError, match="ARCHLOOM_PROCESSES: expected a number of processes, found 'two'"):
+        parallel.look_ahead(wanted(WORKS))
+    monkeypatch.setenv(parallel.ENVIRONMENT, "2")
     monkeypatch.setitem(sys.modules, "jax", sys)
-    assert together._processes() == 1
+    assert parallel._processes() == 1
     monkeypatch.delitem(sys.modules, "jax")
     monkeypatch.setattr(threading, "active_count", lambda: 2)
-    assert together._processes() == 1
-    assert together.look_ahead(wanted(WORKS)) == 0
+    assert parallel._processes() == 1
+    assert parallel.look_ahead(wanted(WORKS)) == 0
 
 
 def test_what_a_process_wrote_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
@@ -94,4 +99,4 @@ def test_what_a_process_wrote_is_read_up_to_where_it_was_cut_off(tmp_path: Path)
 
     line = json.dumps(["k", cache.to_json(entry)]).encode()
     (tmp_path / "found").write_bytes(line + b"\n" + line[:100])
-    assert list(together._read((tmp_path / "found").open("rb"))) == [("k", entry)]
+    assert list(parallel._read((tmp_path / "found").open("rb"))) == [("k", entry)]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from archloom.mapper import cache, search
-from archloom.oracle.errors import ArchloomError, MappingError
+from archloom.oracle.errors import ArchloomError, InputError, MappingError
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
@@ -29,7 +29,7 @@ Wanted = tuple["Workload", "Accelerator", Any]
 
 ENVIRONMENT = "ARCHLOOM_PROCESSES"
 """How many processes may search at once (default: one for each core)."""
-WORTH_IT = 4
+FEWEST_SEARCHES = 4
 """Fewer searches than these are done one after another."""
 THREADED = ("jax", "torch", "tvm", "onnxruntime", "tensorflow")
 """Packages that start threads of their own, whose locks a forked process would inherit."""
@@ -47,7 +47,7 @@ def look_ahead(wanted: Sequence[Wanted], heard: Callable[[int], None] | None = N
         return 0
     distinct = {search.key_of(w, a.configure(o)): i for i, (w, a, o) in reversed(list(enumerate(wanted)))}
     unknown = [i for key, i in distinct.items() if search.recall(key) is None]
-    if len(unknown) < WORTH_IT:
+    if len(unknown) < FEWEST_SEARCHES:
         return 0
     # the heaviest first, so that none is left over for one process at the end
     unknown.sort(key=lambda i: -wanted[i][0].macs)
@@ -67,12 +67,14 @@ def look_ahead(wanted: Sequence[Wanted], heard: Callable[[int], None] | None = N
 
 
 def _processes() -> int:
-    """How many processes may work here: 1 where a fork is not safe."""
+    """How many processes may work here: 1 where a fork is not safe. InputError for a number that is none."""
+    asked = os.environ.get(ENVIRONMENT, "")
+    if asked and not asked.isdecimal():
+        raise InputError(f"{ENVIRONMENT}: expected a number of processes, found {asked!r}")
     if not sys.platform.startswith("linux") or threading.active_count() > 1 or any(m in sys.modules for m in THREADED):
         return 1
-    asked = os.environ.get(ENVIRONMENT, "")
     cores = len(os.sched_getaffinity(0))
-    return min(cores, int(asked)) if asked.isdecimal() else cores
+    return min(cores, int(asked)) if asked else cores
 
 
 class _Queue:
