@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from archloom.oracle import taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.xla import compile_stream
-from archloom.oracle.xla.notation import build
 from tests.support.oracle.agreement import agree, isa_of
 from tests.support.oracle.random_checks import STREAMS, built, check
 from tests.support.oracle.random_isas import random_isa
@@ -261,20 +261,15 @@ def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, d
     assert found.tolist() == [0, 0, -2.5, np.float32(1e-37)]
 
 
-def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it."""
+def test_sums_within_sums_are_written_for_xla_once() -> None:
+    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it,
+    and took minutes instead of half a second."""
     import jax
 
     random = random_isa(5223 // STREAMS)
     stream = parse(random_kernel(random, 5223 % STREAMS))
     oracle = compile_stream(stream, built(random))
     assert oracle.raised
-    rewritten = 0
-
-    def counted() -> None:
-        nonlocal rewritten
-        rewritten += 1
-
-    monkeypatch.setattr(build, "spend", counted)
+    began = time.process_time()
     jax.jit(oracle.program.function).lower(*arguments(stream, 0).values())
-    assert 0 < rewritten < 100_000
+    assert time.process_time() - began < 30
