@@ -85,7 +85,7 @@ def test_search_comes_close_to_the_best_of_all(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(type(configuration), "space", thinned)
     plan = search(LITTLE[name], GEMMINI, SMALL, use_cache=False)
     _, best = exhaustive(LITTLE[name], GEMMINI, SMALL)
-    assert plan.timing.cycles <= 1.15 * best
+    assert plan.timing.cycles <= 1.02 * best
 
 
 def _thin(table: Table, count: int) -> Table:
@@ -104,7 +104,7 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     streams = [configuration.emitter.emit(LITTLE[name], mapping_of(int(i))) for i in picked]
     simulated = [search_module._simulate(stream, configuration).cycles for stream in streams]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[picked], np.array(simulated))]
-    assert np.corrcoef(*ranks)[0, 1] > 0.5
+    assert np.corrcoef(*ranks)[0, 1] > 0.95
 
 
 @pytest.mark.parametrize("dim", [4, 8, 16, 64])

@@ -81,12 +81,11 @@ def test_the_simulation_is_exact_and_counts_the_ways() -> None:
     alone, _ = moved()
     base = simulated(alone, GRAPH).cycles
     for name, (instruction, copies) in CASES.items():
-        stream, _ = moved(*[instruction] * 8)
-        resolved = resolve(stream, isa_of(GRAPH))
-        found = simulate(GRAPH, resolved).cycles
-        assert found == simulate_reference(GRAPH, resolved).cycles, name
+        few = resolve(moved(*[instruction] * 8)[0], isa_of(GRAPH))
+        assert simulate(GRAPH, few).cycles == simulate_reference(GRAPH, few).cycles, name
+        found = simulated(moved(*[instruction] * 40)[0], GRAPH).cycles
         tiles = int(instruction["count"].constant) if "share" in name else len(copies)
-        assert found > base + 4 * tiles * TILE_BYTES // 64, name
+        assert found > base + 20 * tiles * TILE_BYTES // 64, name
 
 
 @pytest.mark.parametrize("instruction", [

@@ -158,11 +158,11 @@ def test_engine_equals_reference_on_products(shape):
 # --- temporal convolutions of networks --------------------------------------------------------------------------------
 
 
-def temporal_network(across: bool) -> onnx.ModelProto:
-    """A TC-ResNet block on 7 positions of 6 channels, along the width or (``across``) the height, quantized."""
+def temporal_network(across: bool, channels: int = 6, made: int = 5, positions: int = 7) -> onnx.ModelProto:
+    """A TC-ResNet block of kernels as long as channels are ``made``, along the width or the height, quantized."""
     rng = np.random.default_rng(2)
     graph = OnnxGraph("tcn")
-    positions = (1, 6, 7, 1) if across else (1, 6, 1, 7)
+    shape_in = (1, channels, positions, 1) if across else (1, channels, 1, positions)
 
     def conv(x: str, outputs: int, inputs: int, kernel: int, stride: int, name: str) -> str:
         weight = rng.standard_normal((outputs, inputs, 1, kernel)).astype(np.float32)
@@ -174,13 +174,14 @@ def temporal_network(across: bool) -> onnx.ModelProto:
         inputs_ = [x, graph.weight(f"{name}.weight", np.ascontiguousarray(weight)), bias]
         return graph.node("Conv", inputs_, name, kernel_shape=shape, strides=strides, pads=pads)
 
-    x = graph.input("x", positions)
-    around = graph.relu(conv(x, 5, 6, 1, 2, "around"), "around.relu")
-    y = graph.relu(conv(x, 5, 6, 5, 2, "first"), "first.relu")
-    y = conv(y, 5, 5, 5, 1, "second")
+    half = -(-positions // 2)
+    x = graph.input("x", shape_in)
+    around = graph.relu(conv(x, made, channels, 1, 2, "around"), "around.relu")
+    y = graph.relu(conv(x, made, channels, made, 2, "first"), "first.relu")
+    y = conv(y, made, made, made, 1, "second")
     y = graph.relu(graph.add(y, around, "sum"), "sum.relu")
-    model = graph.model(y, (1, 5, 4, 1) if across else (1, 5, 1, 4))
-    return quantize(model, [{"x": rng.standard_normal(positions).astype(np.float32)} for _ in range(3)])
+    model = graph.model(y, (1, made, half, 1) if across else (1, made, 1, half))
+    return quantize(model, [{"x": rng.standard_normal(shape_in).astype(np.float32)} for _ in range(3)])
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -219,7 +220,8 @@ def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, le
 
 
 def test_a_temporal_convolution_that_does_not_fit_stays_on_the_host_with_a_reason():
-    report = archloom.estimate(archloom.load(temporal_network(False)), "ultratrail", {"dim": 4, "features": 8})
+    model = archloom.load(temporal_network(False, 11, 9, 13))
+    report = archloom.estimate(model, "ultratrail", {"dim": 4, "features": 16})
     refused = [host.reason for host in report.host if host.op == "nn.conv2d"]
-    assert refused == [f"6 channels at 7 positions, kernel {k}, 4 results do not fit" for k in (1, 5)] + [
-        "5 channels at 4 positions, kernel 5, 4 results do not fit"]
+    assert refused == [f"11 channels at 13 positions, kernel {k}, 7 results do not fit" for k in (1, 9)] + [
+        "9 channels at 7 positions, kernel 9, 7 results do not fit"]

@@ -17,6 +17,7 @@ from archloom.acadl_models.acadl import (
     READ_DATA,
     SRAM,
     WRITE_DATA,
+    ACADLDanglingEdge,
     ACADLEdge,
     ACADLObject,
     DataStorage,
@@ -24,6 +25,7 @@ from archloom.acadl_models.acadl import (
     FunctionalUnit,
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
+    Link,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
@@ -32,6 +34,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
+from archloom.acadl_models.acadl.rules import RULES
 from archloom.oracle.errors import GraphError
 from tests.support.acadl_models.acadl_builders import build
 
@@ -86,8 +89,8 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
     ("two instruction memories", lambda m: ACADLEdge(m.mem, m.imau, READ_DATA),
      r"imau .* reads imem \(SRAM\), mem \(SRAM\): expected exactly one instruction memory"),
     ("no instruction memory", lambda m: _second_front(m), r"imau2 .* reads nothing: expected exactly one"),
-    ("issue buffer too small", lambda m: m.imem._set("port_width", 4),
-     r"ifs .*: issue_buffer_size 2 is below the port_width 4 of imem \(SRAM\): no fetch would ever find room"),
+    ("issue buffer too small", lambda m: ACADLEdge(_memory("imem2", 4), _second_front(m), READ_DATA),
+     r"ifs2 .*: issue_buffer_size 2 is below the port_width 4 of imem2 \(SRAM\): no fetch would ever find room"),
     ("too many ports", lambda m: _second_mau(m),
      r"mem \(SRAM\): 2 memory access units are attached \(mau .*, mau2 .*\) but read_write_ports is 1"),
     ("cycle", lambda m: ACADLEdge(m.ex, m.decode, FORWARD), r"FORWARD edges form a cycle: decode -> ex -> decode"),
@@ -103,6 +106,15 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
     ("cache without backing", lambda m: ACADLEdge(SetAssociativeCache("l1"), m.mau, READ_DATA),
      r"l1 .* is backed by nothing: expected exactly one BACKED_BY edge"),
     ("cache cycle", lambda m: _cache_cycle(m), r"BACKED_BY edges form a cycle: l1 -> l2 -> l1"),
+    ("words of a cache", lambda m: ACADLEdge(_cache(m, 16), m.mem, BACKED_BY),
+     r"data_width is 16, but mem \(SRAM\)"),
+    ("two ways to a memory", lambda m: ACADLEdge(_cache(m), m.mem, BACKED_BY),
+     r"mau .* has READ_DATA edges to l1 .* and to mem \(SRAM\) behind it"),
+    ("link without edges", lambda m: Link("bus"), r"bus \(Link\) carries no edge"),
+    ("open port", lambda m: ACADLDanglingEdge(READ_DATA, target=m.fu, required=True),
+     r"dangling READ_DATA edge \? -> fu \(FunctionalUnit\) was never connected, and is required"),
+    ("stage without a cycle", lambda m: ACADLEdge(m.decode, PipelineStage("late", latency=0), FORWARD),
+     r"^late \(PipelineStage\): latency must be at least 1"),
     ("buffer in no storage", lambda m: architecture("x", buffers={"mem": m.fu}),
      r"buffer 'mem' must lie in a RegisterFile, SRAM or DRAM of the graph, not in fu \(FunctionalUnit\)"),
     ("buffer with a gap", lambda m: architecture("x", buffers={"mem": [(m.mem, 0, 8), (m.imem, 9, 12)]}),
@@ -121,15 +133,25 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
 
 def _second_imau(m: SimpleNamespace) -> None:
     unit = InstructionMemoryAccessUnit("imau2")
-    m.imem._set("read_write_ports", 2)
     ACADLEdge(m.ifs, unit, CONTAINS)
-    ACADLEdge(m.imem, unit, READ_DATA)
+    ACADLEdge(_memory("imem2", 2), unit, READ_DATA)
 
 
-def _second_front(m: SimpleNamespace) -> None:
-    stage = InstructionFetchStage("ifs2", issue_buffer_size=2)
-    ACADLEdge(stage, InstructionMemoryAccessUnit("imau2"), CONTAINS)
+def _memory(name: str, width: int) -> SRAM:
+    return SRAM(name, port_width=width, address_ranges=[(0, 64)])
+
+
+def _second_front(m: SimpleNamespace) -> InstructionMemoryAccessUnit:
+    stage, unit = InstructionFetchStage("ifs2", issue_buffer_size=2), InstructionMemoryAccessUnit("imau2")
+    ACADLEdge(stage, unit, CONTAINS)
     ACADLEdge(stage, m.decode, FORWARD)
+    return unit
+
+
+def _cache(m: SimpleNamespace, width: int = 32) -> SetAssociativeCache:
+    cache = SetAssociativeCache("l1", data_width=width, cache_line_size=16)
+    ACADLEdge(cache, m.mau, READ_DATA)
+    return cache
 
 
 def _second_mau(m: SimpleNamespace) -> None:
@@ -143,6 +165,23 @@ def _cache_cycle(m: SimpleNamespace) -> None:
     ACADLEdge(first, m.mau, READ_DATA)
     ACADLEdge(first, second, BACKED_BY)
     ACADLEdge(second, first, BACKED_BY)
+
+
+BROKEN_BY = {
+    "attributes": "stage without a cycle", "unique_names": "duplicate name", "edges_inside": "edge twice",
+    "contained_once": "unit in two stages", "one_instruction_memory": "two instruction memories",
+    "fetch_fits": "issue buffer too small", "acyclic": "cycle", "reachable": "unreachable stage",
+    "leads_somewhere": "dead end", "ports_connected": "open port", "ports": "too many ports",
+    "connected_storages": "storage without users", "storage_access": "access unit without storage",
+    "caches_backed": "cache without backing", "cache_words": "words of a cache", "one_way": "two ways to a memory",
+    "links_inside": "link without edges",
+}
+"""A graph for every rule of the checker; that there is a fetch stage at all has a test of its own."""
+
+
+def test_every_rule_has_a_graph_that_breaks_it() -> None:
+    assert {rule.__name__ for rule in RULES} == {*BROKEN_BY, "has_fetch"}
+    assert set(BROKEN_BY.values()) <= {name for name, _, _ in FAULTS}
 
 
 @pytest.mark.parametrize(("change", "message"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])

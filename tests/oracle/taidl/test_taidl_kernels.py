@@ -162,49 +162,6 @@ def test_choices() -> None:
 
 # --- against XLA --------------------------------------------------------------------------------------------------
 
-UNARY = ["negate", "abs", "floor", "ceil", "round_nearest_even", "round_nearest_afz", "not"]
-BINARY = ["add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "shift_left",
-          "shift_right_logical", "shift_right_arithmetic"]
-
-
-def lax(opcode: str) -> Any:
-    from jax import lax as l
-
-    names = {
-        "negate": l.neg, "subtract": l.sub, "multiply": l.mul, "maximum": l.max, "minimum": l.min,
-        "and": l.bitwise_and, "or": l.bitwise_or, "xor": l.bitwise_xor, "not": l.bitwise_not,
-        "round_nearest_even": lambda x: l.round(x, l.RoundingMethod.TO_NEAREST_EVEN),
-        "round_nearest_afz": lambda x: l.round(x, l.RoundingMethod.AWAY_FROM_ZERO),
-    }
-    return names.get(opcode) or getattr(l, opcode)
-
-
-def defined(opcode: str, dtype: str) -> bool:
-    operand = Shaped((257,), dtype)
-    return fault(opcode, operand, [operand] * (1 if opcode in UNARY else 2), {}) is None
-
-
-@pytest.mark.parametrize(("opcode", "dtype"), [
-    (o, d) for o in UNARY + BINARY for d in ("i8", "u8", "i32", "u32", "f32") if defined(o, d)
-])
-def test_elementwise_operators_equal_xla(opcode: str, dtype: str) -> None:
-    count = 1 if opcode in UNARY else 2
-    operands = [random((257,), numpy_dtype(dtype), seed) for seed in range(count)]
-    if opcode.startswith("shift"):
-        operands[1] = (np.abs(operands[1].astype(np.int64)) % 40).astype(numpy_dtype(dtype))
-    np.testing.assert_array_equal(run(opcode, (257,), dtype, *operands), np.asarray(lax(opcode)(*operands)))
-
-
-@pytest.mark.parametrize("source", ["i8", "u8", "i32", "f32"])
-@pytest.mark.parametrize("target", ["i8", "u8", "i16", "i32", "u32", "f32"])
-def test_conversions_equal_xla(source: str, target: str) -> None:
-    from jax import lax as l
-
-    x = random((300,), numpy_dtype(source), 9)
-    np.testing.assert_array_equal(run("convert", (300,), target, x),
-                                  np.asarray(l.convert_element_type(x, numpy_dtype(target))))
-
-
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
 @examples(15, 150)
 def test_pad_equals_xla(rows: int, cols: int, data: st.DataObject) -> None:

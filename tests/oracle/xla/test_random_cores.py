@@ -19,7 +19,7 @@ SHARDS, EACH = 10, 300
 
 def test_programs() -> None:
     tally = Tally()
-    for number in range(1, 400, 80):
+    for number in range(1, 400, 57):
         check(number, tally)
     assert tally.raised and tally.partly
 

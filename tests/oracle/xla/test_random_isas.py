@@ -262,7 +262,8 @@ def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, d
 
 
 def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it."""
+    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it,
+    and took minutes instead of half a second."""
     import jax
 
     random = random_isa(5223 // STREAMS)

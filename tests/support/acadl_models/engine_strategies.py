@@ -62,6 +62,9 @@ StorageMaker: TypeAlias = Callable[[Random], tuple[Sequence[Storage], dict[str, 
 """Makes the storages to which units are attached, the table of buffers, and the edges."""
 
 
+Latency: TypeAlias = Callable[[Random], Union[int, str]]
+
+
 def random_semantics(r: Random, names: Collection[str]) -> Semantics:
     """A choice for each of the parameters in ``names``; the others keep their defaults."""
     words: dict[str, Any] = {name: r.choice(valid) for name, valid in CHOICES.items() if name in names}
@@ -71,14 +74,16 @@ def random_semantics(r: Random, names: Collection[str]) -> Semantics:
 
 
 def random_graph(
-    r: Random, *, semantics: Collection[str] = (), spread: bool = False, storages_of: StorageMaker | None = None
+    r: Random, *, semantics: Collection[str] = (), spread: bool = False, storages_of: StorageMaker | None = None,
+    latency_of: Latency | None = None,
 ) -> ArchitectureGraph:
     """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks.
 
     ``semantics`` names the parameters that get random values. With ``spread``, registers lie in several files, and
     units reach some of the files and banks; one unit for each mnemonic reaches all. ``storages_of`` makes other
-    storages and the edges to them.
+    storages and the edges to them, ``latency_of`` other latencies of units.
     """
+    latency_of = latency_of or often_used_latency
 
     @generate
     def random_architecture() -> None:
@@ -105,7 +110,7 @@ def random_graph(
                 mine = set(r.sample(MNEMONICS, r.randint(1, 3)))
                 if k == count - 1 and u == 0:
                     mine |= set(MNEMONICS) - used
-                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect)
+                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect, latency_of)
                 used |= mine
         for stage in senders[1:]:
             if not any(s is not None for s in _after(stage)):
@@ -161,11 +166,34 @@ def _storages(r: Random, spread: bool) -> tuple[list[SRAM | RegisterFile], dict[
     return storages, buffers
 
 
+def often_used_latency(r: Random) -> int | str:
+    return r.choice((0, *LATENCIES, *LATENCIES))
+
+
+def random_latency(r: Random, depth: int = 3) -> str:
+    """An expression of attributes and parameters of any form, with values from 1 to 9."""
+    return f"1 + max({_expression(r, depth)}, 0) % 9"
+
+
+def _expression(r: Random, depth: int) -> str:
+    if depth == 0 or r.random() < 0.2:
+        return r.choice(("a", "rows", "dim", str(r.randint(0, 4))))
+    one, two = _expression(r, depth - 1), _expression(r, depth - 1)
+    kind = r.choice(("operator", "operator", "if", "call", "not", "divide"))
+    if kind == "operator":
+        return f"({one} {r.choice(('+', '-', '*', '<', '<=', '==', '!=', '>', '>=', 'and', 'or'))} {two})"
+    if kind == "divide":
+        return f"({one} {r.choice(('//', '%'))} {r.randint(1, 4)})"
+    if kind == "if":
+        return f"({one} if {_expression(r, depth - 1)} else {two})"
+    return f"(not {one})" if kind == "not" else f"{r.choice(('min', 'max'))}({one}, {two})"
+
+
 def _unit(
     r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: Sequence[Storage], partial: bool,
-    connect: Connect,
+    connect: Connect, latency_of: Latency,
 ) -> None:
-    latency = r.choice((0, *LATENCIES, *LATENCIES))
+    latency = latency_of(r)
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
     in_flight = r.randint(1, 4) if interval is not None else 1
     memory = name == "unit00" or r.random() < 0.85 or partial
