@@ -108,9 +108,9 @@ class RecordType(type):
             if not isinstance(kind, Kind):
                 continue
             label = f"{name}.{field}"
-            namespace[field] = (
-                Field(len(kinds), label) if PLAIN_MODE and kind.words and kind is not code else len(kinds)
-            )
+            namespace[field] = len(kinds)
+            if PLAIN_MODE and kind.words and kind is not code:
+                namespace[field] = Field(len(kinds), label, namespace["__module__"].rpartition(".")[2])
             if kind.record is None:
                 kinds += [kind] * kind.words
                 labels += [label] * kind.words

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import Num, parse
 from archloom.acadl_models.timing.engine.jit import entry, pointer
-from archloom.acadl_models.timing.engine.layout import M_SIZE, M_WORK, MAX_DIMS
+from archloom.acadl_models.timing.engine.layout import MAX_DIMS
 from archloom.acadl_models.timing.engine.lowering.latencies import arguments, simplify
 from archloom.acadl_models.timing.engine.lowering.patterns import beats, pattern, runs, words
 from archloom.acadl_models.timing.engine.lowering.periods import Periods
 from archloom.acadl_models.timing.engine.phases import conflicts
+from archloom.acadl_models.timing.engine.state import M
 from archloom.oracle.affine import Affine
 
 progressions = st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 4)), max_size=3).map(tuple)
@@ -52,8 +53,8 @@ def meets(tables, machine, p, q, target):  # type: ignore[no-untyped-def]
 def test_accesses_meet_where_their_values_do(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> None:
     first, second = pattern(a), pattern(b)
     tables = np.array([*first.flat(), *second.flat()], dtype=np.int64)
-    machine = np.zeros(M_SIZE + 5 * MAX_DIMS, np.int64)
-    machine[M_WORK] = M_SIZE
+    machine = np.zeros(M.SIZE + 5 * MAX_DIMS, np.int64)
+    machine[M.WORK] = M.SIZE
     mine = {v - first.origin for v in values_of(a)}
     theirs = {v - second.origin for v in values_of(b)}
     for shift in range(-second.span, first.span + 1):

@@ -7,7 +7,7 @@ offsets of accesses follow in a part of their own: they need not be equal, but m
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, state, until
-from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline
+from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
@@ -239,6 +239,6 @@ def hash_of(h, base, length):
     value = length
     weight = -3750763034362895579
     for k in range(base, base + length):
-        value += (h[k] + 1) * weight
-        weight += 2 * 1099511628211
+        value = word(value + (h[k] + 1) * weight)
+        weight = word(weight + 2 * 1099511628211)
     return value ^ (value >> 29)
