@@ -22,8 +22,10 @@ from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import outcome
 
 ROOT = Path(__file__).parents[3]
-SEEDS = (0, 3, 5, 7, 10, 15, 23, 36, 109, 144, 215, 219, 315, 447, 487)
-"""Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without."""
+SEEDS = (0, 3, 5, 7, 10, 15, 23, 36, 109, 144, 215, 219, 315, 447, 487, 1090)
+"""Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without.
+
+In the last one transitions are recalled."""
 KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
 RECORDS = [
     found
@@ -35,7 +37,10 @@ RECORDS = [
 
 def case(seed: int) -> tuple[ArchitectureGraph, ResolvedStream]:
     """A random graph, every second one with caches, DRAM banks and links, and a stream for it."""
-    r = Random(seed)
+    r = Random(seed % 1000)
+    if seed > 1000:
+        graph = random_graph(r)
+        return graph, random_stream(r, graph, 900)
     if seed % 2:
         graph = random_graph(r, semantics=sorted(IMPLEMENTED), storages_of=lambda r: random_memories(r, 24))
     else:
@@ -67,7 +72,7 @@ print("\\n".join(outcomes()))
     expected = outcomes()
     assert found.splitlines() == expected
     skipped = [each for each in expected if "skipped_share" in each and "skipped_share=0.0" not in each]
-    assert len(skipped) >= 9
+    assert len(skipped) >= 20
 
 
 MACHINE = """
