@@ -55,7 +55,7 @@ until = Kind("until")
 """The cycle up to which something lasts: moves with a skip; the state has how many cycles are left, at least 0."""
 arrival = Kind("arrival")
 """The cycle from which something is free for requests that are granted later: the same, less the cycles that such a
-request needs to get there (``snapshot.TO_THE_PORT``)."""
+request needs to get there (``skipping.snapshot.to_the_port``)."""
 sequence = Kind("sequence")
 """A number in program order: moves by the instances that a skip leaves out; ``NONE`` stays."""
 counter = Kind("counter")

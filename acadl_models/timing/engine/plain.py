@@ -48,7 +48,7 @@ class Words:
     """An array behind a checked pointer."""
 
     def __init__(self, array: NDArray[np.int64], home: str) -> None:
-        self.words = memoryview(array)
+        self.words = array.data
         self.home = home
         self.labels, self.parts = getattr(array, "labels", None), getattr(array, "parts", {})
 
@@ -85,7 +85,7 @@ def jit(function: Function) -> Function:
 jit_inline = entry = jit
 
 
-def prepare(_function: object, _signature: str) -> None:
+def prepare(function: Any, signature: str) -> None:
     """Nothing is compiled."""
 
 

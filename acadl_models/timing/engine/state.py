@@ -478,6 +478,7 @@ def group_words() -> list[int]:
     words: list[int] = []
     for group in _GROUPS:
         for part, offsets in group:
+            assert isinstance(part.count, int), part
             words += [part.position, part.count, len(part.kinds), len(offsets), *offsets]
         words.append(NONE)
     return words

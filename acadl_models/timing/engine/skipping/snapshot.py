@@ -30,10 +30,6 @@ from archloom.acadl_models.timing.engine.state import (
 END = -1
 """Closes a list."""
 
-TO_THE_PORT = 2
-"""Cycles from a state to when a request that is granted later is at a port or a link, at the earliest: see
-docs/timing_semantics.md, "Ports from two cycles on"."""
-
 
 @jit_inline
 def write_state(m, h, field, at, now):
@@ -63,7 +59,7 @@ def describe(t, m, h, base):
         return 0, 0
     number_instances(m)
     now = m[M.TIME]
-    at = describe_fields(m, h, base, now)
+    at = describe_fields(t, m, h, base, now)
     at = describe_position(t, m, h, at, now)
     slot = m[M.OLDEST]
     while slot != NONE:
@@ -139,7 +135,16 @@ def describe_offsets(t, m, h, at):
 
 
 @jit
-def describe_fields(m, h, at, now):
+def to_the_port(t):
+    """Cycles from a state to when a later request asks for a port or a link, at the earliest.
+
+    See docs/timing_semantics.md, "Ports from two cycles on".
+    """
+    return 2 if t[H.CACHES] == 0 or t[H.HIT_AFTER_MISS] == 1 else 1
+
+
+@jit
+def describe_fields(t, m, h, at, now):
     """The fields of the machine, its stages, units, storages, banks and links that are a part of the state."""
     for k in range(m[M.LISTS + Group.STATES], m[M.LISTS + Group.STATES + 1]):
         h[at] = m[m[k]]
@@ -147,8 +152,9 @@ def describe_fields(m, h, at, now):
     for k in range(m[M.LISTS + Group.UNTILS], m[M.LISTS + Group.UNTILS + 1]):
         h[at] = max(m[m[k]] - now, 0)
         at += 1
+    soonest = now + to_the_port(t)
     for k in range(m[M.LISTS + Group.ARRIVALS], m[M.LISTS + Group.ARRIVALS + 1]):
-        h[at] = max(m[m[k]] - now - TO_THE_PORT, 0)
+        h[at] = max(m[m[k]] - soonest, 0)
         at += 1
     return at
 
