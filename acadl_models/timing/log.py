@@ -85,10 +85,11 @@ class Locator:
 
     def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
         """The instruction and the values of its loops; IndexError if there is no such number."""
-        static, values = self._find(number)
+        static, values = self.walk(number)
         return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
 
-    def _find(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+    def walk(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+        """The same without the values of loops that binding has taken apart."""
         if not 0 <= number < self.size:
             raise IndexError(number)
         k = bisect_right(self._ends, number)
@@ -97,5 +98,5 @@ class Locator:
             return node, {}
         inner = self._inner[k]
         iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
-        static, values = inner._find(rest)
+        static, values = inner.walk(rest)
         return static, {node.var: node.values[iteration], **values}

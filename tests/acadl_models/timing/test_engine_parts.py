@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl.latency import Num, parse
 from archloom.acadl_models.timing.engine.jit import entry, pointer
 from archloom.acadl_models.timing.engine.layout import MAX_DIMS
+from archloom.acadl_models.timing.engine.lowering.expressions import Periods
 from archloom.acadl_models.timing.engine.lowering.latencies import arguments, simplify
 from archloom.acadl_models.timing.engine.lowering.patterns import beats, pattern, runs, words
-from archloom.acadl_models.timing.engine.lowering.periods import Periods
 from archloom.acadl_models.timing.engine.phases import conflicts
 from archloom.acadl_models.timing.engine.state import M
 from archloom.oracle.affine import Affine
