@@ -13,7 +13,7 @@ from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.state import Instance, M, Phase, Stage, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 
-_STEPS = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
+_STEPS: dict[int, str] = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
 
 
 def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:

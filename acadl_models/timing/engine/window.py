@@ -58,7 +58,7 @@ _STEPS = (
 MOST_STEPS = 4_000_000
 """Steps that a log may hold. Every step is an object: what is longer fills the memory before anyone can look at it."""
 
-_PHASES = {
+_PHASES: dict[int, tuple[str, ...]] = {
     Phase.WAITING: (steps.RECEIVED,),
     Phase.READING: (steps.STARTED,),
     Phase.PROCESSING: (steps.STARTED, steps.PROCESSING),
