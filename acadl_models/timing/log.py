@@ -12,7 +12,7 @@ from typing import NamedTuple
 from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticNode
 
 FETCH = "fetch"
-"""A fetch begins: ``finish`` is its end, ``size`` the number of its instructions."""
+"""A fetch of so many ``instructions`` begins and ends at ``finish``."""
 FETCHED = "fetched"
 """An instruction enters the issue buffer."""
 ENTERED = "entered"
@@ -22,13 +22,14 @@ RECEIVED, STARTED, PROCESSING, WRITING, FINISHED = "received", "started", "proce
 QUEUED, GRANTED, TRANSFER = "queued", "granted", "transfer"
 """A request waits for a slot; gets it; its finish becomes known."""
 CARRIED = "carried"
-"""A link carries a request from ``finish`` on, ``beats`` bytes in a cycle; it waited ``request`` cycles for that."""
+"""A link carries a request from ``begin`` on, ``bandwidth`` bytes in a cycle; it ``waited`` so many cycles for that."""
 
 
 class Event(NamedTuple):
     """What happened at ``time`` in the object ``place`` to the instruction ``number`` (in program order).
 
-    ``request`` numbers the requests of an instruction, reads first; ``size`` is in bytes.
+    ``request`` numbers the requests of an instruction, reads first; ``size`` is in bytes. Of the fields with a value by
+    default, a step has those that its name above, or that of a request, asks for.
     """
 
     time: int
@@ -40,6 +41,10 @@ class Event(NamedTuple):
     size: int = 0
     beats: int = 0
     is_read: bool = False
+    begin: int = -1
+    bandwidth: int = 0
+    waited: int = 0
+    instructions: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,11 @@ class Locator:
 
     def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
         """The instruction and the values of its loops; IndexError if there is no such number."""
-        static, values = self._find(number)
+        static, values = self.walk(number)
         return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
 
-    def _find(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+    def walk(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+        """The same without the values of loops that binding has taken apart."""
         if not 0 <= number < self.size:
             raise IndexError(number)
         k = bisect_right(self._ends, number)
@@ -92,5 +98,5 @@ class Locator:
             return node, {}
         inner = self._inner[k]
         iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
-        static, values = inner._find(rest)
+        static, values = inner.walk(rest)
         return static, {node.var: node.values[iteration], **values}

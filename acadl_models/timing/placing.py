@@ -15,7 +15,6 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.addresses import base_of
 from archloom.acadl_models.timing.instances import holds_alone
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.program import Place, word_axes
@@ -149,3 +148,27 @@ def _stage(graph: ArchitectureGraph, name: str) -> PipelineStage:
     stage = graph[name]
     assert isinstance(stage, PipelineStage)
     return stage
+
+
+# --- addresses -------------------------------------------------------------------------------------------------
+def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:
+    """What is added to a row of ``buffer`` in ``memory`` for its word address there.
+
+    A buffer that has the memory to itself keeps its row numbers, those of the memory's ``address_ranges``; of several
+    buffers each lies behind the ones before it in the order of the ``buffers`` table.
+    """
+    return _bases(graph).get((memory, buffer), 0)
+
+
+@per_graph
+def _bases(graph: ArchitectureGraph) -> dict[tuple[str, str], int]:
+    ends: dict[str, int] = {}
+    bases: dict[tuple[str, str], int] = {}
+    for buffer, banks in graph.buffers.items():
+        for memory in dict.fromkeys(b.storage for b in banks if b.stop is not None):
+            mine = [(b.start, b.stop or 0) for b in banks if b.storage == memory]
+            first, last = min(start for start, _ in mine), max(stop for _, stop in mine)
+            base = ends[memory] - first if memory in ends else 0
+            bases[memory, buffer] = base
+            ends[memory] = last + base
+    return bases

@@ -220,10 +220,10 @@ class _Builder:
 
     def _carry(self, event: Event) -> None:
         """A link carries a request: ``bandwidth`` bytes in each cycle, the rest in the last."""
-        start, bandwidth = event.finish, event.beats
+        start, bandwidth = event.begin, event.bandwidth
         whole, rest = divmod(event.size, bandwidth)
         end = start + whole + (rest > 0)
-        waiting = Slice(start - event.request, start, "stall: waits for the link", LINK, event.number, LINK)
+        waiting = Slice(start - event.waited, start, "stall: waits for the link", LINK, event.number, LINK)
         self._add(event.place, waiting)
         name, figures = f"{_kind(event)} {self._mnemonic(event.number)}", (("bytes", event.size),)
         self._add(event.place, Slice(start, end, name, REQUEST, event.number, details=figures))
@@ -273,9 +273,9 @@ class _Builder:
             if event.step != FETCH:
                 continue
             self._starve(place, free, event.time, requested < total)
-            figures = (("instructions", event.size),)
+            figures = (("instructions", event.instructions),)
             self._add(place, Slice(event.time, event.finish, "fetch", FETCHING, details=figures))
-            requested += event.size
+            requested += event.instructions
             free = max(free, event.finish)
         self._starve(place, free, self.end, requested < total)
 

@@ -23,7 +23,7 @@ try:
     from numba.core import cgutils
     from numba.core.imputils import lower_constant
     from numba.core.typing.templates import AttributeTemplate
-    from numba.cpython.unsafe.numbers import trailing_zeros
+    from numba.cpython.unsafe.numbers import trailing_zeros as trailing_zeros
     from numba.extending import (
         infer_getattr,
         intrinsic,
@@ -192,9 +192,3 @@ def copy_words(_context: Any, target: Any, to: Any, source: Any, begin: Any, cou
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return context.make_array(signature.args[0])(context, builder, arguments[0]).data
-
-
-__all__ = [
-    "constant_pointer", "copy_words", "entry", "jit", "jit_inline", "pointer", "prepare", "python_of",
-    "trailing_zeros", "word",
-]  # fmt: skip

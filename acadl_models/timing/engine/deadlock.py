@@ -11,9 +11,9 @@ from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.state import Instance, M, Phase, Stage, Unit
-from archloom.acadl_models.timing.machine import MOST_LISTED, StaticInstruction, StaticLoop, StaticNode, more_faults
+from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 
-_STEPS = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
+_STEPS: dict[int, str] = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
 
 
 def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
@@ -47,28 +47,9 @@ def _waiters(m: NDArray[np.int64], slot: int) -> Iterator[int]:
 
 def _name(lowered: Lowered, m: NDArray[np.int64], slot: int) -> str:
     number = int(m[slot + Instance.SEQ])
-    static, values = _locate(lowered.program.body, number)
+    static, values = lowered.locator.walk(number)
     where = ", ".join(f"{k}={v}" for k, v in values.items())
     return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
-
-
-def _size(node: StaticNode) -> int:
-    return len(node.values) * sum(map(_size, node.body)) if isinstance(node, StaticLoop) else 1
-
-
-def _locate(body: tuple[StaticNode, ...], number: int) -> tuple[StaticInstruction, dict[str, int]]:
-    """The instruction and loop values of the instance with this number in program order."""
-    for node in body:
-        size = _size(node)
-        if number >= size:
-            number -= size
-        elif isinstance(node, StaticInstruction):
-            return node, {}
-        else:
-            each = size // len(node.values)
-            static, inner = _locate(node.body, number % each)
-            return static, {node.var: node.values[number // each], **inner}
-    raise AssertionError("the number is that of an instance")
 
 
 def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict[int, int]) -> str:

@@ -55,7 +55,7 @@ until = Kind("until")
 """The cycle up to which something lasts: moves with a skip; the state has how many cycles are left, at least 0."""
 arrival = Kind("arrival")
 """The cycle from which something is free for requests that are granted later: the same, less the cycles that such a
-request needs to get there (``snapshot.TO_THE_PORT``)."""
+request needs to get there (``skipping.snapshot.to_the_port``)."""
 sequence = Kind("sequence")
 """A number in program order: moves by the instances that a skip leaves out; ``NONE`` stays."""
 counter = Kind("counter")
@@ -108,9 +108,9 @@ class RecordType(type):
             if not isinstance(kind, Kind):
                 continue
             label = f"{name}.{field}"
-            namespace[field] = (
-                Field(len(kinds), label) if PLAIN_MODE and kind.words and kind is not code else len(kinds)
-            )
+            namespace[field] = len(kinds)
+            if PLAIN_MODE and kind.words and kind is not code:
+                namespace[field] = Field(len(kinds), label, namespace["__module__"].rpartition(".")[2])
             if kind.record is None:
                 kinds += [kind] * kind.words
                 labels += [label] * kind.words

@@ -7,36 +7,15 @@ access to the engine's arrays is checked: slower by far, for tests and for looki
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from archloom.acadl_models.timing.engine.fields import PLAIN_MODE
 
-if not PLAIN_MODE:
-    from archloom.acadl_models.timing.engine.compiling import (
-        constant_pointer,
-        copy_words,
-        entry,
-        jit,
-        jit_inline,
-        pointer,
-        prepare,
-        python_of,
-        trailing_zeros,
-        word,
-    )
-else:
-    from archloom.acadl_models.timing.engine.plain import (
-        constant_pointer,
-        copy_words,
-        entry,
-        jit,
-        jit_inline,
-        pointer,
-        prepare,
-        python_of,
-        trailing_zeros,
-        word,
-    )
+_maker: Any = import_module("archloom.acadl_models.timing.engine." + ("plain" if PLAIN_MODE else "compiling"))
+jit, jit_inline, entry, prepare = _maker.jit, _maker.jit_inline, _maker.entry, _maker.prepare
+pointer, constant_pointer, copy_words = _maker.pointer, _maker.constant_pointer, _maker.copy_words
+python_of, trailing_zeros, word = _maker.python_of, _maker.trailing_zeros, _maker.word
 
 
 def for_each(fields: Sequence[int], step: Any) -> Any:
@@ -59,9 +38,3 @@ def for_each(fields: Sequence[int], step: Any) -> Any:
 @jit_inline
 def _nothing(m, h, record, at, value):
     return at
-
-
-__all__ = [
-    "constant_pointer", "copy_words", "entry", "for_each", "jit", "jit_inline", "pointer", "prepare", "python_of",
-    "trailing_zeros", "word",
-]  # fmt: skip

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine.fields import PLAIN_MODE, Kind, Record, place, shaped, state
+from archloom.acadl_models.timing.engine.fields import PLAIN_MODE, Kind, Record, place, state
 from archloom.acadl_models.timing.engine.jit import python_of
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
@@ -34,6 +34,7 @@ from archloom.acadl_models.timing.engine.state import (
     Tail,
     Transition,
     Unit,
+    WayStep,
 )
 from archloom.acadl_models.timing.memories.cache import MODULUS
 
@@ -134,9 +135,10 @@ def machine_words(t: Array, m: Array) -> list[tuple[str, Kind]]:
 
 def _slot_words(t: Array) -> list[tuple[str, Kind]]:
     """Names and kinds of the words of an instance with all that follows it, as far as there is room for it."""
-    tail = int(t[H.TAIL_SIZE])
+    levels = int(t[H.LEVELS])
+    steps = (int(t[H.TAIL_SIZE]) - Tail.SIZE - 2 * levels) // WayStep.SIZE
     accesses = _words_of(Access) + [("", place)] * int(t[H.ACCESS_SIZE] - Access.SIZE)
-    tails = _words_of(Tail) + [("", shaped)] * (tail - Tail.SIZE) if tail else []
+    tails = _words_of(Tail) + [("", state)] * 2 * levels + _words_of(WayStep) * steps if t[H.TAIL_SIZE] else []
     requests = int(t[H.MAX_REQUESTS])
     return [
         *_words_of(Instance), *accesses * int(t[H.MAX_ACCESSES]), *_words_of(Request) * requests,

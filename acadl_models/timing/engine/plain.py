@@ -26,19 +26,20 @@ class Machine(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 class Place(int):
-    """An index into one part of the machine."""
+    """An index into one part of the machine, of which ``words`` is the array."""
 
+    words: memoryview
     part: tuple[int, int]
 
-    def __new__(cls, index: int, part: tuple[int, int]) -> Place:
+    def __new__(cls, index: int, words: memoryview, part: tuple[int, int]) -> Place:
         place = super().__new__(cls, index)
-        place.part = part
+        place.words, place.part = words, part
         return place
 
     def __add__(self, other: int) -> int:
         if isinstance(other, Field):
             return other.__radd__(self)
-        return Place(int(self) + int(other), self.part)
+        return Place(int(self) + int(other), self.words, self.part)
 
     __radd__ = __add__
 
@@ -47,7 +48,7 @@ class Words:
     """An array behind a checked pointer."""
 
     def __init__(self, array: NDArray[np.int64], home: str) -> None:
-        self.words = memoryview(array)
+        self.words = array.data
         self.home = home
         self.labels, self.parts = getattr(array, "labels", None), getattr(array, "parts", {})
 
@@ -55,7 +56,7 @@ class Words:
         self._check(index)
         value: int = self.words[index]
         if type(index) is Field and index < M.SIZE and index in self.parts:
-            return Place(value, self.parts[index])
+            return Place(value, self.words, self.parts[index])
         return value
 
     def __setitem__(self, index: int, value: int) -> None:
@@ -72,7 +73,7 @@ class Words:
                 raise IndexError(f"{index.label} lies in {index.home}, not in {self.home}")
             if self.labels is not None and self.labels[index] != index.label:
                 raise IndexError(f"{index.label} at word {index}, where {self.labels[index] or 'no field'} lies")
-        elif isinstance(index, Place) and not index.part[0] <= index < index.part[1]:
+        elif isinstance(index, Place) and index.words is self.words and not index.part[0] <= index < index.part[1]:
             raise IndexError(f"word {index} of a part from {index.part[0]} to {index.part[1]}")
 
 
@@ -84,7 +85,7 @@ def jit(function: Function) -> Function:
 jit_inline = entry = jit
 
 
-def prepare(_function: object, _signature: str) -> None:
+def prepare(function: Any, signature: str) -> None:
     """Nothing is compiled."""
 
 

@@ -103,9 +103,8 @@ class M(Record):
     STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = DRAMS = BANKS = LINKS = constant
     REST = constant  # with the header all before this is kept of the begin of a period
     FLIGHTS = VALUES = EVENTS = CLASSES = QUEUES = WHEEL = MARKS = SUMMARY = SLOTS = constant
-    FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = LOW = HIGH = SHIFTS = SHIFTED = (
-        constant
-    )
+    FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = constant
+    LOW = HIGH = DISTANCES = KNOWN = DISTANCE = constant
     LOG = constant
 
 
@@ -264,7 +263,7 @@ class Phase(Record):
 class Request(Record):
     """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. ``RATE``: whole bytes
     in each of its beats. Where ``LATENCY`` is no legal value (below zero: ``-1 -`` the position of its program),
-    ``TIMER`` has what it came to. ``EDGE``: when it next begins to carry more or fewer bytes in a cycle (a timer).
+    ``ILLEGAL`` has what it came to. ``EDGE``: when it next begins to carry more or fewer bytes in a cycle (a timer).
     ``SENT``: when its link begins to carry it, and the cycles that it waited for that."""
 
     FINISH = until
@@ -275,7 +274,7 @@ class Request(Record):
     EDGE = time
     EDGE_TIMER = linked
     SENT = time
-    SEND_WAIT = RATE = derived
+    SEND_WAIT = RATE = ILLEGAL = derived
 
 
 class Tag(Record):
@@ -444,8 +443,9 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.RANGES, Live, H.PLACED),  # accesses of a loop in a proof
     MachinePart(M.LOW, scratch, H.VALUES),  # ranges of values in a proof
     MachinePart(M.HIGH, scratch, H.VALUES),
-    MachinePart(M.SHIFTS, scratch, lambda t: t[H.CLASSES] * t[H.MAX_AXES]),  # distances of conflict classes
-    MachinePart(M.SHIFTED, scratch, H.CLASSES),
+    MachinePart(M.DISTANCES, scratch, lambda t: t[H.CLASSES] * t[H.MAX_AXES]),  # by which conflict classes have moved
+    MachinePart(M.KNOWN, scratch, H.CLASSES),  # whether these are known
+    MachinePart(M.DISTANCE, scratch, lambda t: t[H.MAX_AXES] + 1),  # the one at hand: along each axis, and in words
     MachinePart(M.LOG, Log, lambda t: 0),  # room for more where a window is looked at
 )
 
@@ -478,6 +478,7 @@ def group_words() -> list[int]:
     words: list[int] = []
     for group in _GROUPS:
         for part, offsets in group:
+            assert isinstance(part.count, int), part
             words += [part.position, part.count, len(part.kinds), len(offsets), *offsets]
         words.append(NONE)
     return words

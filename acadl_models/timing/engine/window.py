@@ -58,7 +58,7 @@ _STEPS = (
 MOST_STEPS = 4_000_000
 """Steps that a log may hold. Every step is an object: what is longer fills the memory before anyone can look at it."""
 
-_PHASES = {
+_PHASES: dict[int, tuple[str, ...]] = {
     Phase.WAITING: (steps.RECEIVED,),
     Phase.READING: (steps.STARTED,),
     Phase.PROCESSING: (steps.STARTED, steps.PROCESSING),
@@ -146,7 +146,7 @@ class _Watcher:
         for k in range(int(m[M.FETCHING])):
             flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * Flight.SIZE)
             end, count = int(m[flight + Flight.END]), int(m[flight + Flight.COUNT])
-            yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, size=count)
+            yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, instructions=count)
         held = dict(self._held(m))
         slot = int(m[M.OLDEST])
         while slot != NONE:
@@ -218,8 +218,22 @@ class _Watcher:
         bandwidth = int(self.t[self.t[H.LINK_TABLE] + link * LinkSpec.SIZE + LinkSpec.BANDWIDTH])
         start, waited, size = (int(m[request + field]) for field in (Request.SENT, Request.SEND_WAIT, Request.BYTES))
         is_read = bool(m[request + Request.IS_READ])
-        name = self.links[link]
-        yield Event(self.begin, steps.CARRIED, name, number, waited, start, size, bandwidth, is_read)
+        yield self._carrying(self.begin, self.links[link], number, size, is_read, start, bandwidth, waited)
+
+    def _carrying(
+        self, time: int, link: str, number: int, size: int, is_read: bool, begin: int, bandwidth: int, waited: int
+    ) -> Event:
+        return Event(
+            time,
+            steps.CARRIED,
+            link,
+            number,
+            size=size,
+            is_read=is_read,
+            begin=begin,
+            bandwidth=bandwidth,
+            waited=waited,
+        )
 
     # --- the log -----------------------------------------------------------------------------------------------
     def _drain(self, m: Array) -> list[Event]:
@@ -233,13 +247,13 @@ class _Watcher:
         step = _STEPS[kind]
         if kind == Logged.CARRIED:
             rest, size = c % BEATS_ROOM, c // BEATS_ROOM
-            return Event(time, step, self.links[number], seq, a, b, size, rest // 2, bool(rest % 2))
+            return self._carrying(time, self.links[number], seq, size, bool(rest % 2), b, rest // 2, a)
         if kind >= Logged.QUEUED:
             beats = c % BEATS_ROOM
             finish = b if kind == Logged.TRANSFER else -1
             return Event(time, step, self.stores[number], seq, a, finish, c // BEATS_ROOM, beats // 2, bool(beats % 2))
         if kind == Logged.FETCH:
-            return Event(time, step, self.fetch, -1, finish=a, size=b)
+            return Event(time, step, self.fetch, -1, finish=a, instructions=b)
         if kind == Logged.FETCHED:
             return Event(time, step, self.fetch, seq)
         if kind == Logged.ENTERED:

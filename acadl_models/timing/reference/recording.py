@@ -26,10 +26,10 @@ class InstanceLog:
     finished: int
 
 
-def note(m: Machine, step: str, place: str, number: int, finish: int = -1, size: int = 0) -> None:
+def note(m: Machine, step: str, place: str, number: int, finish: int = -1, instructions: int = 0) -> None:
     """An instruction passes a step now."""
     if m.events is not None:
-        m.events.append(Event(m.now, step, place, number, finish=finish, size=size))
+        m.events.append(Event(m.now, step, place, number, finish=finish, instructions=instructions))
 
 
 def note_request(m: Machine, step: str, issued: Issued, finish: int = -1) -> None:
@@ -46,9 +46,9 @@ def note_carried(m: Machine, link: Link, issued: Issued, start: int, waited: int
     """It is known now that a link carries a request from ``start`` on."""
     if m.events is not None:
         r = issued.request
-        number = issued.owner.number
         m.events.append(
-            Event(m.now, CARRIED, link.name, number, waited, start, r.bytes, link.bandwidth, r.is_read)
+            Event(m.now, CARRIED, link.name, issued.owner.number, size=r.bytes, is_read=r.is_read, begin=start,
+                  bandwidth=link.bandwidth, waited=waited)
         )
 
 

@@ -11,7 +11,7 @@ import numba
 import pytest
 from packaging.requirements import Requirement
 
-from archloom.acadl_models.timing.engine.jit import NUMBA, compilers
+from archloom.acadl_models.timing.engine.compiling import NUMBA, compilers
 
 ROOT = Path(__file__).parents[3]
 

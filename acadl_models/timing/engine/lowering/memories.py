@@ -111,7 +111,7 @@ def memory_tables(
             count, first, spaces[dram.name], dram.data_width,
         ]  # fmt: skip
         first += count
-    header = {
+    header: dict[int, int] = {
         H.CACHES: len(caches),
         H.CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
         H.DRAMS: len(drams), H.DRAM_TABLE: put(dram_records), H.BANKS: first,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
-from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering
+from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, access_lists
 from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
 from archloom.acadl_models.timing.engine.lowering.expressions import (
     BadLatencyError,
@@ -19,11 +20,11 @@ from archloom.acadl_models.timing.engine.lowering.expressions import (
 )
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
-from archloom.acadl_models.timing.engine.lowering.lists import access_lists
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
+from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
 from archloom.oracle.errors import GraphError
@@ -38,6 +39,11 @@ class Lowered:
     graph: GraphTables
     owners: tuple[LatencyOwner, ...]
     sites: LoopSites
+
+    @cached_property
+    def locator(self) -> Locator:
+        """Finds instances by their number."""
+        return Locator(self.program.body)
 
 
 def lower(program: Program) -> Lowered:

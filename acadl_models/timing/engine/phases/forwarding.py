@@ -80,7 +80,7 @@ def take(t, m, stage, record, number, now):
     elif t[senders] == FETCH:
         source = oldest_issued(t, m, number)
     else:
-        source = ~offering(t, m, t[senders], number)
+        source = offering(t, m, t[senders], number)
     if source == NONE:
         return NONE
     m[M.CHANGED] = now
@@ -89,9 +89,15 @@ def take(t, m, stage, record, number, now):
 
 @jit
 def offering(t, m, sender, number):
-    """The record of a stage if it offers an instance that is routed to another one, or 0."""
+    """``~`` the record of a stage if it offers an instance that is routed to another one, or ``NONE``.
+
+    So a source of instances is one word: a list of the issue buffer from 0 on, a stage below ``NONE``, as no stage lies
+    at 0: the header does.
+    """
     stage = m[M.STAGES] + sender * Stage.SIZE
-    return stage if m[stage + Stage.OFFERS] == 1 and next_route(t, m, m[stage + Stage.HEAD], number) != NONE else 0
+    if m[stage + Stage.OFFERS] == 1 and next_route(t, m, m[stage + Stage.HEAD], number) != NONE:
+        return ~stage
+    return NONE
 
 
 @jit
@@ -103,7 +109,7 @@ def arbitrate(t, m, senders, count, number):
             source = oldest_issued(t, m, number)
             head = m[source + Queue.HEAD] if source != NONE else NONE
         else:
-            source = ~offering(t, m, t[k], number)
+            source = offering(t, m, t[k], number)
             head = m[~source + Stage.HEAD] if source != NONE else NONE
         if head != NONE and m[head + Instance.SEQ] < best:
             best, winner = m[head + Instance.SEQ], source

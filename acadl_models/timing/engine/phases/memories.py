@@ -21,7 +21,7 @@ from archloom.acadl_models.timing.engine.layout import (
 )
 from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put, put_written
 from archloom.acadl_models.timing.engine.phases.transfers import note_level
-from archloom.acadl_models.timing.engine.phases.values import fail
+from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import (
     Bank,
     Cache,
@@ -59,8 +59,8 @@ def way_latency(t, m, tail, level, is_miss):
     """The latency of a hit or of a miss in a cache on the way of a request."""
     code = t[t[m[tail + Tail.BUFFER_PART] + BufferPart.WAY] + 1 + 3 * level + 1 + is_miss]
     value = m[tail + Tail.LATENCIES + 2 * level + is_miss]
-    if code < 0 and value < t[-1 - code + LatencySpec.LEAST]:
-        return fail(t, m, -1 - code, value)
+    if code < 0 and value < t[stands_for(code) + LatencySpec.LEAST]:
+        return fail(t, m, stands_for(code), value)
     return value
 
 

@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.layout import (
 )
 from archloom.acadl_models.timing.engine.phases.channels import count_beats
 from archloom.acadl_models.timing.engine.phases.conflicts import enter_classes
-from archloom.acadl_models.timing.engine.phases.values import latency_program, value_of
+from archloom.acadl_models.timing.engine.phases.values import latency_program, stands_for, value_of
 from archloom.acadl_models.timing.engine.state import Instance, Loop, LoopEvent, M, Phase, Request, Status, Store, Tail
 
 
@@ -98,6 +98,12 @@ def take_slot(t, m):
     return slot
 
 
+@jit_inline
+def before_routes(record):
+    """The Route record of an instance in the issue buffer: of it only ``NEXT`` is read, and that is ``FIRST``."""
+    return record + Instruction.FIRST - Route.NEXT
+
+
 @jit
 def make_instance(t, m):
     """An instance of the instruction at the program position, appended to the program order; returns its slot."""
@@ -116,7 +122,7 @@ def make_instance(t, m):
     m[slot + Instance.LINK] = NONE
     m[slot + Instance.UNIT] = NONE
     m[slot + Instance.WAITERS] = NONE
-    m[slot + Instance.ROUTE] = record + Instruction.FIRST - Route.NEXT
+    m[slot + Instance.ROUTE] = before_routes(record)
     m[slot + Instance.OLDER] = older
     m[slot + Instance.YOUNGER] = NONE
     m[M.YOUNGEST] = slot
@@ -224,11 +230,11 @@ def add_request(t, m, slot, access, bank, words, beats, size, rate):
     is_read = int(t[access + AccessSpec.KIND] == AccessKind.READ)
     latency = t[bank + BufferPart.LATENCY]
     if latency < 0:
-        program = -1 - latency
+        program = stands_for(latency)
         latency = latency_program(t, m, program, words, size)
         if latency < t[program + LatencySpec.LEAST]:
-            m[request + Request.TIMER] = latency  # an error only if it is used: see grant()
-            latency = -1 - program
+            m[request + Request.ILLEGAL] = latency  # an error only if it is used: see grant()
+            latency = stands_for(program)
     m[request + Request.FINISH] = 0
     m[request + Request.STORE] = store
     m[request + Request.BEATS] = beats
@@ -260,4 +266,4 @@ def make_tail(t, m, slot, number, access, bank, words, size):
     if way != NONE:
         for k in range(2 * t[way]):
             code = t[way + 1 + 3 * (k // 2) + 1 + k % 2]
-            m[tail + Tail.LATENCIES + k] = code if code >= 0 else latency_program(t, m, -1 - code, words, size)
+            m[tail + Tail.LATENCIES + k] = code if code >= 0 else latency_program(t, m, stands_for(code), words, size)

@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.phases.memories import (
     tail_of,
 )
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
-from archloom.acadl_models.timing.engine.phases.values import fail
+from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Request, Store, Tag, Tail, Unit
 
 
@@ -94,7 +94,7 @@ def grant(t, m, store, request, now):
     if t[record + StoreSpec.SIMPLE] == 1:
         latency = m[request + Request.LATENCY]
         if latency < 0:
-            latency = fail(t, m, -1 - latency, m[request + Request.TIMER])
+            latency = fail(t, m, stands_for(latency), m[request + Request.ILLEGAL])
         first = now + latency
         if t[record + StoreSpec.SHARED] == 1:
             first = max(first, m[store + Store.PORT_FREE])
@@ -119,7 +119,7 @@ def grant_general(t, m, store, request, now):
     else:
         latency = m[request + Request.LATENCY]
         if latency < 0:
-            latency = fail(t, m, -1 - latency, m[request + Request.TIMER])
+            latency = fail(t, m, stands_for(latency), m[request + Request.ILLEGAL])
         time = now + latency
         if kind == StoreKind.BANKED:
             time = open_rows(t, m, store, tail_of(t, m, request), latency, now) - m[request + Request.BEATS] + 1

@@ -20,6 +20,12 @@ def value_of(t, m, expression):
 
 
 @jit
+def stands_for(latency):
+    """The position or the number of the program that a latency below zero stands for, and the other way round."""
+    return -1 - latency
+
+
+@jit
 def latency_program(t, m, program, words, size):
     """Run the program of a latency."""
     at = program + LatencySpec.CODE
@@ -105,6 +111,6 @@ def latency_of(t, m, slot, code):
     """A latency of an instance: cycles, or evaluated when the instance was made."""
     if code >= 0:
         return code
-    latency = m[slot + t[H.SLOT_LATENCIES] - 1 - code]
-    program = t[t[m[slot + Instance.STATIC] + Instruction.LATENCIES] - 1 - code]
+    latency = m[slot + t[H.SLOT_LATENCIES] + stands_for(code)]
+    program = t[t[m[slot + Instance.STATIC] + Instruction.LATENCIES] + stands_for(code)]
     return latency if latency >= t[program + LatencySpec.LEAST] else fail(t, m, program, latency)

@@ -113,14 +113,17 @@ def recall(t, m, h, loop, length, offsets, hashed):
         begin = address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
         end = address(h, Memory.TRANSITIONS, h[index + Transition.END])
         state = begin + m[M.REST]
-        if (
-            equal(h, h[Memory.SCRATCH], state, length)
-            and same_path(t, m, h, begin, end)
-            and windows_move_together(t, m, h, loop, begin, end, h[Memory.SCRATCH] + length, state + length)
-            and same_memories(t, m, h, begin, h[Memory.SCRATCH] + length + offsets, state + length + offsets)
-        ):
-            apply(t, m, h, loop, begin, end)
-            return True
+        # each check relies on those before it: docs/timing_semantics.md, "The order of the checks"
+        if not equal(h, h[Memory.SCRATCH], state, length):
+            continue
+        if not same_path(t, m, h, begin, end):
+            continue
+        if not find_distances(t, m, h, loop, begin, end, h[Memory.SCRATCH] + length, state + length):
+            continue
+        if not same_memories(t, m, h, begin, h[Memory.SCRATCH] + length + offsets, state + length + offsets):
+            continue
+        apply(t, m, h, loop, begin, end)
+        return True
     return False
 
 
@@ -157,21 +160,21 @@ def same_path(t, m, h, begin, end):
 
 
 @jit
-def windows_move_together(t, m, h, loop, begin, end, new, old):
-    """Whether all windows of each conflict class are equally far from where they were in the transition.
+def find_distances(t, m, h, loop, begin, end, new, old):
+    """Find in ``M.DISTANCES`` how far all windows of each conflict class are from where they were in the transition.
 
-    The distances are left in ``M.SHIFTS``. Windows in flight are compared one by one; those to come lie below the
-    innermost loop that the transition did not leave.
+    Returns whether there is one distance for each class. Windows in flight are compared one by one; those to come lie
+    below the innermost loop that the transition did not leave.
     """
     for k in range(t[H.CLASSES]):
-        m[m[M.SHIFTED] + k] = 0
+        m[m[M.KNOWN] + k] = 0
     slot = m[M.OLDEST]
     while slot != NONE:
         static = m[slot + Instance.STATIC]
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
             for axis in range(t[access + AccessSpec.AXES]):
-                m[m[M.WORK] + axis] = h[new] - h[old]
+                m[m[M.DISTANCE] + axis] = h[new] - h[old]
                 new += 1
                 old += 1
             if not agrees(t, m, access):
@@ -194,17 +197,17 @@ def windows_move_together(t, m, h, loop, begin, end, new, old):
 
 @jit
 def agrees(t, m, access):
-    """Whether the distances in the work space are those of the access's class so far."""
+    """Whether the distance at hand, ``M.DISTANCE``, is that of the access's class so far."""
     conflict_class = t[access + AccessSpec.CLASS]
     if conflict_class == NONE:
         return True
-    shifts = m[M.SHIFTS] + conflict_class * t[H.MAX_AXES]
-    known = m[m[M.SHIFTED] + conflict_class] == 1
-    m[m[M.SHIFTED] + conflict_class] = 1
+    shifts = m[M.DISTANCES] + conflict_class * t[H.MAX_AXES]
+    known = m[m[M.KNOWN] + conflict_class] == 1
+    m[m[M.KNOWN] + conflict_class] = 1
     for axis in range(t[access + AccessSpec.AXES]):
-        if known and m[shifts + axis] != m[m[M.WORK] + axis]:
+        if known and m[shifts + axis] != m[m[M.DISTANCE] + axis]:
             return False
-        m[shifts + axis] = m[m[M.WORK] + axis]
+        m[shifts + axis] = m[m[M.DISTANCE] + axis]
     return True
 
 
@@ -217,7 +220,7 @@ def window_agrees(t, m, h, order, begin, scope):
     access = t[t[H.PLACES] + order]
     width = t[H.MAX_AXES] + 1
     for column in range(width):
-        m[m[M.WORK] + column] = 0
+        m[m[M.DISTANCE] + column] = 0
     loop = innermost(t, m)
     while loop != NONE:
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
@@ -229,12 +232,12 @@ def window_agrees(t, m, h, order, begin, scope):
             < t[record + LoopSpec.FIRST_ACCESS] + t[record + LoopSpec.ACCESS_COUNT]
         )
         if moved != 0 and inside:
-            periods = moved // t[record + LoopSpec.REPEATS]
+            periods = moved // t[record + LoopSpec.REPEATS]  # a whole number, and not of 0: see same_path
             shifts = shifts_of(t, record, order)
             for column in range(width):
-                m[m[M.WORK] + column] += periods * t[shifts + column]
+                m[m[M.DISTANCE] + column] += periods * t[shifts + column]
         loop = t[record + LoopSpec.PARENT]
-    moved = m[m[M.WORK] + width - 1]
+    moved = m[m[M.DISTANCE] + width - 1]
     if moved != 0 and (scope == NONE or t[access + AccessSpec.PLACE] != NONE or not stays_in_bank(t, m, access, moved)):
         return False
     return agrees(t, m, access)
@@ -276,7 +279,7 @@ def shift_instances(t, m, cycles, instances):
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
             if t[access + AccessSpec.CLASS] != NONE:
-                shifts = m[M.SHIFTS] + t[access + AccessSpec.CLASS] * t[H.MAX_AXES]
+                shifts = m[M.DISTANCES] + t[access + AccessSpec.CLASS] * t[H.MAX_AXES]
                 for axis in range(t[access + AccessSpec.AXES]):
                     m[node + axis] += m[shifts + axis]
             node += t[H.ACCESS_SIZE]

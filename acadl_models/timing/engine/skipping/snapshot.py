@@ -7,7 +7,7 @@ offsets of accesses follow in a part of their own: they need not be equal, but m
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, state, until
-from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline
+from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
@@ -29,10 +29,6 @@ from archloom.acadl_models.timing.engine.state import (
 
 END = -1
 """Closes a list."""
-
-TO_THE_PORT = 2
-"""Cycles from a state to when a request that is granted later is at a port or a link, at the earliest: see
-docs/timing_semantics.md, "Ports from two cycles on"."""
 
 
 @jit_inline
@@ -63,7 +59,7 @@ def describe(t, m, h, base):
         return 0, 0
     number_instances(m)
     now = m[M.TIME]
-    at = describe_fields(m, h, base, now)
+    at = describe_fields(t, m, h, base, now)
     at = describe_position(t, m, h, at, now)
     slot = m[M.OLDEST]
     while slot != NONE:
@@ -139,7 +135,16 @@ def describe_offsets(t, m, h, at):
 
 
 @jit
-def describe_fields(m, h, at, now):
+def to_the_port(t):
+    """Cycles from a state to when a later request asks for a port or a link, at the earliest.
+
+    See docs/timing_semantics.md, "Ports from two cycles on".
+    """
+    return 2 if t[H.CACHES] == 0 or t[H.HIT_AFTER_MISS] == 1 else 1
+
+
+@jit
+def describe_fields(t, m, h, at, now):
     """The fields of the machine, its stages, units, storages, banks and links that are a part of the state."""
     for k in range(m[M.LISTS + Group.STATES], m[M.LISTS + Group.STATES + 1]):
         h[at] = m[m[k]]
@@ -147,8 +152,9 @@ def describe_fields(m, h, at, now):
     for k in range(m[M.LISTS + Group.UNTILS], m[M.LISTS + Group.UNTILS + 1]):
         h[at] = max(m[m[k]] - now, 0)
         at += 1
+    soonest = now + to_the_port(t)
     for k in range(m[M.LISTS + Group.ARRIVALS], m[M.LISTS + Group.ARRIVALS + 1]):
-        h[at] = max(m[m[k]] - now - TO_THE_PORT, 0)
+        h[at] = max(m[m[k]] - soonest, 0)
         at += 1
     return at
 
@@ -239,6 +245,6 @@ def hash_of(h, base, length):
     value = length
     weight = -3750763034362895579
     for k in range(base, base + length):
-        value += (h[k] + 1) * weight
-        weight += 2 * 1099511628211
+        value = word(value + (h[k] + 1) * weight)
+        weight = word(weight + 2 * 1099511628211)
     return value ^ (value >> 29)

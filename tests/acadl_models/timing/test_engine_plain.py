@@ -1,0 +1,130 @@
+"""The engine without compilation, every access checked, finds what the compiled one finds; every word has a kind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing.engine import IMPLEMENTED, fields, layout, simulate, state
+from archloom.acadl_models.timing.engine.lowering.program import lower
+from archloom.acadl_models.timing.engine.machine import machine_words, new_machine
+from archloom.acadl_models.timing.machine import bind
+from archloom.oracle.resolved import ResolvedStream
+from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.memory_strategies import random_memories
+from tests.support.acadl_models.simulators import outcome
+
+ROOT = Path(__file__).parents[3]
+SEEDS = (0, 3, 5, 7, 10, 15, 23, 36, 109, 144, 215, 219, 315, 447, 487, 1090)
+"""Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without.
+
+In the last one transitions are recalled."""
+KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
+RECORDS = [
+    found
+    for module in (layout, state)
+    for found in vars(module).values()
+    if isinstance(found, fields.RecordType) and found is not fields.Record
+]
+
+
+def case(seed: int) -> tuple[ArchitectureGraph, ResolvedStream]:
+    """A random graph, every second one with caches, DRAM banks and links, and a stream for it."""
+    r = Random(seed % 1000)
+    if seed > 1000:
+        graph = random_graph(r)
+        return graph, random_stream(r, graph, 900)
+    if seed % 2:
+        graph = random_graph(r, semantics=sorted(IMPLEMENTED), storages_of=lambda r: random_memories(r, 24))
+    else:
+        graph = random_graph(r, semantics=sorted(IMPLEMENTED) if seed % 4 else (), spread=True)
+    return graph, random_stream(r, graph, 300, 24)
+
+
+def outcomes() -> list[str]:
+    """What the engine finds, with skipping and without."""
+    return [repr(outcome(simulate, *case(seed), skip=skip)) for seed in SEEDS for skip in (True, False)]
+
+
+def plain(code: str) -> str:
+    """What a program prints that uses the engine as plain Python."""
+    environment = {**os.environ, "ARCHLOOM_ENGINE": "plain"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_plain_python_with_checks_finds_what_the_compiled_engine_finds() -> None:
+    found = plain("""
+import sys
+sys.path.insert(0, ".")
+from tests.acadl_models.timing.test_engine_plain import outcomes
+assert "numba" not in sys.modules
+print("\\n".join(outcomes()))
+""")
+    expected = outcomes()
+    assert found.splitlines() == expected
+    skipped = [each for each in expected if "skipped_share" in each and "skipped_share=0.0" not in each]
+    assert len(skipped) >= 10
+
+
+MACHINE = """
+import sys
+sys.path.insert(0, ".")
+from archloom.acadl_models.timing.engine.jit import constant_pointer, pointer
+from archloom.acadl_models.timing.engine.layout import H
+from archloom.acadl_models.timing.engine.lowering.program import lower
+from archloom.acadl_models.timing.engine.machine import new_machine
+from archloom.acadl_models.timing.engine.state import M, Stage, Unit
+from archloom.acadl_models.timing.machine import bind
+from tests.acadl_models.timing.test_engine_plain import case
+tables = lower(bind(*case(0))).tables
+tables[H.POOL] = 4
+t, m = constant_pointer(tables), pointer(new_machine(tables))
+unit = m[M.UNITS] + 0
+assert m[unit + Unit.WAITING] == -1
+try:
+    {access}
+except (IndexError, TypeError) as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("access", "message"),
+    [
+        ("m[unit + Stage.HEAD]", r"Stage.HEAD at word \d+, where Unit.\w+ lies"),
+        ("m[unit + Unit.SIZE * t[H.UNITS] + Unit.READY]", r"Unit.READY at word \d+, where Store.\w+ lies"),
+        ("m[m[M.FREED] + t[H.STORES]]", r"word \d+ of a part from \d+ to \d+"),
+        ("m[-1]", r"word -1 of an array of \d+"),
+        ("t[unit + Unit.READY]", "Unit.READY lies in state, not in layout"),
+        ("t[H.UNITS] = 1", "the tables do not change, but word 2 is set to 1"),
+    ],
+)
+def test_an_index_out_of_its_field_is_an_error(access: str, message: str) -> None:
+    found = plain(MACHINE.format(access=access)).strip()
+    assert re.fullmatch(message, found), found
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_every_field_has_a_kind(record: fields.RecordType) -> None:
+    codes = [kind.name == fields.code.name for kind in record.kinds]
+    assert all(codes) or {kind.name for kind in record.kinds} <= KINDS
+    assert len(record.kinds) == len(record.labels) == record.SIZE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_word_of_a_machine_has_a_kind(seed: int) -> None:
+    tables = lower(bind(*case(seed))).tables
+    tables[layout.H.POOL] = 5
+    machine = new_machine(tables, log=3)
+    words = machine_words(tables, machine)
+    assert len(words) == len(machine)
+    assert {kind.name for _, kind in words} <= KINDS
