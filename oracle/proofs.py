@@ -62,9 +62,9 @@ class Place(Judge):
 
     def axes(self, values: list[Affine], bounds: Bounds, what: str) -> dict[str, np.ndarray]:
         """The index grid of the loops that the values depend on; Open for values that are not known yet."""
-        open_ = {v for value in values for v in unknowns(value)}
-        if open_:
-            raise Open("int", min(open_).expression(), what)
+        asked = {v for value in values for v in unknowns(value)}
+        if asked:
+            raise Open("int", min(asked).expression(), what)
         names = frozenset[str]().union(*(v.variables() for v in values))
         ordered = tuple(v for v in self.variables if v in names)
         if grid_size(ordered, bounds) > GRID_CAP:

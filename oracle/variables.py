@@ -13,7 +13,10 @@ from archloom.oracle.affine import Affine
 
 
 class Variable(str):
-    """A variable that some pass of the oracle brought in."""
+    """A variable that some pass of the oracle brought in.
+
+    Expressions are remembered by what they equal, across streams: the text of a variable determines all its fields.
+    """
 
     def expression(self) -> Affine:
         """The variable as an expression."""
@@ -44,7 +47,8 @@ class Unknown(Variable):
     number: int
 
     def __new__(cls, key: str, owner: str, number: int) -> "Unknown":
-        made = super().__new__(cls, f"@{key}#{number}")
+        # a space sorts before digits: unknowns of a key stand in the order of the texts of their numbers
+        made = super().__new__(cls, f"@{key}#{number} {owner}".rstrip())
         made.key, made.owner, made.number = key, owner, number
         return made
 
