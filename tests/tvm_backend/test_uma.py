@@ -19,6 +19,7 @@ from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.patterns import conv2d_plain
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
+from tests.support.tvm_backend.registered import forget, forgotten_after
 
 
 class Adder(UMABackend):
@@ -54,10 +55,8 @@ class Adder(UMABackend):
 
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
-    before = dict(registry._loaded)
-    yield
-    registry._loaded.clear()
-    registry._loaded.update(before)
+    with forgotten_after():
+        yield
 
 
 def plain_addition() -> Any:
@@ -163,7 +162,7 @@ def test_built_in_names_are_taken(clean_registry: None) -> None:
         def target_name(self) -> str:
             return "gemmini"
 
-    registry._loaded.pop("gemmini", None)
+    forget("gemmini")
     with pytest.raises(TargetError, match="target 'gemmini' is built in"):
         Impostor().register()
 
