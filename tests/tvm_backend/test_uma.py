@@ -22,6 +22,7 @@ from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.kit.patterns import fused
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
+from tests.support.tvm_backend.registered import forget, forgotten_after
 from tests.support.tvm_backend.relax import parameter
 
 
@@ -56,10 +57,8 @@ class Adder(UMABackend):
 
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
-    before = dict(registry._loaded)
-    yield
-    registry._loaded.clear()
-    registry._loaded.update(before)
+    with forgotten_after():
+        yield
 
 
 def plain_addition() -> Any:
@@ -162,7 +161,7 @@ def test_built_in_names_are_taken(clean_registry: None) -> None:
         def target_name(self) -> str:
             return "gemmini"
 
-    registry._loaded.pop("gemmini", None)
+    forget("gemmini")
     with pytest.raises(TargetError, match="target 'gemmini' is built in"):
         Impostor().register()
 

@@ -21,6 +21,7 @@ from archloom.tvm_backend import cli
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.kit import KitTarget
+from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.uma_targets.lanes import Lanes
 
 BUILT_IN = sorted(registry.BUILT_IN)
@@ -31,11 +32,11 @@ SHAPES = [(1, 1, 1, 1), (1, 5, 7, 11), (1, 13, 1, 17), (2, 3, 18, 9)]
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def known() -> Iterator[None]:
     """The target of another package, registered for the time of a test."""
-    monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
-    Lanes().register()
-    yield
+    with forgotten_after():
+        Lanes().register()
+        yield
 
 
 def workload_of(target: str, shape: tuple[int, int, int, int], bias: bool, relu: bool) -> Workload:

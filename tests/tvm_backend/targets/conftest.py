@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archloom.tvm_backend.targets import registry
+from tests.support.tvm_backend.registered import forgotten_after
 
 Shape = tuple[int, ...]
 
 
 @pytest.fixture(autouse=True)
 def clean_registry() -> Iterator[None]:
-    before = dict(registry._loaded)
-    yield
-    registry._loaded.clear()
-    registry._loaded.update(before)
+    with forgotten_after():
+        yield
 
 
 @pytest.fixture(scope="session")
